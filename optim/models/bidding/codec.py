@@ -50,7 +50,7 @@ class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A joint limit; weights are one a bid, 1 each unless given."""
+    """A joint limit; one weight per bid (default 1)."""
 
     name: Name
     limit: float
@@ -77,7 +77,7 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Capacity that must last the hour: how much, how surely, of one instance of each bid; expected shocks by cause."""
+    """Survival constraint: minimum capacity, probability, capacity per instance of each bid, expected shocks."""
 
     min_capacity: PositiveInt
     probability: float
@@ -211,7 +211,7 @@ def _survival_document(survival: SurvivalConstraint) -> SurvivalDocument:
 
 
 def _survival(document: BiddingDocument) -> SurvivalConstraint | None:
-    """Read what must last; without zones every market is a zone of its own, and without regions every zone a region."""
+    """Read the survival constraint; by default every market is a separate zone, and every zone a separate region."""
     data = document.survival
     if isinstance(data, UnsetType):
         return None
@@ -293,7 +293,7 @@ def _caps(documents: Sequence[CapDocument], size: int) -> Caps:
     for r, cap in enumerate(documents):
         weight = [1.0] * size if isinstance(cap.weights, UnsetType) else cap.weights
         if len(weight) != size:
-            raise InvalidProblemError(f"caps[{r}].weights must have one entry a bid, {size}, got {len(weight)}")
+            raise InvalidProblemError(f"caps[{r}].weights must have one entry per bid, {size}, got {len(weight)}")
         weights.append(weight)
     return Caps(
         names=tuple(cap.name for cap in documents),
@@ -319,7 +319,7 @@ def _table(rows: Sequence[Sequence[int]], size: int) -> IntArray:
 
 
 USUAL: Mapping[str, Any] = {"delta_usd": 0.0, "rate": 1.0}
-"""Of a bid that doesn't say: at the present price, and of the usual speed."""
+"""Defaults of a bid: at the present price, with rate 1."""
 
 
 def bidding_document(
@@ -330,7 +330,7 @@ def bidding_document(
     name: str,
     **fields: Any,
 ) -> BiddingDocument:
-    """Return the document that rows stand for; `BiddingInstance.from_bids` tells what they are."""
+    """Return the document of an instance given as rows; `BiddingInstance.from_bids` describes the arguments."""
     rows = [{**USUAL, **row} for row in rows_of(bids, "bids")]
     limits = [{"name": cap, "limit": limit} for cap, limit in caps.items()] if isinstance(caps, Mapping) else caps
     named = dict.fromkeys(row["market"] for row in rows if "market" in row)
@@ -350,7 +350,7 @@ def bidding_document(
 
 
 def bid_columns(instance: BiddingData) -> dict[str, list[Any]]:
-    """Return a column a field of the bids; what a form of instance doesn't have is left out."""
+    """Return one column per field of the bids; fields that the form of the instance lacks are omitted."""
     rows = msgspec.to_builtins(document_from_instance(instance).bids)
     names = list(dict.fromkeys(name for row in rows for name in row))
     defaults = {"new": True, "hours": 1.0}  # which documents leave out

@@ -81,7 +81,7 @@ def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArr
         bid_loss, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
     lasts, missed = outlook.usable_h - bid_loss, common + change
     fixed = instance.fixed_rate * np.maximum(0.0, 1.0 - missed)
-    if missed.max(initial=0.0) <= lasts.min(initial=1.0):  # nobody's useful time is cut off at 0: it is linear
+    if missed.max(initial=0.0) <= lasts.min(initial=1.0):  # no useful time is clamped at 0, so the expression is linear
         return instance.scalability.value(fixed + counts @ (rate * lasts) - missed * (counts @ rate))
     useful = np.maximum(0.0, lasts - missed[:, None])
     return instance.scalability.value(fixed + (counts * rate * useful).sum(axis=1))
@@ -102,7 +102,7 @@ def _scenario_work(
 
 
 def describe(instance: BiddingInstance) -> Mapping[str, Any]:
-    """Return sizes, form, and what bids cost and lose."""
+    """Return sizes, form, and costs and losses of bids."""
     outlook = instance.outlook
     size = max(instance.num_bids, 1)
     hour: dict[str, Any]
@@ -138,7 +138,7 @@ def describe(instance: BiddingInstance) -> Mapping[str, Any]:
 
 
 def footprint_load(instance: BiddingInstance, plan: FootprintPlan) -> Mapping[str, Any]:
-    """Return what a footprint holds, costs and does."""
+    """Return the instances, the cost and the work of a footprint."""
     counts = plan.counts
     value = evaluate(instance, counts)
     is_bid = counts > 0

@@ -1,8 +1,9 @@
 """The data of a bidding decision: bids, the next hour, a curve of scalability.
 
 Notation (Harlap et al., EuroSys 2017): candidate ``j`` = (market, bid delta) with ``k_j`` instances; beta the
-probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the scalability,
-lambda and sigma the hours that everybody loses by an eviction and by a change of the footprint.
+probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the
+scalability, lambda and sigma the hours that all instances lose by an eviction and by a change of the
+footprint.
 """
 
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class Scalability:
 
 
 class EvictionTerm(StrEnum):
-    """Who loses lambda when bids are outbid: their own instances, or everybody; and how evictions go together."""
+    """Which instances lose lambda when bids are outbid (those of the bid, or all), and how evictions are correlated."""
 
     PER_BID = "per-bid"
     ANY_BID = "any-bid"
@@ -144,7 +145,7 @@ class HourOutlook(ComparesByValue):
     hours
         Shape (bids,): time to the end of the billing hour; the charge is prorated by it.
     term
-        Who loses lambda.
+        Which instances lose lambda.
     """
 
     price_usd: FloatArray
@@ -159,7 +160,7 @@ class HourOutlook(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScenarioOutlook(ComparesByValue):
-    """The next hour as windows of history, in slots: what each bid would have cost, and when it was outbid.
+    """The next hour as windows of history, in slots: cost and eviction time of each bid.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ class ScenarioOutlook(ComparesByValue):
     ready_s
         Seconds until instances work.
     charge_micro
-        Shape (bids, scenarios): micro-dollars an instance, 0 where the hour is free.
+        Shape (bids, scenarios): micro-dollars per instance, 0 where the hour is free.
     evicted_s
         Shape (bids, scenarios): seconds until the bid is outbid, -1 where it lasts.
     """
@@ -210,12 +211,12 @@ Outlook = HourOutlook | ScenarioOutlook
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Caps(ComparesByValue):
-    """Joint limits: ``sum_j weight[r, j] k_j <= limit[r]``.
+    """Joint limits on footprints: ``sum_j weight[r, j] k_j <= limit[r]``.
 
     Parameters
     ----------
     names
-        One a limit.
+        Names of the limits.
     weight
         Shape (caps, bids), at least 0.
     limit
@@ -232,7 +233,7 @@ class Caps(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BiddingData(ComparesByValue):
-    """The fields of a `BiddingInstance`, which describes and checks them, and what follows from them."""
+    """The fields of a `BiddingInstance` (documented and checked there) and the arrays derived from them."""
 
     name: str
     markets: tuple[str, ...]
@@ -255,7 +256,7 @@ class BiddingData(ComparesByValue):
 
     @derived
     def unit_cost(self) -> FloatArray:
-        """Expected dollars an instance costs in the hour, shape (bids,)."""
+        """Expected cost of one instance in the hour in dollars, shape (bids,)."""
         outlook = self.outlook
         if isinstance(outlook, HourOutlook):
             return (1.0 - outlook.evicted) * outlook.price_usd * outlook.hours
@@ -273,18 +274,18 @@ MAX_CAPACITY = 4096
 class SurvivalConstraint(ComparesByValue):
     """``P(capacity that lasts the hour >= min_capacity) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
 
-    A market's instances are lost together, whatever was bid, by a cause of their own, of their zone, or of their region.
+    The instances of a market are lost together at any bid, by a shock of the market, its zone or its region.
 
     Parameters
     ----------
     shocks
         Expected shocks within the hour; its kinds are the instance's markets.
     capacity
-        Shape (bids,): whole capacity (GPUs, say) of one instance.
+        Shape (bids,): integer capacity (for example GPUs) of one instance.
     min_capacity
-        Capacity that must last, at least 1.
+        Minimum surviving capacity, at least 1.
     probability
-        How surely, above 0 and at most 1.
+        Required probability, above 0 and at most 1.
 
     Raises
     ------
@@ -311,12 +312,12 @@ class SurvivalConstraint(ComparesByValue):
             )
 
     def capacity_by_market(self, market: IntArray, counts: IntArray) -> FloatArray:
-        """Return what a footprint holds of each market, shape (markets,)."""
+        """Return the capacity of a footprint in each market, shape (markets,)."""
         return np.bincount(market, self.capacity * counts, len(self.shocks.zone)).astype(np.float64)
 
 
 def survival_probability(instance: BiddingData, counts: IntArray) -> float:
-    """Return the exact probability that a footprint keeps what the instance asks for; 1 where it asks for nothing."""
+    """Return the exact probability of the instance's survival constraint; 1 if there is none."""
     survival = instance.survival
     if survival is None:
         return 1.0

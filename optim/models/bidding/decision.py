@@ -1,7 +1,8 @@
 """A footprint of bids, and proofs of lower bounds on the cost per work.
 
-A proof states a ratio `q` and a tree whose leaves cover all footprints; each leaf has multipliers that bound
-``cost - q work`` from below over its footprints. If no leaf falls below 0, no footprint has a ratio below `q`.
+A proof states a ratio `q` and a tree whose leaves cover all footprints; Each leaf has multipliers that bound
+``cost - q work`` from below over its footprints. If no leaf falls below 0, no footprint has a ratio below
+`q`.
 """
 
 from collections.abc import Sequence
@@ -38,17 +39,17 @@ class FootprintPlan(ComparesByValue):
 
     @classmethod
     def of(cls, counts: Sequence[float] | IntArray | FloatArray) -> "FootprintPlan":
-        """Return a plan that owns its counts; numbers within 1e-6 of a whole one are rounded to it.
+        """Return a plan with a copy of the counts; numbers within 1e-6 of an integer are rounded.
 
         Raises
         ------
         InvalidProblemError
-            If a count is not whole.
+            If a count is not an integer.
         """
         return cls(counts=whole_numbers(counts, "a footprint's counts"))
 
     def columns(self, instance: BiddingInstance | None = None) -> Columns:
-        """Return the bids taken as columns bid and count; with the instance, market and delta_usd, too."""
+        """Return the taken bids as columns bid and count; given the instance, also market and delta_usd."""
         bids = np.flatnonzero(self.counts)
         columns: Columns = {"bid": bids, "count": self.counts[bids]}
         if instance is None:
@@ -57,7 +58,7 @@ class FootprintPlan(ComparesByValue):
         return {**columns, "market": markets, "delta_usd": instance.bids.delta_micro[bids] / MICRO}
 
     def picture(self) -> str:
-        """Return a chart as an ``<svg>`` element: a row a bid taken, a cell an instance."""
+        """Return a chart as an ``<svg>`` element: one row per taken bid, one cell per instance."""
         from optim.core.text import Cell, grid
 
         bids = np.flatnonzero(self.counts).tolist()
@@ -74,13 +75,15 @@ CHANGE = -1
 """In place of a bid's number: the split by whether any new instance is taken."""
 
 THETA, RATE = -2, -3
-"""In place of a bid's number: the splits by minus the logarithm of the probability that nothing is evicted, and by
-the sum of all rates, in the one-hour form where everybody loses by an eviction."""
+"""Codes in place of a bid's number for splits by theta and by the sum of all rates.
+
+Theta is minus the logarithm of the probability of no eviction. These splits occur only in the one-hour form
+with losses that all instances share."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Multipliers(ComparesByValue):
-    """What bounds ``cost - q work`` over a box of counts. They prove a bound whatever they are.
+    """Multipliers that bound ``cost - q work`` from below over a box of counts; they prove a bound for all values.
 
     A cell is a slot of a scenario, in order of scenarios and then slots; the one-hour form has a single cell.
 
@@ -100,9 +103,10 @@ class Multipliers(ComparesByValue):
     cover
         Shape (covers or fewer,): prices of the proof's covers, at least 0; those of the others are 0.
     lost_by_rate, lost_by_theta
-        Slopes, at least 0, of a plane below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``
-        with K the sum of all rates: it is lowered until it lies below at the corners of the box's ranges, and so in
-        between, as the loss is linear in K and concave in theta.
+        Slopes, at least 0, of a plane below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``. K is
+        the sum of all rates. The plane is lowered until it lies below the loss at the corners of the box's
+        ranges. It then lies below everywhere in the box, because the loss is linear in K and concave in
+        theta.
     theta, rate
         Prices of theta and of K: where positive of their upper, where negative of their lower limits in the box.
     """
@@ -126,17 +130,18 @@ class Multipliers(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cover(ComparesByValue):
-    """Hours that are hard: those in which what lasts of some holding falls short. They prove a row whatever they are.
+    """A set of hard hours, in which less than a threshold of given capacities survives; it proves a row for all values.
 
-    In at least ``P(hard) - (1 - probability)`` of all hours an hour is hard and enough lasts nevertheless, so that what
-    lasts in hard hours is at least `least` times that: docs/mathematics/bidding.md, (B.17).
+    With probability at least ``P(hard) - (1 - probability)`` an hour is hard and the footprint's surviving
+    capacity is still sufficient. The expected capacity that survives hard hours is therefore at least
+    `min_capacity` times this probability: docs/mathematics/bidding.md, (B.17).
 
     Parameters
     ----------
     weight
-        Shape (markets,): the holding, in any unit, at least 0.
+        Shape (markets,): capacities, in any unit, at least 0.
     short_of
-        Hours are hard in which less than this lasts of it.
+        Threshold: an hour is hard if less than this amount of `weight` survives.
     """
 
     weight: IntArray
@@ -175,20 +180,20 @@ class TreeNode:
 class RatioProof(ComparesByValue):
     """A ratio, and a tree that bounds ``cost - ratio * work``; node 0 is its root.
 
-    The proven bound is ``ratio + min(0, least leaf) / W``: footprints of less than W work cost more than `ratio` a
-    unit, so that W is the larger of the instance's `min_work` and ``c / ratio``, where c is `fixed_usd` and, where no
-    machine of one's own works, the cheapest instance that does. A box of a single footprint is valued as it is.
+    The proven bound is ``ratio + min(0, smallest leaf) / W``. Footprints with less than W work cost more than
+    `ratio` per unit. W is the larger of the instance's `min_work` and ``c / ratio``, where c is `fixed_usd`,
+    plus the cheapest working instance if `fixed_rate` is 0. A box of a single footprint is evaluated exactly.
 
     Parameters
     ----------
     ratio
-        Dollars a unit of work.
+        Dollars per unit of work.
     nodes
         The tree.
     multipliers
         Those that leaves refer to.
     covers
-        Rows that every footprint that keeps enough fulfils.
+        Rows that the survival constraint implies.
     """
 
     ratio: float

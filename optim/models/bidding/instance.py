@@ -1,4 +1,4 @@
-"""A bidding instance: its data, what makes them valid, and how it is built from plain Python."""
+"""A bidding instance: its data, their validation, and the construction from plain Python."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BiddingInstance(BiddingData):
-    """Choose how many instances to take at each bid, so that expected cost over expected work is lowest.
+    """Choose the number of instances at each bid to minimise expected cost divided by expected work.
 
     Parameters
     ----------
@@ -26,19 +26,19 @@ class BiddingInstance(BiddingData):
     markets
         Names of the markets.
     bids, outlook, caps
-        What may be bid, what is known of the hour, and joint limits.
+        The candidate bids, the outlook of the next hour, and joint limits.
     one_bid_per_market
         Whether each market may be bid on with one delta only.
     fixed_usd, fixed_rate
-        Cost of the hour, and rate, of the machines that are there anyway.
+        Hourly cost in dollars, and rate, of the machines that exist in any case.
     scalability
         Curve G.
     eviction_loss_h, change_loss_h
         lambda and sigma in hours.
     min_work
-        Least work that counts as an answer.
+        Minimum work of a footprint.
     survival
-        Capacity that must last the hour with a probability; None where nothing is asked.
+        Capacity that must survive the hour with a given probability; None without this constraint.
 
     Raises
     ------
@@ -59,18 +59,19 @@ class BiddingInstance(BiddingData):
         name: str = "bids",
         **fields: Any,
     ) -> Self:
-        """Build an instance from plain Python, or from a pandas frame with a column a field.
+        """Build an instance from plain Python, or from a pandas frame with one column per field.
 
         Parameters
         ----------
         bids
-            A mapping a bid (or a frame): ``market``, ``max_count``, ``delta_usd`` above the present price (0), ``rate`` of
-            one instance (1), and of the hour ``price_usd``, ``evicted`` (probability), ``usable_h`` and ``hours`` (1); or with
-            `scenarios` ``charges_usd`` and ``evicted_s``, one entry each.
+            One mapping per bid, or a frame. Fields: ``market``, ``max_count``, ``delta_usd`` above the
+            present price (default 0), ``rate`` of one instance (default 1). In the one-hour form also
+            ``price_usd``, ``evicted`` (probability), ``usable_h`` and ``hours`` (default 1). With `scenarios`
+            also ``charges_usd`` and ``evicted_s``, one entry per scenario.
         caps
             Limits by name on all instances together, or mappings with ``name``, ``limit`` and ``weights`` by bid.
         markets
-            Names in order; as they come in `bids` unless given.
+            Names in order (default: the order in `bids`).
         name, fields
             As in the instance, or in a file of the schema ``optim/bidding/2``: ``eviction_term``, ``fixed_usd``,
             ``fixed_rate``, ``scalability``, ``eviction_loss_h``, ``change_loss_h``, ``min_work``, ``one_bid_per_market``,
@@ -93,12 +94,12 @@ class BiddingInstance(BiddingData):
         return instance_from_document(bidding_document(bids, caps=caps, markets=markets, name=name, **fields), cls)
 
     def to_frame(self) -> "DataFrame":
-        """Return the bids as a pandas frame, a row a bid, a column a field; `from_bids` reads it.
+        """Return the bids as a pandas frame, one row per bid, one column per field; `from_bids` reads it.
 
         Raises
         ------
         MissingDependencyError
-            If pandas isn't installed.
+            If pandas is not installed.
         """
         return frame_of(bid_columns(self))
 
@@ -107,19 +108,19 @@ MAX_COUNT = 10**6
 """Largest number of instances of a bid."""
 
 LARGEST = 1e14
-"""Largest number of an instance: sums over instances, and products of two numbers, stay within what proofs hold (1e100)."""
+"""Largest number in an instance, so that sums and products stay below the limit of proofs (1e100)."""
 
 WEIGHT_TOL = 1e-9
 """Probabilities add up to 1 to this."""
 
 
 def validate(instance: BiddingData) -> None:
-    """Raise if the instance contradicts its own definition.
+    """Raise an error if the instance violates the definitions of the problem.
 
     Raises
     ------
     InvalidProblemError
-        With the path of the first bad field, its value, and what to do.
+        If a field is invalid; the text names the path of the first such field, its value and the remedy.
     """
     for name in ("fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work"):
         value = getattr(instance, name)

@@ -1,4 +1,4 @@
-"""The bidding problem's border: instances, footprints and proofs as JSON, and the way to its checker."""
+"""The bidding problem as registered: serialization of instances, footprints and proofs, and access to its checker."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -129,7 +129,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         return msgspec.to_builtins(PlanDocument(taken=documents))
 
     def decision_from_json(self, instance: BiddingInstance, data: Any) -> FootprintPlan:
-        """Build a footprint; what a file says of a bid must be what the instance says."""
+        """Build a footprint; the market and the delta of a bid in the file must match the instance."""
         counts = np.zeros(instance.num_bids, dtype=np.int64)
         for j, entry in distinct(((each.bid, each) for each in convert(data, PlanDocument).taken), "bid").items():
             if j >= instance.num_bids:
@@ -198,11 +198,11 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         return check(instance, solution)
 
     def describe(self, instance: BiddingInstance) -> Mapping[str, Any]:
-        """Return figures of an instance: sizes, form, evictions."""
+        """Return statistics of an instance: sizes, form, evictions."""
         return describe(instance)
 
     def decision_figures(self, instance: BiddingInstance, decision: FootprintPlan) -> Mapping[str, Any]:
-        """Return what a footprint holds, costs and does."""
+        """Return the instances, the cost and the work of a footprint."""
         return footprint_load(instance, decision)
 
 

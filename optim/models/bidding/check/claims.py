@@ -1,4 +1,4 @@
-"""What a solution of a bidding problem claims against what can be shown: the checker's entry."""
+"""Check the claims of a solution of a bidding problem: the checker's entry point."""
 
 import math
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ def check(instance: BiddingInstance, solution: Solution) -> Verification:
     Returns
     -------
     Verification
-        Every claim that doesn't hold, none if all do; the recomputed cost per work, and the recomputed bound with
-        what rounding may have added to it taken off.
+        Every false claim, none if all hold. Also the recomputed cost per work, and the recomputed bound
+        lowered by its possible rounding error.
     """
     return BiddingClaims(VerifierContext(instance=instance), solution).check()
 
@@ -61,7 +61,7 @@ class BiddingClaims(AbstractClaims):
         self.facts = facts
 
     def check_decision(self, decision: FootprintPlan) -> Findings:
-        """Check bounds, caps and the rule of one bid a market; the objective is cost over work."""
+        """Check bounds, caps and the rule of one bid per market; the objective is cost divided by work."""
         violations = _check_rows(self.facts, decision)
         if len(decision.counts) != self.facts.instance.num_bids:
             return violations, None
@@ -80,11 +80,11 @@ class BiddingClaims(AbstractClaims):
         return wrong, None if bound is None else Recomputed(value=bound, terms=bound)  # costs are of one sign
 
     def why_feasible(self) -> str | None:
-        """Try what is there anyway, all bids together, and as many instances of each bid alone as fit."""
+        """Try the empty footprint, all bids together, and the largest number of instances of each bid alone."""
         most, alone = self.facts.instance.bids.max_count, _max_alone(self.facts.instance)
         one_bid = (np.where(np.arange(len(most)) == j, alone, 0) for j in range(len(most)))
         for what, counts in (
-            ("what is there anyway does", (np.zeros_like(most),)),
+            ("the existing machines alone do", (np.zeros_like(most),)),
             ("all bids together do", (most,)),
             ("a bid of the instance does", one_bid),
         ):
@@ -93,7 +93,7 @@ class BiddingClaims(AbstractClaims):
         return None
 
     def _is_answer(self, counts: IntArray) -> bool:
-        """Tell whether a footprint breaks no rule and does enough work."""
+        """Return whether a footprint breaks no rule and does enough work."""
         work = footprint_value(self.facts, counts.tolist())[1]
         return (
             not _check_rows(self.facts, FootprintPlan.of(counts))
@@ -113,7 +113,7 @@ class BiddingClaims(AbstractClaims):
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return what the other counters can be: those of the search, and of a footprint that is no decision."""
+        """Return the valid ranges of the counters of the search, and of a footprint that is not the decision."""
         amounts = ("work", "risk_ratio", "neutral_risk_ratio")
         return {
             **CountRange.each_whole(("ratios", "leaves", "nodes", "points")),
@@ -129,7 +129,7 @@ class BiddingClaims(AbstractClaims):
 
 
 def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
-    """Check bounds, caps and the rule of one bid a market."""
+    """Check bounds, caps and the rule of one bid per market."""
     instance, counts = facts.instance, plan.counts
     if counts.shape != (instance.num_bids,) or not np.issubdtype(counts.dtype, np.integer):
         return [violation("decision", f"counts must be {instance.num_bids} whole numbers, got shape {counts.shape}")]
@@ -162,7 +162,7 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
 
 
 def _max_alone(instance: BiddingInstance) -> IntArray:
-    """Return how many instances of each bid fit where no other is taken, shape (bids,)."""
+    """Return the largest number of instances of each bid alone, shape (bids,)."""
     caps, most = instance.caps, instance.bids.max_count.astype(np.float64)
     for weight, limit in zip(caps.weight, relaxed_limits(instance).tolist(), strict=True):
         uses = weight > 0

@@ -1,7 +1,7 @@
-"""What the checker reads off an instance: the curve by its own formulae, cells of the hour, work rates.
+"""The checker's view of an instance: the scalability curve, cells of the hour, work rates.
 
-The footprints of the points aren't in the file. So it is held against the instance and the file's own bound and decision what
-points of footprints can be: nothing else is proven of them.
+A file states the points of a curve without their footprints. The checker compares these points with the
+instance, and with the bound and the decision of the file; nothing else about them is proven.
 """
 
 import math
@@ -61,7 +61,7 @@ def tangent_slope(curve: Scalability, v: float) -> float:
 
 
 def min_rate_for(curve: Scalability, work: float) -> float:
-    """Return a rate that every footprint with at least so much useful rate has, rounded down."""
+    """Return the minimum rate of footprints with at least a given useful rate, rounded down."""
     if work <= 0:
         return 0.0
     high = 1.0
@@ -80,18 +80,18 @@ def min_rate_for(curve: Scalability, work: float) -> float:
 
 
 CAP_TOL = 1e-9
-"""Caps may be exceeded by this, relative to their limit, and least work missed by as much, through rounding alone."""
+"""Relative tolerance of caps and of the minimum work, for rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifierContext:
-    """An instance as the checker sees it."""
+    """The data of an instance that the checker derives."""
 
     instance: BiddingInstance
 
     @cached_property
     def unit_cost(self) -> FloatArray:
-        """Expected dollars an instance, shape (bids,)."""
+        """Expected dollars per instance, shape (bids,)."""
         outlook = self.instance.outlook
         if isinstance(outlook, HourOutlook):
             return np.array(
@@ -162,13 +162,13 @@ class VerifierContext:
 
     @cached_property
     def term(self) -> EvictionTerm | None:
-        """Who loses by evictions, None in the scenario form."""
+        """Rule for losses by evictions, None in the scenario form."""
         outlook = self.instance.outlook
         return outlook.term if isinstance(outlook, HourOutlook) else None
 
     @property
     def has_common_loss(self) -> bool:
-        """Whether everybody loses by an eviction, in the one-hour form."""
+        """Whether an eviction affects all instances, in the one-hour form."""
         return self.term in (EvictionTerm.ANY_BID, EvictionTerm.PER_MARKET)
 
 
@@ -216,12 +216,12 @@ def _hour_work(
 
 
 def relaxed_limits(instance: BiddingInstance) -> FloatArray:
-    """Return the limits that footprints are held to, shape (caps,); what they may not exceed is what a proof may price."""
+    """Return the limits with tolerance, shape (caps,); footprints are checked against them, and proofs price them."""
     return instance.caps.limit * (1.0 + CAP_TOL)
 
 
 def relaxed_min_work(instance: BiddingInstance) -> float:
-    """Return the least work that footprints are held to."""
+    """Return the minimum work with tolerance."""
     return instance.min_work * (1.0 - CAP_TOL)
 
 
@@ -234,7 +234,7 @@ Point = tuple[float, float]
 def check_curve(
     facts: VerifierContext, stated: Mapping[str, float], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
-    """Return what is wrong with the points of a curve.
+    """Return the violations of the points of a curve.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def check_curve(
     stated
         The counters, each a number.
     bound
-        What no footprint's cost per work is below, None where nothing is proven.
+        Proven lower bound of the cost per work, None if there is none.
     decision_point
         The decision's point, None without one.
     """
@@ -276,11 +276,11 @@ def _check_order(points: list[Point]) -> list[Violation]:
 def _check_values(
     facts: VerifierContext, points: list[Point], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
-    """Check points against the bound, and that the decision is among them, or one that does as much for no more."""
+    """Check points against the bound, and that a point does at least the decision's work at no more than its cost."""
     least = facts.instance.min_work * (1.0 - COUNTER_TOL)
     for i, (cost, work) in enumerate(points):
         if bound is not None and work >= least and cost < bound * work * (1.0 - COUNTER_TOL) - COUNTER_TOL:
-            text = f"a cost of {cost!r} for {work!r} is less a unit than the bound {bound!r}"
+            text = f"a cost of {cost!r} for {work!r} is less per unit than the bound {bound!r}"
             return [violation("counts", text, where=f"cost_{i}")]
     if decision_point is None:
         return []
@@ -297,7 +297,7 @@ def _check_values(
 
 
 def _most(facts: VerifierContext) -> Point:
-    """Return what no footprint costs more than, and no footprint works more than: all instances, and nothing lost."""
+    """Return upper bounds on cost and work of all footprints: all instances, without losses."""
     instance = facts.instance
     bids, outlook = instance.bids, instance.outlook
     cost = math.fsum([instance.fixed_usd, *(bids.max_count * facts.unit_cost).clip(0.0).tolist()])

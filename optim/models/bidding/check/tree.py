@@ -1,4 +1,4 @@
-"""What a tree and its multipliers prove about the cost per work over boxes of footprints."""
+"""Recompute the bound on the cost per work that a tree and its multipliers prove over boxes of footprints."""
 
 import math
 from dataclasses import dataclass, replace
@@ -24,15 +24,15 @@ from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multiplier
 from optim.models.bidding.instance import BiddingInstance
 
 MAX_SHORT = 10**4
-"""Largest amount in a cover: probabilities are sums over every amount up to it."""
+"""Largest amount in a cover; probabilities are sums over all amounts up to it."""
 
 OUTWARD = 1e-12
-"""Sums of a few thousand products of probabilities are off by less."""
+"""Bound on the rounding error of sums of a few thousand products of probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedCovers:
-    """Rows ``gain @ counts >= need``, shapes (covers, bids) and (covers,); every footprint that keeps enough fulfils them."""
+    """Rows ``gain @ counts >= need``, shapes (covers, bids) and (covers,); implied by the survival constraint."""
 
     gain: FloatArray
     need: FloatArray
@@ -40,7 +40,7 @@ class CheckedCovers:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Causes:
-    """Probabilities that no shock comes, of markets, zones and regions; and where these are."""
+    """Probabilities of no shock, by market, zone and region, with the zone and the region of each market."""
 
     zone: IntArray
     region: IntArray
@@ -50,13 +50,13 @@ class _Causes:
 
     @classmethod
     def of(cls, survival: SurvivalConstraint) -> "_Causes":
-        """Read an instance's."""
+        """Read the probabilities of an instance."""
         shocks = survival.shocks
         by_market, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
         return cls(zone=shocks.zone, region=shocks.region, by_market=by_market, by_zone=by_zone, by_region=by_region)
 
     def conditioned(self, zone: int, market: int | None = None) -> "_Causes":
-        """Return the probabilities given that a zone's causes don't strike, nor a market's own."""
+        """Return the probabilities given that the causes of a zone (and of a market, if given) do not strike."""
         by_market, by_zone, by_region = self.by_market.copy(), self.by_zone.copy(), self.by_region.copy()
         by_zone[zone] = by_region[self.region[zone]] = 1.0
         if market is not None:
@@ -64,7 +64,7 @@ class _Causes:
         return replace(self, by_market=by_market, by_zone=by_zone, by_region=by_region)
 
     def shortfall_probability(self, capacity: IntArray, least: int) -> float:
-        """Return the probability that less than `least` lasts of a holding by market."""
+        """Return the probability that less than `least` of the capacity by market survives."""
         if least <= 0:
             return 0.0
         total = np.ones(1)
@@ -82,25 +82,25 @@ class _Causes:
 
 
 def keep_probability(instance: BiddingInstance, survival: SurvivalConstraint, counts: IntArray) -> float:
-    """Return the probability that a footprint keeps enough."""
+    """Return the probability that the surviving capacity of a footprint is sufficient."""
     capacity = np.zeros(len(instance.markets), dtype=np.int64)
     np.add.at(capacity, instance.bids.market, survival.capacity * np.maximum(counts, 0))
     return 1.0 - _Causes.of(survival).shortfall_probability(capacity, survival.min_capacity)
 
 
 def keeps_enough(instance: BiddingInstance, counts: IntArray) -> bool:
-    """Tell whether a footprint keeps enough; no smaller one does where it doesn't."""
+    """Return whether a footprint satisfies the survival constraint; if not, no smaller footprint does."""
     survival = instance.survival
     return survival is None or keep_probability(instance, survival, counts) >= survival.probability - SURVIVAL_TOL
 
 
 def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> CheckedCovers | Violation:
-    """Return the rows that covers stand for, recomputed, or what is wrong with their form."""
+    """Return the recomputed rows of covers, or the violation of a malformed cover."""
     survival, size = instance.survival, instance.num_bids
     gain, need = np.zeros((len(covers), size)), np.zeros(len(covers))
     for i, cover in enumerate(covers):
         if survival is None:
-            return violation("certificate", "covers are for instances that ask for capacity that lasts")
+            return violation("certificate", "covers require an instance with a survival constraint")
         is_whole = np.issubdtype(cover.weight.dtype, np.integer) and cover.weight.shape == (len(instance.markets),)
         if not is_whole or (cover.weight < 0).any() or not 0 <= cover.short_of <= MAX_SHORT:
             text = f"a cover has {len(instance.markets)} whole weights and falls short of at most {MAX_SHORT}"
@@ -118,7 +118,7 @@ def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) 
     }
     hard = np.zeros(len(weight))
     for m, zone in enumerate(causes.zone.tolist()):
-        # Its own cause decides on a market's hours only if the holding has something of it.
+        # A market's cause matters only if the capacity includes this market.
         share = (
             causes.conditioned(zone, m).shortfall_probability(weight, cover.short_of) if weight[m] else by_zone[zone]
         )
@@ -128,27 +128,27 @@ def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) 
 
 
 def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
-    """Return a distribution of amounts, or nothing where the shock comes."""
+    """Return the distribution of an amount that a shock sets to 0."""
     mixture = chances * stays
     mixture[0] += 1.0 - stays
     return mixture
 
 
 def _sum(one: FloatArray, other: FloatArray, most: int) -> FloatArray:
-    """Return the chances that two independent amounts add up to each sum below `most`."""
+    """Return the probabilities of each sum below `most` of two independent amounts."""
     return np.convolve(one, other)[:most]
 
 
 EMPTY_TOL = 1e-9
-"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
+"""Absolute and relative tolerance for ranges whose ends cross by rounding."""
 
 LARGEST = 1e100
-"""Largest number in a proof: squares and products of a few stay finite."""
+"""Largest number in a proof, so that squares and short products stay finite."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedBox:
-    """Bounds on the counts; whether new instances are taken: True, False, or None where it is open; ranges of sums."""
+    """Bounds on the counts; whether new instances are taken (None if undecided); ranges of sums."""
 
     low: IntArray
     high: IntArray
@@ -159,7 +159,7 @@ class CheckedBox:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells:
-    """The relaxation of a box: hours and rates by cell, evictions that are settled or open, and the rate lost by theta."""
+    """The relaxation of a box: hours and rates by cell, decided and undecided evictions, and the rate lost by theta."""
 
     hours: FloatArray
     base: FloatArray
@@ -171,7 +171,7 @@ class _Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Ranges of theta and of the sum of all rates in a box; theta is `sure` and a step for each bid taken."""
+    """Ranges of theta and of the sum of all rates in a box; theta is `sure` plus a step per bid taken."""
 
     theta: tuple[float, float]
     rate: tuple[float, float]
@@ -180,12 +180,12 @@ class _Sums:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a range is, beyond rounding."""
+        """Whether a range is empty beyond rounding."""
         return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
 
 
 def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> Violation | None:
-    """Return what is wrong with the form of multipliers: sizes, signs, shares."""
+    """Return the violation of malformed multipliers (sizes, signs, shares), None if well formed."""
     cells, caps = len(facts.cell_weight), len(facts.instance.caps.limit)
     if x.point.shape != (cells,) or x.eviction.shape != (cells,) or x.cap.shape != (caps,):
         return violation("certificate", f"multipliers must be over {cells} cells and {caps} caps")
@@ -199,13 +199,15 @@ def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> V
     if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
         return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
     if any(planes) and not facts.has_common_loss:
-        return violation("certificate", "prices of theta and of rates are for evictions that are everybody's loss")
+        return violation(
+            "certificate", "prices of theta and of rates require losses by evictions that all instances share"
+        )
     bids = facts.instance.num_bids
     if len(x.attribution) and (
         x.attribution_cell.min() < 0 or x.attribution_cell.max() >= cells or x.attribution_bid.min() < 0
         or x.attribution_bid.max() >= bids
     ):  # fmt: skip
-        return violation("certificate", "blame names a cell or a bid that isn't there")
+        return violation("certificate", "blame names a cell or a bid outside the instance")
     return None
 
 
@@ -219,12 +221,12 @@ def leaf_bound(
 ) -> float:
     """Return a lower bound of ``cost - ratio * work`` over the footprints of a box that fit the caps.
 
-    Footprints whose rates add up to less than `min_rate` may be valued too low.
+    The bound holds for footprints whose rates add up to at least `min_rate`.
     """
     if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
         return math.inf  # no footprint is in the box
     if not keeps_enough(facts.instance, box.high):
-        return math.inf  # nor does any smaller one keep enough
+        return math.inf  # no smaller footprint satisfies the survival constraint
     sums = _sums(facts, box, min_rate) if facts.has_common_loss else None
     if sums is not None and sums.is_empty:
         return math.inf
@@ -269,13 +271,13 @@ def leaf_bound(
             total.append(_market(facts, box, mine, reduced[mine], charge[mine]))
     if not all(term > -math.inf for term in total):
         return -math.inf
-    if math.inf in total:  # a market without a choice: no footprint is in the box
+    if math.inf in total:  # a market without a feasible choice: no footprint is in the box
         return math.inf
     return math.fsum(total) - _rounding(total, facts.instance.num_bids)
 
 
 def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
-    """Return the value of a box's only footprint, infinity if it isn't in it, breaks a rule or does too little work."""
+    """Return the value of a box's only footprint, infinity if it violates a rule or does too little work."""
     instance, counts = facts.instance, box.low
     is_bid = counts > 0
     number = np.bincount(instance.bids.market[is_bid], minlength=1)
@@ -288,7 +290,7 @@ def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
 
 
 def _exceeds_a_cap(facts: VerifierContext, box: CheckedBox) -> bool:
-    """Tell whether the least counts alone are more than a cap allows, by the rule that footprints are held to."""
+    """Return whether the minimum counts alone exceed a cap, with the tolerance of footprints."""
     caps = facts.instance.caps
     return any(
         math.fsum((weight * box.low).tolist()) > limit
@@ -297,22 +299,22 @@ def _exceeds_a_cap(facts: VerifierContext, box: CheckedBox) -> bool:
 
 
 def _rounding(terms: list[float], size: int) -> float:
-    """Return what rounding may have added: every term went through some hundred operations."""
+    """Return a bound on the rounding error: every term is the result of some hundred operations."""
     return (size + 100) * 2.0**-52 * math.fsum(map(abs, terms))
 
 
 def _attribution(facts: VerifierContext, x: Multipliers) -> FloatArray:
-    """Return the shares by cell and bid, made to add up to at most 1."""
+    """Return the shares by cell and bid, scaled to sums of at most 1."""
     shares = np.zeros((len(facts.cell_weight), facts.instance.num_bids))
     np.add.at(shares, (x.attribution_cell, x.attribution_bid), x.attribution)
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
 
 
 def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: FloatArray, charge: FloatArray) -> float:
-    """Return the least that a market adds.
+    """Return the minimum contribution of a market.
 
-    A charge is due for each bid taken; where the evictions of a market are nested and theirs is the loss, for the
-    lowest bid taken and all higher ones: every choice of the lowest is tried, the others choose for themselves.
+    Each bid taken pays a charge. If the evictions of a market are nested, the charge of the lowest bid covers
+    all higher ones. The function tries every lowest bid; the other bids choose independently.
     """
     instance = facts.instance
     choices = list(zip(mine.tolist(), reduced.tolist(), strict=True))
@@ -343,7 +345,7 @@ def _independent(
 
 
 def _count_value(box: CheckedBox, j: int, reduced: float, *, least: int) -> float:
-    """Return the least of ``reduced * count`` over the counts of a bid that are at least `least`."""
+    """Return the minimum of ``reduced * count`` over the counts of a bid that are at least `least`."""
     low = max(int(box.low[j]), least)
     return reduced * (int(box.high[j]) if reduced < 0 else low)
 
@@ -386,7 +388,7 @@ def _hour_cells(
                 for rate in sums.rate
             ]
             offset = -min(above) - by_theta * sums.sure
-        else:  # the useful time of a bid may be clamped at 0: what everybody loses for certain is taken off each
+        else:  # a bid's useful time may be clamped at 0: the certain common loss is subtracted from each
             common = min(common, -lost * math.expm1(-sums.theta[0]))
     useful = np.maximum(0.0, outlook.usable_h - bid_loss - common - change)
     return _Cells(
@@ -400,7 +402,7 @@ def _hour_cells(
 
 
 def _sums(facts: VerifierContext, box: CheckedBox, min_rate: float) -> _Sums:
-    """Return what a box allows theta and the sum of rates to be; footprints of interest have at least `min_rate`."""
+    """Return the ranges of theta and of the sum of rates in a box; relevant footprints have at least `min_rate`."""
     instance = facts.instance
     sure, most, step = _theta(facts, box)
     min_sum = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
@@ -445,7 +447,7 @@ def _max_useful(facts: VerifierContext, box: CheckedBox, cells: _Cells) -> Float
 
 
 def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: FloatArray) -> FloatArray:
-    """Return an upper bound of the rate of each cell: a fractional knapsack for each cap, beside the least counts."""
+    """Return an upper bound of the rate of each cell: minimum counts, and a fractional knapsack per cap."""
     instance = facts.instance
     allowed = np.flatnonzero(box.high > 0)
     rate = rates[allowed]
@@ -476,13 +478,13 @@ VECTOR = 16
 
 
 def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | None, list[Violation]]:
-    """Return the bound that a proof gives, None with what is wrong with it."""
+    """Return the bound that a proof gives, or None with the violations."""
     instance = facts.instance
     if not (is_finite(proof.ratio) and 0 <= proof.ratio <= LARGEST):
         text = f"the ratio must be a number from 0 to {LARGEST:g}, got {proof.ratio!r}"
         return None, [violation("certificate", text)]
     if proof.ratio == 0:
-        return 0.0, []  # costs are never negative
+        return 0.0, []  # costs are at least 0
     least_work = max(relaxed_min_work(instance), _min_cost(facts) / proof.ratio * (1.0 - 1e-12))
     least, wrong = _tree_bound(facts, proof, min_rate_for(instance.scalability, least_work))
     if wrong:
@@ -495,7 +497,7 @@ def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | Non
 
 
 def _min_cost(facts: VerifierContext) -> float:
-    """Return what every footprint that does any work costs: without machines of its own it takes an instance."""
+    """Return the minimum cost of footprints with positive work; without fixed machines they take an instance."""
     instance = facts.instance
     bids = instance.bids
     unit_costs = facts.unit_cost[(bids.max_count > 0) & (bids.rate > 0) & facts.alive.any(axis=1)]
@@ -504,7 +506,7 @@ def _min_cost(facts: VerifierContext) -> float:
 
 
 def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> tuple[float, list[Violation]]:
-    """Return the least bound of the tree's leaves; its splits must cover all footprints."""
+    """Return the smallest bound of the tree's leaves; the splits must cover all footprints."""
     if not proof.nodes:
         return -math.inf, [violation("certificate", "the tree has no node")]
     covers = checked_covers(facts.instance, proof.covers)
@@ -517,15 +519,15 @@ def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> t
     least, path = math.inf, _Path(facts)
     for visits, number in enumerate(path.walk, start=1):
         if not 0 <= number < len(proof.nodes) or visits > len(proof.nodes):
-            return -math.inf, [violation("certificate", "the tree has a child that isn't there, or a circle")]
+            return -math.inf, [violation("certificate", "the tree has a missing child or a cycle")]
         node = proof.nodes[number]
         if node.bid is None:
             if not 0 <= node.multipliers < len(proof.multipliers):
-                return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
+                return -math.inf, [violation("certificate", f"multipliers {node.multipliers} do not exist")]
             x = proof.multipliers[node.multipliers]
             least = min(least, leaf_bound(facts, path.box(), x, proof.ratio, min_rate, covers))
         elif not path.split(node):
-            text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, which can't be"
+            text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, an invalid split"
             return -math.inf, [violation("certificate", text)]
     return least, []
 
@@ -554,7 +556,7 @@ class _Path:
         )
 
     def split(self, node: TreeNode) -> bool:
-        """Have both children of a node visited; return whether it can be split so."""
+        """Push both children of a node; return whether the split is valid."""
         bids, at, bid = self._facts.instance.bids, node.value, node.bid
         parts: tuple[tuple[float, float], tuple[float, float]]
         if bid == CHANGE:
@@ -574,11 +576,11 @@ class _Path:
         return True
 
     def _hear(self, bid: int, part: tuple[float, float] | None) -> None:
-        """Note a bid's range in the box."""
+        """Set a bid's range in the box."""
         if bid >= 0:
             self._low[bid], self._high[bid] = _within(part or ANY, (0, int(self._facts.instance.bids.max_count[bid])))
 
 
 def _within(part: tuple[float, float], before: tuple[float, float] | None) -> tuple[float, float]:
-    """Return what both allow."""
+    """Return the intersection of two ranges."""
     return part if before is None else (max(part[0], before[0]), min(part[1], before[1]))

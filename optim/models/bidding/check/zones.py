@@ -128,7 +128,7 @@ class _Steps:
                     yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
 
     def _lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Tell whether machines held until they have worked, or the job is done, cost less than the potential falls from `now`."""
+        """Return whether machines held until they have worked, or the job is done, cost less than the potential falls from `now`."""
         lost, num_ticks = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
         if lost > self.steps or num_ticks > self.ticks:
             return False
@@ -147,7 +147,7 @@ class _Steps:
         return bool((now > then).any())
 
     def _free_lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Tell whether machines that are lost free of charge cost less than the potential falls."""
+        """Return whether machines that are lost free of charge cost less than the potential falls."""
         lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
         lease_s = (gone - np.arange(self.ticks)) * self.tick_s
         rows = np.flatnonzero((lease_s > 0) & (lease_s >= setup_s))

@@ -154,7 +154,7 @@ class PriceHistory(ComparesByValue):
         return limits[np.searchsorted(limits[:-1], time_s, side="left")]
 
     def touches_gap(self, begin_s: int, end_s: int) -> bool:
-        """Tell whether an interval overlaps a time in which nothing was recorded, or the end of the history."""
+        """Return whether an interval overlaps a time in which nothing was recorded, or the end of the history."""
         return end_s > self.end_s or bool(((self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)).any())
 
     def volatility(self) -> FloatArray:
