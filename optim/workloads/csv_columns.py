@@ -251,7 +251,7 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
 
 
 def _may_be_wide(path: str | Path, width: int, separator: str) -> bool:
-    """Tell whether a row may have more fields, by the separators of each line: quick, and sure where no quotation mark has a meaning."""
+    """Return whether a row may have more fields, by the separators of each line: quick, and sure where no quotation mark has a meaning."""
     rest = b""
     with _open(path) as source:
         reader = io.BufferedReader(source, READ_BYTES)

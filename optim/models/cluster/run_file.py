@@ -316,7 +316,7 @@ class RunArrays:
         return "price" in self._arrays or "price_end_us" in self._arrays
 
     def has_any(self, prefix: str) -> bool:
-        """Tell whether the file holds an array whose name begins so."""
+        """Return whether the file holds an array whose name begins so."""
         return any(name.startswith(prefix) for name in self._arrays)
 
     def dimensions(self, name: str) -> int:
@@ -418,7 +418,7 @@ LENGTH = 16
 
 
 def _is_given(table: Any, name: str, column: Column) -> bool:
-    """Tell whether a column belongs into files and digests: one that came later only where it isn't all fill."""
+    """Return whether a column belongs into files and digests: one that came later only where it isn't all fill."""
     return column.since != LATER or bool((getattr(table, name) != column.fill).any())
 
 

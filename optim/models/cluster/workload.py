@@ -281,7 +281,7 @@ class Workload(ComparesByValue):
         return self.recorded_wait_us >= 0
 
     def strains_hosts(self, cluster: Cluster, jobs_a_gpu: int = 1) -> bool:
-        """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""
+        """Return whether a machine full of the jobs that ask most could run out of vCPU or memory."""
         asks = np.array([self.cpu_milli.max(), self.memory_mib.max()])
         return bool((asks[:, None] * cluster.gpus * jobs_a_gpu > hosts(cluster)).any())
 

@@ -607,7 +607,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
 
 
 def _are_same(jobs: Jobs, others: Jobs) -> bool:
-    """Tell whether jobs are others by what they arrive with: the generator drew them by the same seed."""
+    """Return whether jobs are others by what they arrive with: the generator drew them by the same seed."""
     return all(
         np.array_equal(getattr(jobs, name), getattr(others, name))
         for name in ("arrival", "epochs", "chunks", "minibatches", "gradient_micro_mb", "worker_demand")

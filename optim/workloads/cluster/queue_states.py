@@ -184,5 +184,5 @@ def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free:
 
 
 def is_table_of_jobs(path: Path) -> bool:
-    """Tell whether a state's file holds jobs that are over, too, so that it is its own history: what `sacct` prints does."""
+    """Return whether a state's file holds jobs that are over, too, so that it is its own history: what `sacct` prints does."""
     return first_sign(read_bytes(path)) not in (b"{", b"[")

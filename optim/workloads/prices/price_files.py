@@ -195,7 +195,7 @@ def read_price_list(path: str | Path) -> PriceList:
 
 
 def is_price_list(path: str | Path) -> bool:
-    """Tell whether a file looks like a provider's price list."""
+    """Return whether a file looks like a provider's price list."""
     return Path(path).is_file() and bool(provider_in(read_bytes(path)))
 
 

@@ -79,7 +79,7 @@ class _Job(msgspec.Struct):
 
 
 def is_log(path: str | Path) -> bool:
-    """Tell whether a file is such a log: a JSON list, not a table."""
+    """Return whether a file is such a log: a JSON list, not a table."""
     require_rereadable(path)
     try:
         with Source(path, "document_bytes") as source:

@@ -132,7 +132,7 @@ def _digest(record: RunRecord) -> str:
 
 
 def is_bounded(jobs: Workload, run: Run) -> bool:
-    """Tell whether bounds hold for a run: all jobs are done, on whole GPUs, with at most the gang's width."""
+    """Return whether bounds hold for a run: all jobs are done, on whole GPUs, with at most the gang's width."""
     return _are_bounded(jobs, run.is_done.tolist(), run.rules)
 
 

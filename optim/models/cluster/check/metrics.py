@@ -363,7 +363,7 @@ def _hosts(cluster: Cluster, name: str, unit: int) -> list[int]:
 
 
 def _may_run_out(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
-    """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""
+    """Return whether a machine full of the jobs that ask most could run out of vCPU or memory."""
     sides = ((jobs.cpu_milli, _hosts(cluster, "cpus", 1000)), (jobs.memory_mib, _hosts(cluster, "memory_gb", 1024)))
     most = [(max(asked.tolist()) * rules.jobs_a_gpu, rooms) for asked, rooms in sides]
     return any(

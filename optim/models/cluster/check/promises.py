@@ -203,7 +203,7 @@ def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
 
 
 def _is_exact(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
-    """Tell whether the running jobs alone decide when the first that waits has a place: nothing else is reserved, leaves or may run out."""
+    """Return whether the running jobs alone decide when the first that waits has a place: nothing else is reserved, leaves or may run out."""
     rooms = ((jobs.cpu_milli, cluster.cpus, 1000), (jobs.memory_mib, cluster.memory_gb, 1024))
     is_ample = all(
         not most.max() or (np.round(room * unit) >= cluster.gpus * most.max()).all() for most, room, unit in rooms

@@ -232,7 +232,7 @@ class _CountedJob(_Job):
     places: tuple[tuple[int, int], ...] = ()
 
     def has_place_on(self, machines: tuple[tuple[int, int], ...]) -> bool:
-        """Tell whether it runs on one of some machines."""
+        """Return whether it runs on one of some machines."""
         return self.started >= 0 and not {machine for machine, _ in machines}.isdisjoint(m for m, _ in self.places)
 
     def start(self, time: int, places: tuple[tuple[int, int], ...], free: list[int]) -> None:
