@@ -26,21 +26,21 @@ ANSWERS = {
     "zone, text": (ZONES + "    def choose(self, view):\n        return ('a',)\n", "mine.py:5 in Mine.choose"),
     "zone, 7": (
         ZONES + "    def choose(self, view):\n        return (Offer(7, True),)\n",
-        "asks for zone 7, there are 2",
+        "requests zone 7, expected a number from 0 to 1",
     ),
-    "zone, -1": (ZONES + "    def choose(self, view):\n        return [Offer(-1, True)]\n", "asks for zone -1"),
+    "zone, -1": (ZONES + "    def choose(self, view):\n        return [Offer(-1, True)]\n", "requests zone -1"),
     "price, tuple": (PRICES + "    def decide(self, view):\n        return 0, 1, 5\n", "got (0, 1, 5)"),
     "price, market": (
         PRICES + "    def decide(self, view):\n        return Request(market=99, count=1, bid_micro=1)\n",
-        "asks for market 99",
+        "requests market 99",
     ),
     "price, half": (
         PRICES + "    def decide(self, view):\n        return Request(market=0, count=1.5, bid_micro=10)\n",
-        "count must be a whole number, got 1.5",
+        "count must be an integer, got 1.5",
     ),
     "price, bid": (
         PRICES + "    def decide(self, view):\n        return Request(market=0, count=1, bid_micro=0.5)\n",
-        "bid_micro must be a whole number, got 0.5",
+        "bid_micro must be an integer, got 0.5",
     ),
     "price, often": (PRICES + CHECKPOINTS + "        return 'often'\n", "mine.py:11 in Mine.checkpoint_every_s"),
     "price, 0.0": (PRICES + CHECKPOINTS + "        return 0.0\n", "must return seconds above 0, got 0.0"),

@@ -490,7 +490,7 @@ def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
         (("--zone", "us-west-2a", "--start", "2023-02-15", "--every-start"), "leave one of them out"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "colour=red"), "unknown option 'colour'"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "machines=0"), "machines must be"),
-        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "40"), "the traces are shorter than the deadline"),
+        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "40"), "the deadline of 40 h needs"),
         (("--zone", "us-west-2a", "--egress", "none.csv"), "can't be read"),
     ],
 )

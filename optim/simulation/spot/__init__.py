@@ -1,1 +1,1 @@
-"""Spot markets: training jobs on instances that the market takes away, policy by policy."""
+"""Spot markets: simulated training jobs on instances that the provider may evict, one run per policy."""

@@ -1,4 +1,4 @@
-"""Back-tests: policies and references from the same random starts, and their rows; on prices, or under a deadline over zones."""
+"""Back-tests: run policies and clairvoyant references from the same random starts, on prices or over zones."""
 
 import math
 from abc import abstractmethod
@@ -49,42 +49,44 @@ MEASURES = (
     "probes",
     "deadline_met",
 )
-"""What the summary averages."""
+"""Fields of `Row` that `Summary` averages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One policy from one start; None where a figure doesn't apply.
+    """Result of one policy from one start; None where a field does not apply.
 
     Parameters
     ----------
     policy, start
-        Who, and when (UTC).
+        Name of the policy, and start time (UTC, ISO 8601).
     cost_usd, bound_usd
-        The bill; of a reference its plan's cost and the proven bound.
+        Bill of the run in dollars. For a reference: cost of its plan, and its proven lower bound.
     hours, work_done, is_done
-        Time, work, and whether the job was done within the horizon.
+        Duration in hours, work done, and whether the job was completed within the horizon.
     cost_per_work
-        Dollars a unit of work.
+        Dollars per unit of work.
     on_demand_hours, paid_hours, free_hours
-        Machine-hours by kind.
+        Machine-hours on demand, of paid spot instances, and of spot instances that were not charged.
     evictions
-        Leases taken away.
+        Number of evicted leases.
     deadline_met
-        Whether the job was done in time, where there is a deadline.
+        Whether the job met its deadline; None without a deadline.
     ratio_to_on_demand, ratio_to_oracle, ratio_to_oracle_paid
-        Cost over that of the baseline, over the proven bound, and over the plan of paid hours.
+        Cost divided by the cost of the on-demand baseline, by the lower bound of `oracle`, and by the plan cost of
+        `oracle-paid`.
     min_mean_usd
-        The least mean of any rule in one zone, if spells end as `deadline-dp` knows; None where that isn't played, or bills
-        by the hour are of ticks that don't divide it.
+        Lower bound, in dollars, on the mean cost of any rule in one zone, if spells end with the hazards of
+        `deadline-dp`. None if `deadline-dp` is not run, or if bills are by the hour and the tick does not divide an
+        hour.
     ratio_to_optimum, probes
-        Over zones: cost over the proven least, and how often zones were asked only to know.
+        Over zones: cost divided by the proven minimum, and number of probes.
     redrawn
-        Starts that were drawn before this one and touched a gap.
+        Number of starts that were drawn before this one and rejected because a run reached a gap in the prices.
     billing
-        The rule of the bill, by name.
+        Name of the billing rule.
     file
-        The recording that the start is in, where each is a start.
+        Name of the recording, where each recording is one start.
     """
 
     policy: str
@@ -113,17 +115,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """A policy against another over the starts from which both have done the job.
+    """Comparison of a policy with another policy over the starts from which both completed the job.
 
     Parameters
     ----------
     starts
-        How many these are.
+        Number of these starts.
     mean, low, high
-        Dollars that the policy costs more than the other, start by start: mean and 95 % interval (Student's t); None without any, and
-        the interval without two.
+        Cost of the policy minus cost of the other policy in dollars, paired by start: mean and 95 % interval (Student's
+        t). None without a start; `low` and `high` are None with fewer than two.
     won
-        Share of these starts in which it is strictly cheaper.
+        Share of these starts in which the policy is strictly cheaper.
     """
 
     starts: int
@@ -135,12 +137,14 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure, the interval without two.
+    """Summary of one policy over all starts: mean and 95 % interval of each measure, by name.
 
-    Intervals are Student's t, that of `deadline_met` is Wilson's.
-    Means are over the `common` starts: those from which every policy has done the job (in time where there is a deadline),
-    but for policies that have never done it. `done` counts the policy's own, `deadline_met` is over all. `paired` compares it
-    with every other policy, start by start.
+    A mean is None if no row has a value; an interval is None with fewer than two values. The interval of `deadline_met`
+    is Wilson's, all others are Student's t.
+
+    Means are over the `common` starts, from which every policy completed the job (within the deadline if there is one).
+    Policies that never complete it are ignored in this rule. `done` counts the starts that this policy completed.
+    `deadline_met` is averaged over all starts. `paired` compares the policy with every other policy, start by start.
     """
 
     policy: str
@@ -179,7 +183,7 @@ def row_of_run(result: RunResult, redrawn: int = 0) -> Row:
 
 
 def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
-    """Return the row of a reference: its work is the job's."""
+    """Return the row of a reference; its work is the work of the job."""
     cost = result.cost_usd if math.isfinite(result.cost_usd) else None
     return Row(
         policy=result.name,
@@ -202,17 +206,17 @@ def summarise(
     others: Mapping[str, Sequence[Row]] | None = None,
     window_s: int | None = None,
 ) -> Summary:
-    """Return means and intervals of a policy's rows over the starts that count for all (see `Summary`).
+    """Return means and intervals of a policy's rows over the common starts (see `Summary`).
 
     Parameters
     ----------
     policy, rows
-        Who, and its rows.
+        Name of the policy, and its rows.
     others
-        Rows of other policies from the same starts in the same order, to be compared with.
+        Rows of the other policies in the comparison, from the same starts in the same order.
     window_s
-        Seconds that each run looks at: intervals are by cluster, runs that begin in the same span of that length. None where
-        runs are independent.
+        Length, in seconds, of the period that each run covers. Runs that begin in the same window of that length form
+        one cluster, and intervals are computed over clusters. None if runs are independent.
     """
     compared = [each for each in ({policy: rows} | dict(others or {})).values() if any(row.is_done for row in each)]
     is_common = [all(row.is_done for row in start) for start in zip(rows, *compared, strict=True)]
@@ -233,7 +237,7 @@ def summarise(
 
 
 def summarise_all(rows: Sequence[Row], window_s: int | None = None) -> dict[str, Summary]:
-    """Return each policy's summary, compared with all others; the rows of all have the same starts in the same order."""
+    """Return each policy's summary, compared with all others; all policies have the same starts in the same order."""
     of: dict[str, list[Row]] = {}
     for row in rows:
         of.setdefault(row.policy, []).append(row)
@@ -241,7 +245,7 @@ def summarise_all(rows: Sequence[Row], window_s: int | None = None) -> dict[str,
 
 
 def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = None) -> Paired:
-    """Compare two policies' costs from the same starts, given in the same order; `window_s` as of `summarise`."""
+    """Compare the costs of two policies from the same starts, in the same order; `window_s` as in `summarise`."""
     both = [(own, other) for own, other in zip(rows, others, strict=True) if own.is_done and other.is_done]
     more = [
         own.cost_usd - other.cost_usd for own, other in both if own.cost_usd is not None and other.cost_usd is not None
@@ -252,9 +256,12 @@ def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = N
 
 
 def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
-    """Return which span of a length each row's start lies in, a number each; None where none is given.
+    """Return the cluster number of each row: the window of length `window_s` that contains its start.
 
-    A recording without a date, whose clock starts at 0, is a cluster of its own: nobody knows what it overlaps.
+    None without a window.
+
+    A recording without a date, whose clock starts at 0, forms a cluster by itself because its overlap with others is
+    unknown.
     """
     if window_s is None:
         return None
@@ -270,7 +277,10 @@ def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
 def _interval(
     figures: Sequence[float | None], clusters: Sequence[int] | None = None
 ) -> tuple[float | None, float | None, float | None]:
-    """Return mean and 95 % interval of the figures that there are: nothing of none, and of one, or one cluster, no interval."""
+    """Return mean and 95 % interval of the known values.
+
+    The mean is None without a value, the interval with one value or one cluster.
+    """
     is_there = [figure is not None for figure in figures]
     values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)
     if not len(values):
@@ -289,7 +299,7 @@ def _interval(
 
 
 def _share(met: Sequence[bool | None]) -> tuple[float | None, float | None, float | None]:
-    """Return a share and Wilson's interval: where all starts agree their spread is 0, which says nothing."""
+    """Return a share and its Wilson interval, which is still informative if all starts agree and the spread is 0."""
     values = [value for value in met if value is not None]
     mean, low, high = _interval(values)
     if mean is None or low is None:
@@ -299,19 +309,19 @@ def _share(met: Sequence[bool | None]) -> tuple[float | None, float | None, floa
 
 
 def ratio(cost: float | None, reference: float | None) -> float | None:
-    """Return a ratio; None where either is unknown, or the reference nothing or infinite."""
+    """Return a ratio; None if either value is unknown, or if the reference is 0 or infinite."""
     if cost is None or reference is None or not 0 < reference < math.inf:
         return None
     return cost / reference
 
 
 MAX_DRAWS = 1000
-"""Draws of one start until none of its runs touches a gap."""
+"""Maximum number of draws for one start until none of its runs reaches a gap in the prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRows:
-    """The rows of one start, or why it has none: its process died."""
+    """The rows of one start, or the reason for their absence: its process died."""
 
     index: int
     rows: tuple[Row, ...]
@@ -326,36 +336,38 @@ def make_world(
     volatile: int | None = None,
     billing: Billing | None = None,
 ) -> World:
-    """Split a history in time: policies know the first part, and run on the second.
+    """Split a price history in time: policies learn from the first part and run on the second.
 
     Parameters
     ----------
     history
         All prices.
     train_until_s
-        Where it is split; in the middle by default.
+        Time of the split in seconds since 1970; the middle by default.
     options
         The job.
     volatile
-        Keep only so many markets, those of the largest variance of price over on-demand in the first part.
+        Number of markets to keep: those with the largest variance of price divided by on-demand price in the first
+        part. All by default.
     billing
-        The rules of bills and evictions; by default those in force when the second part begins.
+        Rules of bills and evictions; by default the rules in force when the second part begins.
 
     Raises
     ------
     InvalidOptionError
-        If either part is shorter than a day, there aren't so many markets, or the rule is of traces of availability.
+        If either part is shorter than a day, `volatile` exceeds the number of markets, or `billing` is a rule for
+        availability traces.
     """
     cut = (history.begin_s + history.end_s) // 2 if train_until_s is None else train_until_s
     day = 24 * HOUR_S
     if history.end_s - history.begin_s < 2 * day:
         raise InvalidOptionError(
-            f"the prices span {(history.end_s - history.begin_s) / HOUR_S:.4g} h, and a day to learn from and one to run on "
-            f"must be in them; give two days at least"
+            f"the prices span {(history.end_s - history.begin_s) / HOUR_S:.4g} h; a day to learn from and a day to "
+            f"run on are needed; provide at least two days"
         )
     if not history.begin_s + day <= cut <= history.end_s - day:
         raise InvalidOptionError(
-            f"the split must leave a day of prices on either side ({time_text(history.begin_s + day)} to "
+            f"the split must leave at least a day of prices on either side ({time_text(history.begin_s + day)} to "
             f"{time_text(history.end_s - day)}), got {time_text(cut)}; choose another --train-until"
         )
     known, later = history.between(history.begin_s, cut), history.between(cut, history.end_s)
@@ -371,29 +383,30 @@ def make_world(
     billing = billing_at(cut) if billing is None else billing
     if billing not in AMAZON:
         raise InvalidOptionError(
-            f"--billing {billing.value} goes with --availability; prices are billed by: {', '.join(rule.value for rule in AMAZON)}"
+            f"--billing {billing.value} applies to --availability only; for prices choose one of: "
+            f"{', '.join(rule.value for rule in AMAZON)}"
         )
     table = fit_evictions(known)
     if not billing.has_bids:
         table = without_evictions(table)
     world = World(history=test, table=table, options=options, billing=billing)
-    _ = world.baseline, world.reliable  # wrong types are refused before any work
+    _ = world.baseline, world.reliable  # reject unknown types before any work
     return world
 
 
 class AbstractStarts(AbstractTask[int, StartRows]):
-    """Run policies from numbered random starts; a start's number and the seed say all about it."""
+    """Run policies from numbered random starts; the number of a start and the seed determine it completely."""
 
     def __init__(self, policies: Sequence[str], seed: int) -> None:
         self._policies, self._seed = tuple(policies), seed
 
     @property
     def title(self) -> str:
-        """What progress shows."""
+        """Label for progress display."""
         return f"{len(self._policies)} policies from random starts"
 
     def with_ratios(self, rows: Mapping[str, Row], billing: Billing, **costs: float | None) -> tuple[Row, ...]:
-        """Return the rows in order of the policies, with their cost over each of `costs`, by what it is compared with."""
+        """Return the rows in order of the policies, with the ratio of their cost to each reference cost."""
         found = []
         for name in self._policies:
             ratios: dict[str, Any] = {
@@ -407,12 +420,12 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         """Run all policies from one start."""
 
     def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
-        """Run all policies from one start; it is too short to be stopped."""
+        """Run all policies from one start; it takes too little time to need interruption."""
         del stop, progress
         return self.run_start(piece)
 
     def lost(self, piece: int, reason: str) -> StartRows:
-        """Say what became of a start whose process died."""
+        """Return the result of a start whose process died."""
         return StartRows(index=piece, rows=(), error=reason)
 
     def is_failure(self, result: StartRows) -> bool:
@@ -420,18 +433,18 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         return result.error is not None
 
     def name(self, piece: int) -> str:
-        """Return which start it is."""
+        """Return the label of a start."""
         return f"start {piece}"
 
     def yield_rows(
         self, starts: int, engine: Engine | None, stop: Interruption | None, progress: Progress | None
     ) -> Iterator[StartRows]:
-        """Yield the rows of so many starts in order."""
+        """Yield the rows of `starts` starts in order."""
         return run_in_order(self, range(starts), engine, stop, progress)
 
 
 class Backtest(AbstractStarts):
-    """Run policies and references on the prices of a world; references are checked before they are told."""
+    """Run policies and references on the prices of a world; each reference is checked before it is reported."""
 
     def __init__(self, world: World, policies: Sequence[str], seed: int, begins: Sequence[int] = ()) -> None:
         super().__init__(policies, seed)
@@ -441,14 +454,16 @@ class Backtest(AbstractStarts):
         for begin in self._begins:
             if begin < history.begin_s or history.touches_gap(begin, begin + least):
                 raise InvalidOptionError(
-                    f"a job can't start at {time_text(begin)}: the prices of the test, from {time_text(history.begin_s)} to "
-                    f"{time_text(history.end_s)}, end or have a gap within half of its hours"
+                    f"cannot start at {time_text(begin)}: the test prices ({time_text(history.begin_s)} to "
+                    f"{time_text(history.end_s)}) end or have a gap within half of the job's hours"
                 )
             if world.baseline_price(begin) is None:
-                raise InvalidOptionError(f"{world.baseline.name} has no price at {time_text(begin)}; start later")
+                raise InvalidOptionError(
+                    f"{world.baseline.name} has no price at {time_text(begin)}; choose a later start"
+                )
 
     def run_start(self, index: int) -> StartRows:
-        """Run all policies from one start; starts that were drawn, and whose runs touch a gap of the prices, are drawn again."""
+        """Run all policies from one start; draw the start again if a run reaches a gap in the prices."""
         if self._begins:
             return self._checked(index, self._begins[index], self._results(self._begins[index], stops=False), 0)
         history, options = self._world.history, self._world.options
@@ -463,11 +478,11 @@ class Backtest(AbstractStarts):
             if results:
                 return self._checked(index, start, results, redrawn)
         raise InvalidOptionError(
-            "the prices have hardly a time without gaps that is as long as the job; give longer ones"
+            "found no start whose runs avoid the gaps in the prices; provide a longer history, or shorten the job"
         )
 
     def _results(self, start: int, *, stops: bool = True) -> dict[str, RunResult]:
-        """Return every policy's run from a start; none at all if it stops at a run that touches a gap."""
+        """Return every policy's run from a start; with `stops`, nothing if a run reaches a gap."""
         results = {}
         for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in clairvoyant_names("spot")))):
             results[name] = run_policy(self._world, make_policy(name, self._world), start)
@@ -476,7 +491,7 @@ class Backtest(AbstractStarts):
         return results
 
     def _checked(self, index: int, start: int, results: dict[str, RunResult], redrawn: int) -> StartRows:
-        """Return the rows of a start, unless a reference isn't what it claims to be."""
+        """Return the rows of a start; raise if the check of a reference fails."""
         world = self._world
         references = {
             name: self._oracle.solve(name, start) for name in clairvoyant_names("spot") if name in self._policies
@@ -484,7 +499,7 @@ class Backtest(AbstractStarts):
         for name, found in references.items():
             problems = self._checker.problems(found)
             if problems:
-                return StartRows(index=index, rows=(), error=f"{name} isn't proven: {problems[0]}")
+                return StartRows(index=index, rows=(), error=f"the check of {name} failed: {problems[0]}")
         rows = {name: replace(row_of_run(result, redrawn), policy=name) for name, result in results.items()}
         rows |= {name: row_of_oracle(found, world.job_work, redrawn) for name, found in references.items()}
         ratios = self.with_ratios(
@@ -513,22 +528,22 @@ def run_backtest(
     Parameters
     ----------
     world
-        Prices, knowledge and job.
+        Prices, training data and job.
     policies
         Names of policies and references.
     starts, seed
-        How many starts, and what they are drawn by.
+        Number of starts, and seed of the random draws.
     engine
-        Where starts are run, in this process by default; the answer is the same for any.
+        Execution engine, this process by default; the result is the same for every engine.
     stop, progress
-        Ends the run early, after the starts that are running; hears how many are done.
+        `stop` ends the run early, after the starts in progress; `progress` receives the number of completed starts.
     begins
-        Seconds since 1970 to start at instead of drawn ones.
+        Start times in seconds since 1970, instead of random ones.
 
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown, or there are no prices from a start on.
+        If a policy is unknown, or the prices do not allow one of the start times.
     """
     check_policies(policies)
     starts = len(begins) or starts
@@ -536,14 +551,14 @@ def run_backtest(
 
 
 PROGRAMME = "deadline-dp"
-"""The policy whose hazards tell what no rule's mean is below."""
+"""The policy whose hazards define `min_mean_usd`."""
 
 OPTIMUM = "optimum"
-"""The reference over zones: the least cost with all traces known."""
+"""The reference over zones: the minimum cost with all traces known."""
 
 
 def default_zone_policies(num_zones: int) -> tuple[str, ...]:
-    """Return the names of the policies that run under a deadline where none is named, sorted."""
+    """Return the sorted names of the policies that run under a deadline by default."""
     if num_zones > 1:
         return default_names("zones")
     return tuple(name for name, entry in policies_of("zones").items() if IN_ONE_ZONE in entry.traits)
@@ -551,20 +566,20 @@ def default_zone_policies(num_zones: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ZoneStarts:
-    """What runs from where.
+    """Traces, job and possible starts of a back-test under a deadline.
 
     Parameters
     ----------
     market, job
         The traces and the job.
     billing
-        The rule of the bill.
+        Billing rule.
     probe_s
         Seconds that a probe is charged.
     firsts
-        The ticks to start from, in order; None draws them.
+        Start ticks, in order; None to draw them.
     hazards
-        How spells end, for policies that know it; None where nobody has learned it.
+        Hazards of the ends of spells, for policies that use them; None if no hazards were learned.
     """
 
     market: ZoneMarket
@@ -576,37 +591,37 @@ class ZoneStarts:
 
     @property
     def num_starts(self) -> int:
-        """The number of ticks, from the first on, that leave the traces long enough for the deadline."""
+        """Number of ticks, counted from tick 0, from which the traces are long enough for the deadline."""
         return max(0, len(self.market) - self.job.num_ticks(self.market.tick_s) + 1)
 
     def first_at(self, time_s: int) -> int:
-        """Return the first tick at a time or later.
+        """Return the first tick at `time_s` or later.
 
         Raises
         ------
         InvalidOptionError
-            If it doesn't leave the traces long enough for the deadline.
+            If the traces from that tick are shorter than the deadline.
         """
         first = int(np.searchsorted(self.market.time_s, time_s))
         if time_s < self.market.time_s[0] or first >= self.num_starts:
             begin, end = (time_text(int(self.market.time_s[tick])) for tick in (0, max(0, self.num_starts - 1)))
             raise InvalidOptionError(
-                f"a job can't start at {time_text(time_s)}: the traces and the deadline allow {begin} to {end}"
+                f"a job cannot start at {time_text(time_s)}: the traces and the deadline allow {begin} to {end}"
             )
         return first
 
 
 class ZoneBacktest(AbstractStarts):
-    """Run policies from ticks that leave the traces long enough for the deadline.
+    """Run policies from ticks at which the remaining traces are long enough for the deadline.
 
     Parameters
     ----------
     world
-        What runs.
+        Traces, job and possible starts.
     policies
-        Names; `optimum` is the reference.
+        Names of policies; `optimum` is the reference.
     seed
-        Of the starts.
+        Seed of the random starts.
 
     Raises
     ------
@@ -622,12 +637,12 @@ class ZoneBacktest(AbstractStarts):
         if world.num_starts < 1:
             market, ticks = world.market, world.job.num_ticks(world.market.tick_s)
             raise InvalidOptionError(
-                f"the traces are shorter than the deadline of {world.job.deadline_s / HOUR_S:.4g} h: {len(market)} ticks "
-                f"of {market.tick_s} s, {ticks} are needed; give a nearer deadline or longer traces"
+                f"the deadline of {world.job.deadline_s / HOUR_S:.4g} h needs {ticks} ticks, but the traces have "
+                f"{len(market)} ticks of {market.tick_s} s; choose an earlier deadline or longer traces"
             )
 
     def run_start(self, index: int) -> StartRows:
-        """Run all policies from one tick; the reference is checked before it is told."""
+        """Run all policies from one tick; the reference is checked before it is reported."""
         world, market, job = self._world, self._world.market, self._world.job
         if world.firsts is None:
             first = int(np.random.default_rng([self._seed, index]).integers(0, world.num_starts))
@@ -638,7 +653,7 @@ class ZoneBacktest(AbstractStarts):
             best = optimum(world, first)
             problems = check_optimum(market, job, best, world.billing)
             if problems:
-                return StartRows(index=index, rows=(), error=f"the least cost isn't proven: {problems[0]}")
+                return StartRows(index=index, rows=(), error=f"the check of the minimum cost failed: {problems[0]}")
         rows = {}
         for name in dict.fromkeys(("on-demand", *(name for name in self._policies if name != OPTIMUM))):
             if self._replay.can(name):
@@ -667,7 +682,7 @@ class FileBacktest(AbstractStarts):
     Parameters
     ----------
     worlds
-        Names of the recordings, and what runs on each.
+        Name, traces and job of each recording.
     policies, seed
         As for `ZoneBacktest`.
     """
@@ -683,21 +698,21 @@ class FileBacktest(AbstractStarts):
         return replace(found, index=index, rows=tuple(replace(row, file=self._names[index]) for row in found.rows))
 
     def name(self, piece: int) -> str:
-        """Return which recording it is."""
+        """Return the label of a recording."""
         return self._names[piece]
 
 
 @policy(
     "optimum",
     world="zones",
-    summary="Knows all traces: the least cost under the deadline of any policy that acts at ticks, by dynamic programming; "
-    "a potential over all situations proves it, checked from the traces before the row is printed.",
+    summary="Minimum cost under the deadline of any policy that acts at ticks, with all traces known. Found by "
+    "dynamic programming; a dual potential proves it and is checked before the row is printed.",
     is_default=True,
     is_reference=True,
     traits=[IN_ONE_ZONE],
 )
 def optimum(world: ZoneStarts, first: int) -> Optimum:
-    """Return the least cost from a tick on, by dynamic programming over all traces, with its proof."""
+    """Return the minimum cost from a tick on, by dynamic programming over all traces, with its proof."""
     return least_cost(world.market, world.job, first, world.billing)
 
 
@@ -716,15 +731,15 @@ def run_over_zones(
     Parameters
     ----------
     world
-        What runs.
+        Traces, job and possible starts.
     policies
-        Names of policies, classes of one's own, and `optimum`; without it no row has a `ratio_to_optimum`.
+        Names of policies, user-defined classes, and `optimum`. Without `optimum` no row has a `ratio_to_optimum`.
     starts, seed
-        How many starts, and what they are drawn by; where the world names its starts there are as many as it names.
+        Number of starts, and seed of the random draws. If `world.firsts` is given, its length is the number of starts.
     engine
-        Where starts are run, in this process by default; the answer is the same for any.
+        Execution engine, this process by default; the result is the same for every engine.
     stop, progress
-        Ends the run early, after the starts that are running; hears how many are done.
+        `stop` ends the run early, after the starts in progress; `progress` receives the number of completed starts.
     """
     check_policies(policies, "zones")
     starts = starts if world.firsts is None else len(world.firsts)
@@ -745,7 +760,7 @@ def run_over_files(
     Parameters
     ----------
     worlds
-        Names of the recordings, and what runs on each.
+        Name, traces and job of each recording.
     policies, seed, engine, stop, progress
         As for `run_over_zones`.
     """

@@ -1,6 +1,7 @@
-"""When to run on spot machines, on demand, or not at all: a table by time, work left, what is held, and the spell's age.
+"""Table policy for one zone: choose spot machines, on-demand machines or waiting.
 
-The same object decides in back-tests and in your own launcher: `optim.deadlines`.
+The table is indexed by time, work left, current lease and age of the spell. Back-tests and a user's launcher share the
+same object: `optim.deadlines`.
 """
 
 import json
@@ -40,7 +41,7 @@ from optim.solvers.bidding.deadline_table import (
 
 
 class Machines(StrEnum):
-    """What is held, or to be held."""
+    """Type of machines in use, or chosen."""
 
     NONE = "none"
     SPOT = "spot"
@@ -48,26 +49,28 @@ class Machines(StrEnum):
 
 
 CHOICES = (Machines.NONE, Machines.SPOT, Machines.ON_DEMAND)
-"""By what an entry of a table says, see `optim.solvers.bidding.deadline_table.WAIT`."""
+"""Choice that each value of a table entry stands for, see `optim.solvers.bidding.deadline_table.WAIT`."""
 
 
 class DeadlineView(NamedTuple):
-    """What is known when it is decided; times are seconds.
+    """Information available at a decision; times are in seconds.
 
     Parameters
     ----------
     elapsed_s, work_left_s
-        Since the start, and work that is left.
+        Time since the start, and remaining work.
     is_available
-        Whether spot machines are held, or could be had.
+        Whether spot machines are in use or could be obtained.
     held
-        What is held.
+        Machines in use.
     setup_left_s
-        For how long it doesn't work yet.
+        Remaining set-up time, during which the machines do no work.
     held_s
-        Since its launch, by which some bills go; where None it is taken to be as young as its set-up says.
+        Time since the launch of the machines, for bills that depend on it. None assumes the lowest age that agrees with
+        `setup_left_s`.
     spell_s
-        For how long machines have been there, or haven't; None where that began before the start, nobody knows when.
+        Duration so far of the present spell of availability or absence. None if the spell began before the start, so
+        that its age is unknown.
     """
 
     elapsed_s: float
@@ -80,25 +83,28 @@ class DeadlineView(NamedTuple):
 
 
 TIME_TOL = 1e-6
-"""Times that differ by less, in ticks or units, are the same."""
+"""Times that differ by less than this, in ticks or units, are considered equal."""
 
 
 LEVEL, MAX_LEVEL = 8.0, 1
-"""Hazards in a run are those from elsewhere times a power of this, at most so high or low."""
+"""During a run, hazards are the learned ones times ``LEVEL ** k`` with ``abs(k) <= MAX_LEVEL``."""
 
 DOUBT = 4.5
-"""By how much, as a logarithm, a power of one is less likely than none before anything is seen.
+"""Prior penalty, as a logarithm, of a power other than 0 before any observation.
 
-Of 1, 2, 4.5, 7 and 12 the least that costs at most 0.1 % more than the best where hazards are right. That is 4.5 on the
-campaign of 2022 (learned from 2023) and on that of 2023 (learned from 2022), so that each confirms the other's choice: 3.7 % and
-5.9 % less than `uniform-progress`. With hazards ten times too low it is 2.0 % more instead of 4.3 % with 12, in 2022.
+Among 1, 2, 4.5, 7 and 12 it is the smallest that costs at most 0.1 % more than the best if the hazards are right. Two
+recordings of one campaign confirm the choice: 2022 (learned from 2023) and 2023 (learned from 2022). There the cost is
+3.7 % and 5.9 % below that of `uniform-progress`. With hazards ten times too low, in 2022, it is 2.0 % above, compared
+with 4.3 % above for a penalty of 12.
 """
 
 MIN_CHANCE = 1e-3
-"""A tick is taken to end a spell, or not to, with this probability at least: hazards of 0 and 1 may be wrong."""
+"""Lower bound on the probability that a spell ends, or continues, at a tick: learned hazards of 0 and 1 may be
+wrong."""
 
 LAST, WAS_THERE, BEGAN = range(3)
-"""What `SpellWatch` remembers: when it last looked, what it saw, when that began; NaN for not at all, before the start."""
+"""Positions in the memory of `SpellWatch`: time of the last observation, its result, and begin of the spell. NaN means
+no observation yet, or a begin before the start."""
 
 
 @lru_cache(maxsize=64)
@@ -108,7 +114,7 @@ def log_lasting(hazards: SpellHazards) -> FloatArray:
     Returns
     -------
     FloatArray
-        Shape (powers, 2, 2, ages): by power, whether the spell is the one that was found, kind and age.
+        Shape (powers, 2, 2, ages): power, whether the spell began before the start, state (absent or present) and age.
     """
     found = np.empty((2 * MAX_LEVEL + 1, 2, 2, hazards.num_ages))
     for row, power in enumerate(range(-MAX_LEVEL, MAX_LEVEL + 1)):
@@ -121,7 +127,7 @@ def log_lasting(hazards: SpellHazards) -> FloatArray:
 def take_up(
     seen: FloatArray, log_weight: FloatArray, lasting: FloatArray, tick_s: float, now_s: float, is_there: bool
 ) -> None:
-    """Take up one sight: what is remembered, and how likely it is by kind and power."""
+    """Update the memory and the log weights of the powers, by state, with one observation."""
     last_s, began_s = seen[LAST], seen[BEGAN]
     if not math.isnan(last_s):
         kind, is_found = int(seen[WAS_THERE]), math.isnan(began_s)
@@ -140,31 +146,34 @@ def take_up(
 
 @compiled
 def likeliest(log_weight: FloatArray, kind: int) -> int:
-    """Return the likeliest power of `LEVEL` of a kind of spells, of several the least."""
+    """Return the most likely power of `LEVEL` for spells of one state; the smallest if several are equally likely."""
     return int(np.argmax(log_weight[kind])) - len(log_weight[kind]) // 2
 
 
 @compiled
 def lasted(seen: FloatArray, now_s: float, is_there: bool) -> float:
-    """Return for how long there would be machines, or none, if that is so at a time; NaN since before the start."""
+    """Return the age of the present spell if the state at `now_s` is `is_there`; NaN if it began before the start."""
     if math.isnan(seen[LAST]) or seen[WAS_THERE] == is_there:
         return now_s - float(seen[BEGAN])
     return 0.0
 
 
 class SpellWatch:
-    """What a run has seen of its zone: how long the present spell has lasted, and whether spells end sooner than expected.
+    """Observations of a zone during a run.
+
+    They determine the age of the present spell, and whether spells end sooner or later than expected.
 
     Parameters
     ----------
     hazards
-        How spells were expected to end.
+        Learned hazards of the ends of spells.
 
     Notes
     -----
-    Hazards of a kind are those expected times a power of `LEVEL`, which is likeliest by Bayes' rule: every tick that a spell
-    was seen to last, or not to, is as likely as that power's hazard at its age says. Powers are far apart, and others than
-    none are doubted: it is an insurance against hazards that are wrong by much.
+    The hazards of each state are the learned ones times a power of `LEVEL`. Bayes' rule selects the most likely power:
+    each observed tick has the likelihood given by that power's hazard at the age of the spell. The powers are far
+    apart, and the prior `DOUBT` favours power 0. The correction therefore only protects against hazards that are wrong
+    by a large factor.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
@@ -173,52 +182,57 @@ class SpellWatch:
         self._seen, self._log_weight = new_memory()
 
     def see(self, now_s: float, *, is_available: bool) -> None:
-        """Take up whether there are machines at a time, not before the last."""
+        """Record whether there are machines at `now_s`, which must not precede the last observation."""
         take_up(self._seen, self._log_weight, self._lasting, self._tick_s, float(now_s), bool(is_available))
 
     def lasted_s(self, now_s: float, *, is_available: bool) -> float | None:
-        """Return for how long there would be machines, or none, if that is so at a time; None since before the start."""
+        """Return the age of the present spell if the state at `now_s` is `is_available`.
+
+        None if it began before the start.
+        """
         found_s = float(lasted(self._seen, float(now_s), bool(is_available)))
         return None if math.isnan(found_s) else found_s
 
     @property
     def is_there(self) -> bool:
-        """Whether there were machines when it was last looked."""
+        """Whether there were machines at the last observation."""
         return bool(self._seen[WAS_THERE])
 
     @property
     def levels(self) -> tuple[int, int]:
-        """Powers of `LEVEL` that hazards of absence and of availability are to be multiplied by."""
+        """Powers of `LEVEL` for the hazards of absence and of availability."""
         return likeliest(self._log_weight, ABSENT), likeliest(self._log_weight, PRESENT)
 
 
 def new_memory() -> tuple[FloatArray, FloatArray]:
-    """Return what a run remembers before it has seen anything: see `LAST`, and the logarithms of the powers' weights by kind."""
+    """Return the memory of a run before any observation: see `LAST`, and the log weights of the powers by state."""
     powers = np.arange(-MAX_LEVEL, MAX_LEVEL + 1)
     return np.array([np.nan, 0.0, np.nan]), np.tile(-DOUBT * np.abs(powers), (2, 1))
 
 
 FORMAT = "optim-deadline-policy-1"
-"""What a file of a policy says it is."""
+"""Format identifier in the file of a policy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeadlinePolicy:
-    """Decide by a table which of spot machines, machines on demand and waiting is cheapest in the mean, and never late.
+    """Table policy: choose spot machines, on-demand machines or waiting.
 
-    Never late: while ticks are kept and machines on demand work `setup_s` after their launch at the latest. What a tick
-    may lose unforeseen belongs into `spare_s`: a tick, if spot machines may be lost within one.
+    The table minimises the mean cost and always meets the deadline.
+
+    The guarantee requires decisions at every tick, and on-demand machines that work at most `setup_s` after their
+    launch. `spare_s` must cover any unforeseen loss: one tick, if spot machines may be lost within a tick.
 
     Parameters
     ----------
     job
-        Work, deadline, set-ups, prices and bill.
+        Work, deadline, set-up times, prices and billing rule.
     hazards
-        How likely spells end, by age.
+        Probability per tick that a spell ends, by age.
     table
-        What to do in every situation.
+        Choice in every situation.
     spare_s
-        By how much the table's deadline is before the true one.
+        Seconds by which the table's deadline precedes the true one.
 
     Examples
     --------
@@ -249,25 +263,25 @@ class DeadlinePolicy:
         billing: Billing = Billing.PER_SECOND,
         spare_s: int = 0,
     ) -> Self:
-        """Learn how spells end from traces, of other zones or earlier, and make the table.
+        """Learn the hazards of spells from traces of other zones or earlier times, and build the table.
 
         Parameters
         ----------
         traces
-            Availability as it was; without any the prior is taken: `prior_hazards`.
+            Recorded availability; without traces the prior is used: `prior_hazards`.
         work_s, deadline_s, setup_s, spot_usd, on_demand_usd, tick_s, billing
-            The job: `DeadlineJob`.
+            The job: see `DeadlineJob`.
         spare_s
-            Seconds before the deadline at which all is to be over.
+            Seconds before the deadline by which the job must be complete.
 
         Raises
         ------
         InvalidOptionError
-            If a number is out of its range, or the deadline can't be met even on demand.
+            If a number is out of range, or on-demand machines alone cannot meet the deadline.
         """
         for name, value in (("spare_s", spare_s), ("deadline_s", deadline_s)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise InvalidOptionError(f"{name} must be a whole number of seconds, 0 at least, got {value!r}")
+                raise InvalidOptionError(f"{name} must be an integer number of seconds >= 0, got {value!r}")
         if billing not in list(Billing):
             raise InvalidOptionError(f"billing must be one of {', '.join(Billing)}, got {billing!r}")
         job = DeadlineJob(
@@ -283,23 +297,28 @@ class DeadlinePolicy:
 
     @classmethod
     def of(cls, job: DeadlineJob, hazards: SpellHazards, *, spare_s: int = 0) -> Self:
-        """Make the table of a job, whose deadline is before the true one by `spare_s`."""
+        """Build the table of a job, with a deadline `spare_s` seconds before the true one."""
         return cls(job=job, hazards=hazards, table=table_of(job, hazards), spare_s=spare_s)
 
     @property
     def least_mean_usd(self) -> float | None:
-        """The least mean dollars of any rule that decides tick by tick and is never late, if spells end as the hazards say.
+        """Minimum mean cost in dollars, given the hazards, of rules that always meet the deadline.
 
-        None where bills are by the hour and ticks don't divide it, or set-ups had to be rounded.
+        Rules decide at every tick.
+
+        None if bills are by the hour and the tick does not divide an hour, or if set-up times were rounded.
         """
         return self.table.least_mean_usd
 
     def updated(self, watch: SpellWatch) -> Self:
-        """Return the policy of hazards as a run has seen them so far; as safe at every moment, made once a pair of levels."""
+        """Return the policy for the hazards as corrected by a run's observations.
+
+        It meets the deadline like this one, and is computed once per pair of levels.
+        """
         return self.of_levels(watch.levels)
 
     def of_levels(self, levels: tuple[int, int]) -> Self:
-        """Return the policy of hazards times powers of `LEVEL`, of absence and of availability."""
+        """Return the policy for the hazards of absence and of availability times the given powers of `LEVEL`."""
         if levels not in self._variants:
             absent, present = (LEVEL**level for level in levels)
             self._variants[levels] = type(self).of(self.job, self.hazards.scaled(absent, present), spare_s=self.spare_s)
@@ -307,12 +326,12 @@ class DeadlinePolicy:
 
     @cached_property
     def _variants(self) -> dict[tuple[int, int], Self]:
-        """Policies by level; this one is that of level 0."""
+        """Policies by pair of levels; this one has the levels (0, 0)."""
         return {(0, 0): self}
 
     @cached_property
     def _looked_up(self) -> tuple[int, int, int, int, list[int], list[int], memoryview, int]:
-        """Numbers of the table as Python's own, which are read faster than one of an array."""
+        """The table's numbers as Python numbers and lists: faster to read one by one than an array."""
         job, table = self.job, self.table
         entries, spells = table.entries.reshape(-1).data, table.entries.shape[1]
         return (
@@ -322,7 +341,7 @@ class DeadlinePolicy:
 
     @cached_property
     def _leases(self) -> dict[Machines, tuple[int, list[int], int]]:
-        """By kind the situation of the youngest lease, the units of set-up left by age, and how many ages recur after the last."""
+        """By machine type: index of the youngest lease, units of set-up left by age, and period of recurrent ages."""
         leases = self.table.leases
         found = {}
         for kind, is_spot in ((Machines.SPOT, True), (Machines.ON_DEMAND, False)):
@@ -332,17 +351,17 @@ class DeadlinePolicy:
         return found
 
     def decide(self, view: DeadlineView) -> Machines:
-        """Return what to hold until the next tick; what is held already is kept if it is that.
+        """Return the machines to use until the next tick; a choice of the type in use keeps the present machines.
 
         Parameters
         ----------
         view
-            What is known. At times that aren't ticks, the time until the next tick counts as lost.
+            Information available now. Between ticks, the time until the next tick counts as lost.
         """
         elapsed_s, work_left_s, is_available, held, setup_left_s, held_s, spell_s = view
         tick_s, work_s, unit_s, ages, low, begin, entries, spells = self._looked_up
         tick = math.ceil(elapsed_s / tick_s - TIME_TOL)
-        entry = ON_DEMAND  # where there is none: too late
+        entry = ON_DEMAND  # no entry: it is too late for anything else
         if tick < len(low):
             lost = math.ceil((work_left_s - work_s + tick * tick_s) / unit_s - TIME_TOL)
             row = begin[tick] + max(0, lost - low[tick])
@@ -351,7 +370,8 @@ class DeadlinePolicy:
                 entry = entries[row * spells + spell + (ages + 1) * is_available]
         if held is Machines.NONE:
             return CHOICES[entry & (SPOT | ON_DEMAND)]
-        # The oldest lease that is no older, and needs as much of its set-up; one that is later than any is as good as new.
+        # # The oldest tabulated lease that is at most as old and needs at least as much set-up; without one, the lease
+        # counts as new.
         first, rests, recur = self._leases[held]
         age = len(rests) if held_s is None else int(held_s / tick_s + TIME_TOL)
         if age > len(rests):
@@ -392,30 +412,34 @@ class DeadlinePolicy:
         Raises
         ------
         InvalidProblemError
-            If the file can't be read or isn't a policy's, its hazards aren't probabilities, or its table isn't that of the
-            job or would be late somewhere.
+            If the file is unreadable or not a policy file, or its hazards are not probabilities. Also if its table is
+            not the job's, or misses the deadline.
         """
         try:
             with ZipFile(path) as archive:
                 size = sum(part.file_size for part in archive.infolist())
                 if size > MAX_BYTES:
-                    raise InvalidProblemError(f"{path}: {size} bytes unpacked are more than any policy's, {MAX_BYTES}")
+                    raise InvalidProblemError(
+                        f"{path}: {size} bytes unpacked exceed the limit of {MAX_BYTES} for a policy file"
+                    )
             with np.load(path, allow_pickle=False) as file:
                 parts: dict[str, Any] = {name: file[name] for name in PARTS}
             head = json.loads(str(parts["head"]))
             if head["format"] != FORMAT:
-                raise InvalidProblemError(f"{path}: no policy of this version; save it again")
+                raise InvalidProblemError(
+                    f"{path}: not a policy file of this version; create it again with DeadlinePolicy.save"
+                )
             job = DeadlineJob(**(head["job"] | {"billing": Billing(head["job"]["billing"])}))
             unit_s, spare_s, tick_s = (_seconds(head, name) for name in ("unit_s", "spare_s", "tick_s"))
             for name, kinds in KINDS.items():
                 if parts[name].dtype.kind not in kinds:
-                    raise ValueError(f"{name} is of {parts[name].dtype}")
+                    raise ValueError(f"{name} has type {parts[name].dtype}")
             hazards = SpellHazards(tick_s=tick_s, hazard=parts["hazard"], source=str(head["source"]))
-            # Of a unit that divides the tick, or the table is refused.
+            # # The unit must divide the tick; otherwise the table is rejected.
             leases = make_leases(job, math.gcd(unit_s, job.tick_s))
         except UNREADABLE as error:
             raise InvalidProblemError(
-                f"{path}: not the file of a policy: {error}; save one with DeadlinePolicy.save"
+                f"{path}: not a policy file: {error}; create one with DeadlinePolicy.save"
             ) from None
         table = DeadlineTable(
             job=job,
@@ -429,38 +453,40 @@ class DeadlinePolicy:
         )
         problems = check_table(table)
         if problems:
-            raise InvalidProblemError(f"{path}: the table can't be trusted: {problems[0]}; make it anew")
+            raise InvalidProblemError(
+                f"{path}: the table failed its check: {problems[0]}; create the policy again with DeadlinePolicy.fit"
+            )
         return cls(job=job, hazards=hazards, table=table, spare_s=spare_s)
 
 
 def _seconds(head: dict[str, Any], name: str) -> int:
-    """Return whole seconds of a file's head."""
+    """Return an integer number of seconds from the header of a file."""
     value = head[name]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SECONDS:
-        raise ValueError(f"{name} must be whole seconds, 0 at least, got {str(value)[:40]!r}")
+        raise ValueError(f"{name} must be an integer number of seconds >= 0, got {str(value)[:40]!r}")
     return value
 
 
 PARTS = ("head", "hazard", "begin", "low", "entries", "mean_usd")
-"""Arrays of a file."""
+"""Arrays in a policy file."""
 
 KINDS = {"hazard": "f", "begin": "i", "low": "i", "mean_usd": "f"}
-"""Which numbers they hold: floats, or whole ones."""
+"""NumPy type codes of the arrays: float or integer."""
 
 UNREADABLE = (
     *(OSError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError),
     *(BadZipFile, EOFError, zlib.error, SyntaxError, TokenError, MemoryError, InvalidOptionError),
 )
-"""What comes up in a file that isn't a policy's."""
+"""Exceptions raised while reading a file that is not a policy file."""
 
 MAX_SECONDS = 2**53
-"""Times of a file are below."""
+"""Upper limit on times in a file."""
 
 MAX_BYTES = 8 * MAX_ENTRIES
-"""Of a file, unpacked."""
+"""Size limit of an unpacked file."""
 
 
 @lru_cache(maxsize=24)
 def table_of(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
-    """Return the table of a job, made once as long as it is in use."""
+    """Return the table of a job; computed once while it is in use."""
     return solve_table(job, hazards)

@@ -1,4 +1,4 @@
-"""The policy `deadline-dp`: what to do by backward recursion, if spells of availability end as they did in other traces."""
+"""The policy `deadline-dp`: backward recursion, with spells of availability that end as in other traces."""
 
 import math
 from collections.abc import Sequence
@@ -28,35 +28,37 @@ from optim.solvers.bidding.deadline_table import DeadlineJob
 from optim.solvers.bidding.zone_values import ZoneGroup, ZoneProblem, ZoneValues, solve_zones, tick_of, worth
 
 PRICE_STEP = 0.1
-"""Logarithms of spot prices are rounded to the first one's and multiples of this from there: they share a table."""
+"""Logarithms of spot prices are rounded to the first price plus a multiple of this; prices that round alike share a
+table."""
 
 OLD_S = 1e9
-"""Older than any age that is told apart."""
+"""Age in seconds above every age that the hazards distinguish."""
 
 TABLE_TICK_S = 1200
-"""Ticks of a table of several zones last so long, or one decision: finer ones cost the same in the mean (24 starts)."""
+"""Minimum tick, in seconds, of the table for several zones: finer ticks had the same mean cost over 24 starts."""
 
 ALIKE, NEW_PRICES = 0.005, 0.02
-"""Zones whose prices differ by less, as a logarithm, are of one group; values are made anew when a price moves by more."""
+"""Zones whose log prices differ by less than `ALIKE` form one group. Values are recomputed if a price moves by more
+than the share `NEW_PRICES`."""
 
 PACE, MAX_PACE, PACE_ENDS = 2.0, 1, 5.0
-"""A zone's hazards are those from elsewhere times a power of this, at most so high or low; these count for so many spells
-beside those that were seen to end."""
+"""A zone's hazards are the common ones times ``PACE ** k`` with ``abs(k) <= MAX_PACE``; the prior has the weight of
+`PACE_ENDS` observed ends."""
 
 
 @policy(
     "deadline-dp",
     world="zones",
-    summary="The cheapest in the mean, and never late, if spells end by age as they did in the traces of `--history`; without "
-    "it by a prior. By backward recursion over time, work left, what is held and the spell's age; over several zones with "
-    "their prices and transfers.",
+    summary="Minimum mean cost with the deadline always met, by backward recursion over time, work left, machines in "
+    "use and age of the spell. Spells are assumed to end as in the traces of `--history`, or by a prior. Over several "
+    "zones it includes their prices and transfers.",
     is_default=True,
     traits=[IN_ONE_ZONE],
 )
 class DeadlineProgramme(DeadlineGuard):
-    """Do what a backward recursion says: `DeadlinePolicy` in one zone, `solve_zones` in several.
+    """Follow a backward recursion: `DeadlinePolicy` in one zone, `solve_zones` in several.
 
-    Never late: the guard of the base class overrules values, however wrong they are.
+    The deadline is always met: the guard of the base class overrides the recursion, even if its values are wrong.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
@@ -64,9 +66,9 @@ class DeadlineProgramme(DeadlineGuard):
         self._rule: _OneZone | _SeveralZones = (_OneZone if len(facts.zones) == 1 else _SeveralZones)(facts, self)
 
     def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
-        """Return the longest set-up of the places, if the last has machines for sure: on demand, or those that are held.
+        """Return the longest set-up of the offers if the last has machines for certain (on demand, or in use).
 
-        A tick, too, where the environment forces machines on demand so early.
+        Return a full tick if the last offer is uncertain, or if the environment forces on-demand machines a tick early.
         """
         keeps_tick = self.facts.keeps_tick and (view.held is None or not view.held.is_spot)
         if keeps_tick or not wanted or (wanted[-1].is_spot and wanted[-1] != view.held):
@@ -76,16 +78,16 @@ class DeadlineProgramme(DeadlineGuard):
         return min(self.facts.tick_s, max(lost))
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what the recursion says."""
+        """Return the choice of the recursion."""
         return self._rule.choose(view)
 
 
 class _OneZone:
-    """The table of `DeadlinePolicy`.
+    """Decide by the table of `DeadlinePolicy`.
 
-    Where ticks are shorter than ten minutes it decides every ten or so, and whenever something was lost; what is left of
-    ten minutes then counts as lost, too. Machines are asked for where the table would take them. Where it would not, but
-    does another thing if there are some, the zone is probed.
+    With ticks shorter than ten minutes it decides about every ten minutes, and after every loss; the rest of the
+    interval then counts as lost. It requests machines where the table would use them. Where the table would not, but
+    its choice depends on availability, it probes the zone.
     """
 
     def __init__(self, facts: ZoneFacts, guard: DeadlineGuard) -> None:
@@ -101,11 +103,11 @@ class _OneZone:
         self._watch = SpellWatch(self._hazards)
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what the table says if there are machines and, after it, if there are none."""
+        """Return the table's choice if there are machines, followed by its choice if there are none."""
         for tick, is_available in new_sights(view, 0, self._seen):
             self._watch.see(tick * self._facts.tick_s, is_available=is_available)
         self._seen = view.seen[0]
-        if view.held != self._held:  # launched when it was last asked
+        if view.held != self._held:  # launched at the previous decision
             self._since_s = self._held_at_s
         self._held, self._held_at_s = view.held, view.elapsed_s
         is_due = view.elapsed_s % self._tick_s == 0 or view.held is None
@@ -123,7 +125,7 @@ class _OneZone:
         absent = self._places(view, is_available=False)
         if there and there[0].is_spot:
             return (spot, *absent)
-        # How old a spell is only those know who look: worth a probe where some age would be taken.
+        # # A probe reveals the age of the spell: worth its price if spot machines would be chosen at some age.
         if there == absent and self._places(view, is_available=True, lasted_s=OLD_S)[:1] != (spot,):
             return absent
         return there if view.probe(0) else absent
@@ -161,11 +163,13 @@ class _OneZone:
 
 
 class _PacedWatch(SpellWatch):
-    """A watch of a zone among several, whose pace follows by smaller steps: zones are compared with one another.
+    """Observations of one of several zones.
 
-    With a gamma distribution of mean 1 and `PACE_ENDS` for the factor by which a kind's hazards differ here, the mean of
-    what is known after n ends where x were expected is ``(PACE_ENDS + n) / (PACE_ENDS + x)``. What was expected depends on
-    the power of `LEVEL` that is common to all zones.
+    Corrections have smaller steps than in `SpellWatch`, because zones are compared with each other.
+
+    The factor by which a state's hazards differ in this zone has a gamma prior with mean 1 and shape `PACE_ENDS`. After
+    n observed ends with x expected, its posterior mean is ``(PACE_ENDS + n) / (PACE_ENDS + x)``. The expected number
+    depends on the power of `LEVEL` common to all zones.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
@@ -175,7 +179,7 @@ class _PacedWatch(SpellWatch):
         self._ends = [0, 0]
 
     def see(self, now_s: float, *, is_available: bool) -> None:
-        """Take up whether there are machines at a time, not before the last."""
+        """Record whether there are machines at `now_s`, which must not precede the last observation."""
         if self._sight is not None:
             then_s, kind = self._sight[0], int(self._sight[1])
             lasted_s = self.lasted_s(then_s, is_available=bool(kind))
@@ -190,26 +194,26 @@ class _PacedWatch(SpellWatch):
         self._sight = now_s, is_available
 
     def log_likelihood(self, kind: int) -> FloatArray:
-        """Return by power of `LEVEL` how likely what was seen is, the pace being drawn: shape (powers,), up to a constant.
+        """Return the log likelihood of the observations by power of `LEVEL`, up to a constant: shape (powers,).
 
-        Ends are those of a Poisson process whose rate is the hazard's times the pace, so that the mean over the pace is in
-        closed form: the product of rates at n ends times ``(PACE_ENDS + x) ** -(PACE_ENDS + n)``.
+        Ends form a Poisson process whose rate is the hazard times the zone's factor. The mean over the factor has a
+        closed form: the product of the rates at n ends times ``(PACE_ENDS + x) ** -(PACE_ENDS + n)``.
         """
         ends = PACE_ENDS + self._ends[kind]
         return np.asarray(self._log_ends[kind] - ends * np.log1p(self._due[kind] / PACE_ENDS))
 
     def factor(self, kind: int, level: int) -> float:
-        """Return by what hazards of a kind are to be multiplied: a power of `LEVEL`, and of `PACE` beside it."""
+        """Return the multiplier of a state's hazards: ``LEVEL ** level`` times a power of `PACE`."""
         pace = (PACE_ENDS + self._ends[kind]) / (PACE_ENDS + self._due[kind, MAX_LEVEL + level])
         return LEVEL**level * PACE ** max(-MAX_PACE, min(MAX_PACE, round(math.log(pace, PACE))))
 
 
 class _SeveralZones:
-    """Take what the job then costs least in the mean: spot machines of some zone, on demand, or nothing.
+    """Minimise the expected cost of the remaining job over spot machines of all zones, on demand, and waiting.
 
-    Every tick each zone is weighed as if its machines were there now: price, transfer and set-up, how long they may last by
-    age, and what can be done after. Those that are worth more than doing without are asked for, the best first: asking
-    costs nothing, so that no zone is probed.
+    At every tick each zone is valued as if its machines were available now. The value includes price, transfer, set-up,
+    expected lifetime at the age of the spell, and expected cost afterwards. Zones that cost less than the alternative
+    are requested, lowest cost first. Requests are free, so no zone is probed.
     """
 
     def __init__(self, facts: ZoneFacts, guard: DeadlineGuard) -> None:
@@ -229,7 +233,7 @@ class _SeveralZones:
         self._order = list(range(size))
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return the zones that are worth it, the best first, and what to do if none has machines."""
+        """Return the zones that reduce the expected cost, lowest first, followed by the choice if none has machines."""
         now_s, held, job = view.elapsed_s, view.held, self._facts.job
         for zone, watch in enumerate(self._watches):
             for tick, is_available in new_sights(view, zone, self._seen[zone]):
@@ -265,12 +269,15 @@ class _SeveralZones:
         return (*(Offer(zone, True) for zone in sorted(better, key=found.__getitem__)), *otherwise)
 
     def _age(self, zone: int, now_s: int, tick_s: float, last: int) -> int:
-        """Return for how many ticks of the values machines of a zone would have been there, if they are; -1 if nobody knows."""
+        """Return the age, in ticks of the values, of a zone's spell of availability if it has machines now.
+
+        -1 if unknown.
+        """
         lasted_s = self._watches[zone].lasted_s(now_s, is_available=True)
         return -1 if lasted_s is None else min(last, int(lasted_s / tick_s))
 
     def _values_now(self, view: ZoneView) -> ZoneValues:
-        """Return the values at the present prices, and of zones' spells as they have been seen."""
+        """Return the values at present prices and with the hazards as corrected by observations."""
         prices, factors = self._prices, self._factors_now()
         is_due = view.elapsed_s - self._priced_s >= TABLE_TICK_S
         if not prices or (
@@ -283,10 +290,11 @@ class _SeveralZones:
         return self._values
 
     def _factors_now(self) -> tuple[tuple[float, float], ...]:
-        """Return by zone what hazards of absence and of availability are to be multiplied by.
+        """Return the multipliers of the hazards of absence and of availability, by zone.
 
-        Hazards that are wrong by much are so everywhere: the spells of all zones tell the likeliest power of `LEVEL`. Zones
-        differ for longer than a job lasts, and run out together: what all saw weighs as much as one zone's mean sight.
+        A large error of the hazards affects all zones: the spells of all zones determine the most likely power of
+        `LEVEL`. Differences between zones outlast a job, and shortages coincide: all zones together therefore have the
+        weight of one zone's mean observation.
         """
         weights = new_memory()[1]
         for kind in (ABSENT, PRESENT):
@@ -297,7 +305,7 @@ class _SeveralZones:
 
 
 class _Known:
-    """Facts, the same ones of which are one key."""
+    """Hashable key of zone facts: facts with equal content are equal keys."""
 
     def __init__(self, facts: ZoneFacts) -> None:
         job = facts.job
@@ -316,7 +324,7 @@ class _Known:
 def _values_of(
     known: _Known, prices: tuple[int, ...], factors: tuple[tuple[float, float], ...]
 ) -> tuple[ZoneValues, IntArray]:
-    """Return the values at zones' prices, hazards times factors, and by zone its group."""
+    """Return the values at the zones' prices and scaled hazards, and each zone's group."""
     facts, job = known.facts, known.facts.job
     rows = job.state_class
     firsts = np.unique(rows, return_index=True)[1]
@@ -354,9 +362,10 @@ def _values_of(
 
 
 def new_sights(view: ZoneView, zone: int, last: tuple[int, bool] | None) -> list[tuple[int, bool]]:
-    """Return what was seen of a zone since the last sight that was taken up.
+    """Return the observations of a zone since `last`, the last one processed.
 
-    What is seen at a tick before anything is asked was held since the tick before: there were machines then, too.
+    An observation at the present tick before any request comes from machines in use since the previous tick, so
+    machines were available then as well.
     """
     seen = view.seen[zone]
     if seen is None or seen == last:
@@ -366,13 +375,13 @@ def new_sights(view: ZoneView, zone: int, last: tuple[int, bool] | None) -> list
 
 
 def known_hazards(facts: ZoneFacts) -> SpellHazards:
-    """Return how spells end as far as is known, for ticks of as many seconds as there are between decisions."""
+    """Return the known hazards of spells (or the prior), for ticks as long as the interval between decisions."""
     every_s = decision_s(facts.tick_s)
     return prior_hazards(every_s) if facts.hazards is None else facts.hazards.every(every_s)
 
 
 def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
-    """Return the job of a table at a spot price: set-ups as long as the longest launch, on demand where that is cheapest."""
+    """Return the job for a table at a spot price, with the longest launch as set-up and the lowest on-demand price."""
     job = facts.job
     return DeadlineJob(
         work_s=int(job.work_s),
@@ -387,10 +396,12 @@ def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
 
 
 def least_mean_usd(facts: ZoneFacts, spot_micro: int) -> float | None:
-    """Return the least mean cost of any rule in one zone at a spot price, if spells end as is known; None over several zones.
+    """Return the minimum mean cost in dollars of any rule in one zone at a spot price, given the hazards.
 
-    Of rules that decide as often as `deadline-dp`, know the hazards, see for nothing whether machines are there, and are
-    never late.
+    None over several zones.
+
+    The minimum is over rules that decide as often as `deadline-dp`, know the hazards, observe availability for free,
+    and always meet the deadline.
     """
     if len(facts.zones) > 1:
         return None

@@ -1,4 +1,4 @@
-"""The engine of a back-test: events in order of time, exact progress between them, and the bill."""
+"""Engine of a back-test on prices: events in time order, exact progress between them, and the bill."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,16 +25,16 @@ from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, V
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A lease at a moment.
+    """A lease at one point in time.
 
     Parameters
     ----------
     lease
-        The lease as it is now; its number stays.
+        The lease at that time; its number never changes.
     is_working
-        Whether its start-up is over and its machines do work; those that only hold the state never do.
+        Whether start-up is over and the machines do work; reliable machines, which only store the state, never do.
     is_warned
-        Whether the price has crossed its bid, and it will be gone two minutes after that.
+        Whether the price has exceeded the lease's bid; the lease ends two minutes after that.
     """
 
     lease: LiveLease
@@ -44,18 +44,18 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Where a run stands once all that is due at a time has happened.
+    """State of a run after all events due at one time.
 
     Parameters
     ----------
     time_s
-        The time.
+        The time in seconds since 1970.
     holdings
-        What is held, the machines on demand first.
+        All leases, on-demand leases first.
     work_done, work_saved
-        Work that counts, and how much of it the last complete checkpoint holds.
+        Work done that still counts, and the part of it in the last complete checkpoint.
     rate, resumes_s
-        From `resumes_s` on `rate` units of work are done an hour, until the next moment.
+        From `resumes_s` until the next snapshot, `rate` units of work are done per hour.
     """
 
     time_s: int
@@ -67,36 +67,36 @@ class Snapshot:
 
 
 Observer = Callable[[Snapshot], None]
-"""Told every moment, in order of time; several may have the same time, of which the last holds."""
+"""Receives every snapshot, in time order; of several at the same time, the last one is valid."""
 
 
 def noop(moment: Snapshot) -> None:
-    """Let it pass."""
+    """Ignore a snapshot."""
     del moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a policy did from one start.
+    """Result of a policy's run from one start.
 
     Parameters
     ----------
     policy, start_s
-        Who, and when.
+        Name of the policy, and start time in seconds since 1970.
     cost_micro
-        The bill in micro-dollars; the ledger's lines add up to it.
+        Bill in micro-dollars; equal to the sum over the ledger.
     hours
-        From start to the end of the job, or to where it was given up: at the horizon.
+        Hours from the start to the end of the job, or to the horizon, where the run is given up.
     work_done, is_done
-        Work that counts, and whether it is all.
+        Work done, and whether the job is complete.
     evictions
-        Leases that were evicted.
+        Number of evicted leases.
     on_demand_hours, paid_hours, free_hours
-        Machine-hours on demand, of spot instances that are paid for, and of those that aren't.
+        Machine-hours on demand, of paid spot instances, and of spot instances that were not charged.
     end_s
-        When all was over.
+        End of the last lease.
     ledger
-        The lines.
+        Lines of the bill.
     """
 
     policy: str
@@ -119,10 +119,10 @@ class RunResult:
 
 
 WARNING_S = 120
-"""Instances stay for so long after the price has crossed their bid."""
+"""Seconds that instances remain after the price has exceeded their bid."""
 
 RENEWAL_S = 58 * 60
-"""When in its hour a lease is decided on."""
+"""Second of a lease's hour at which its renewal is decided."""
 
 NEVER = 2**62
 
@@ -131,7 +131,7 @@ WORK_TOL = 1e-9
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    """A lease with what the policy doesn't see: when it will be evicted; one on demand never is."""
+    """A lease with the eviction time that the policy does not see; on-demand leases are never evicted."""
 
     lease: LiveLease
     crossing_s: int = NEVER
@@ -146,18 +146,18 @@ class _Held:
 
 
 class SpotRun:
-    """One policy from one start.
+    """Run of one policy from one start.
 
     Parameters
     ----------
     world
-        Prices, knowledge and job.
+        Prices, training data and job.
     policy
-        Who decides.
+        The policy.
     start_s
-        When the job begins.
+        Start of the job, in seconds since 1970.
     watcher
-        Told what is held, and how far the job is, whenever something may have changed.
+        Observer that receives a snapshot of leases and progress after every possible change.
     """
 
     def __init__(self, world: World, policy: Policy, start_s: int, watcher: Observer = noop) -> None:
@@ -166,7 +166,7 @@ class SpotRun:
         self._now = start_s
         self._held: list[_Held] = []
         self._granted = 0
-        self._ended: list[tuple[Lease, Prices, bool]] = []  # with the prices it is charged at, and whether it is spot
+        self._ended: list[tuple[Lease, Prices, bool]] = []  # lease, prices that it is charged, and whether it is spot
         self._progress = self._saved = 0.0
         self._paused_s = start_s
         self._writing_s = NEVER
@@ -178,7 +178,7 @@ class SpotRun:
         self._rate = 0.0
 
     def execute(self) -> RunResult:
-        """Run until the job is done, or the horizon is reached."""
+        """Run until the job is complete or the horizon is reached."""
         options, last = self._options, self._start + self._options.horizon_s
         if self._policy.has_reliable and options.reliable:
             self._take_on_demand(self._world.history.index[self._world.reliable.name], options.reliable, works=False)
@@ -199,21 +199,24 @@ class SpotRun:
                 return self._finish()
             if self._happen() or (interested and self._now == tick):
                 self._decide()
-                self._happen()  # what was taken without a start-up works at once
+                self._happen()  # leases without start-up work immediately
             self._tell()
 
     def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
-        """Work through the ticks before the next event at which the policy asks for nothing; return the tick after them."""
+        """Advance through the ticks before the next event at which the policy requests nothing.
+
+        Return the tick after them.
+        """
         skipped = self._policy.next_decision_tick(leases, rooms, ticks) if ticks else 0
         for tick in ticks[:skipped]:
-            # Work is added up tick by tick: a sum in one piece may differ in the last bit, and end a second apart.
+            # Work is summed tick by tick: a single product may differ in the last bit and shift the end of the job.
             if self._advance(tick):
                 break
         return ticks.start + ticks.step * skipped
 
     def _tell(self) -> None:
         if self._watcher is noop:
-            return  # a back-test of thousands of starts pays nothing for being watched by nobody
+            return  # back-tests of thousands of starts skip the snapshots
         self._watcher(
             Snapshot(
                 time_s=self._now,
@@ -229,11 +232,11 @@ class SpotRun:
         )
 
     def _leases(self) -> tuple[LiveLease, ...]:
-        """Return what works or will: neither what only holds the state, nor what is being evicted."""
+        """Return the leases that work or will work: neither reliable machines nor leases under eviction."""
         return tuple([held.lease for held in self._held if held.lease.ready_s < NEVER and not held.is_leaving])
 
     def _rooms(self, leases: Sequence[LiveLease]) -> tuple[float, int]:
-        """Return the spot capacity that may be taken beside some leases, and how many instances on demand."""
+        """Return the spot capacity and the number of on-demand instances still available, given some leases."""
         size = self._world.size
         spot = sum([lease.count * size(lease.market) for lease in leases if lease.bid_micro is not None])
         rest = sum([lease.count for lease in leases if lease.bid_micro is None])
@@ -260,36 +263,36 @@ class SpotRun:
         room = self._world.count_within(request.market, view.room) if is_spot else view.on_demand_room
         if not 0 < request.count <= room:
             who = who_answers(self._policy, "decide")
-            raise NotAllowedError(f"policy {who} asks for {request.count} instances, {room} may be taken")
+            raise NotAllowedError(f"policy {who} requests {request.count} instances, but only {room} are allowed")
         if request.bid_micro is None:
             self._take_on_demand(request.market, request.count)
         else:
             self._take_spot(request, request.bid_micro)
 
     def _checked(self, request: Request | None) -> Request | None:
-        """Return what a policy asks for, in whole numbers; raise NotAllowedError where it can't be asked for."""
+        """Return a policy's request with integer fields; raise NotAllowedError if it is not valid."""
         if request is None:
             return None
         who = who_answers(self._policy, "decide")
         if not isinstance(request, Request):
-            raise NotAllowedError(f"policy {who} must return a Request, or None for nothing, got {request!r}")
+            raise NotAllowedError(f"policy {who} must return a Request or None, got {request!r}")
         numbers = {name: whole(getattr(request, name)) for name in ("market", "count", "bid_micro")}
         for name, number in numbers.items():
             if number is None and not (name == "bid_micro" and request.bid_micro is None):
                 given = getattr(request, name)
-                raise NotAllowedError(f"policy {who}: {name} must be a whole number, got {given!r}; round it")
+                raise NotAllowedError(f"policy {who}: {name} must be an integer, got {given!r}; round it")
         market, markets = numbers["market"], len(self._world.history.markets)
         if market is None or not 0 <= market < markets:
-            raise NotAllowedError(f"policy {who} asks for market {market}, there are {markets}; number them from 0")
+            raise NotAllowedError(f"policy {who} requests market {market}, expected a number from 0 to {markets - 1}")
         return Request(**numbers)  # type: ignore[arg-type]
 
     def _checkpoint_every_s(self) -> float:
-        """Return what a policy says; raise NotAllowedError unless it is a time."""
+        """Return a policy's checkpoint interval; raise NotAllowedError if it is not a positive time."""
         every_s = self._policy.checkpoint_every_s(self._leases())
         if isinstance(every_s, bool) or not isinstance(every_s, Real) or not every_s > 0:
             who = who_answers(self._policy, "checkpoint_every_s")
             raise NotAllowedError(
-                f"policy {who} must return seconds above 0, got {every_s!r}; math.inf stands for no checkpoints"
+                f"policy {who} must return seconds above 0, got {every_s!r}; return math.inf for no checkpoints"
             )
         return every_s
 
@@ -300,7 +303,7 @@ class SpotRun:
             return
         held = self._grant(request, price)
         if not self._world.billing.has_bids:
-            return  # a bid is a limit on what is paid, and prices take nobody's machines away
+            return  # the bid only limits the price paid; prices evict no machines
         crossing = path.first_above(self._now, bid_micro)
         held.crossing_s = NEVER if crossing is None else crossing
 
@@ -309,7 +312,7 @@ class SpotRun:
         self._grant(Request(market=market, count=count, bid_micro=None), price, works=works)
 
     def _grant(self, request: Request, price_micro: int, *, works: bool = True) -> _Held:
-        """Hold what was asked for from now on, at the price of the first hour."""
+        """Start the requested lease now, at the price of its first hour."""
         lease = LiveLease(
             number=self._granted,
             market=request.market,
@@ -339,7 +342,7 @@ class SpotRun:
         return min(time for time in times if time > now)
 
     def _advance(self, until: int) -> bool:
-        """Work until a time; return whether the job is done before, and stop there."""
+        """Work until a time; stop early and return True if the job is complete before it."""
         begin = max(self._now, self._paused_s)
         if self._rate > 0 and begin < until:
             left = (self._world.job_work - self._progress) / self._rate * HOUR_S
@@ -353,7 +356,7 @@ class SpotRun:
         return False
 
     def _happen(self) -> bool:
-        """Let everything that is due at this time happen; return whether there was an eviction."""
+        """Process every event due now; return whether there was an eviction."""
         now, was_evicted, was_hurt, was_changed = self._now, False, False, False
         if self._writing_s <= now:
             self._saved, self._since_saved, self._writing_s = self._progress, 0.0, NEVER
@@ -393,9 +396,9 @@ class SpotRun:
         return was_evicted
 
     def _renew(self, held: _Held) -> None:
-        """Ask whether to keep a lease for another hour."""
+        """Ask the policy whether to renew a lease for another hour."""
         hour_end = held.lease.hour_end_s(self._now)
-        # Who keeps everything is shown nothing: views are the larger part of what such a run takes.
+        # # A policy that renews everything gets no view: views would take most of the run time.
         if getattr(type(self._policy), "should_renew", None) is Policy.should_renew or self._policy.should_renew(
             self._view(), held.lease
         ):
@@ -411,12 +414,12 @@ class SpotRun:
         self._rate = self._world.useful_rate(sum(rates))
 
     def _recover(self) -> None:
-        """Pay for an eviction of instances that worked."""
+        """Apply the cost of an eviction of working instances."""
         if self._policy.recovery is Recovery.ELASTIC:
             self._pause(minutes(self._options.eviction_min))
             return
         self._progress = self._saved if self._policy.recovery is Recovery.CHECKPOINT else 0.0
-        # A checkpoint, or a restart, that was under way is cut short: nobody waits for its end.
+        # # An eviction aborts a checkpoint or restart in progress.
         self._writing_s, self._since_saved, self._paused_s = NEVER, 0.0, self._now
         self._must_restart = self._progress > 0
 
@@ -436,7 +439,7 @@ class SpotRun:
         self._ended.append((record, path, held.is_spot))
 
     def _finish(self) -> RunResult:
-        """Return everything, write the bill, and add it up a second time."""
+        """End all leases, write the bill, and verify its sum."""
         end_s = self._now
         for held in self._held:
             if not held.is_leaving:
@@ -462,12 +465,12 @@ class SpotRun:
         )
 
     def _bill(self) -> tuple[list[LedgerLine], dict[str, float]]:
-        """Return the ledger of leases and checkpoints, and machine-hours by kind; checkpoints that cost nothing are no lines.
+        """Return the ledger of leases and checkpoints, and machine-hours by type; free checkpoints are omitted.
 
         Raises
         ------
         NotAllowedError
-            If the lines don't add up to what the hours alone come to: a fault of this package.
+            If the sum of the lines differs from the sum over billed hours, which is an error in this package.
         """
         billing, write_micro = self._world.billing, self._options.write_micro
         ledger: list[LedgerLine] = []
@@ -482,12 +485,15 @@ class SpotRun:
         ledger += [_written(time_s, write_micro) for time_s in self._written_s if write_micro]
         cost = sum(line.amount_micro for line in ledger)
         if cost != invoice:
-            raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
+            raise NotAllowedError(
+                f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; this is an "
+                f"error in optim, please report it"
+            )
         return ledger, hours
 
 
 def _written(time_s: int, write_micro: int) -> LedgerLine:
-    """Return the line of a checkpoint: no machine's time, but a write."""
+    """Return the bill line of a checkpoint: no machine time, but the price of writing."""
     return LedgerLine(
         market="storage",
         count=1,
@@ -500,10 +506,10 @@ def _written(time_s: int, write_micro: int) -> LedgerLine:
 
 
 def _invoice(lease: Lease, prices: Prices, billing: Billing) -> int:
-    """Return the bill of a lease added up by hours, without a ledger."""
+    """Return the bill of a lease as a sum over hours, without a ledger."""
     charged = charged_hours(lease.ended_s - lease.granted_s, billing, is_evicted=lease.end is End.EVICTED)
     parts = (seconds * (prices.price_at(lease.granted_s + n * HOUR_S) or 0) for n, seconds in enumerate(charged))
-    return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour to a whole micro-dollar
+    return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour is rounded to a micro-dollar
 
 
 def run_policy(world: World, policy: Policy, start_s: int) -> RunResult:

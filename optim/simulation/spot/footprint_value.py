@@ -1,8 +1,8 @@
-"""What a footprint costs and does in the coming hour, and with each candidate added: compiled, for it is asked every tick.
+"""Expected cost and work of a set of leases (footprint) in the coming hour, with and without each candidate lease.
 
-Offers are what can be leased: each market, and each type on demand, which nobody takes away. A footprint's cost is the
-sum over its leases; its work loses the overheads of a planned change and of evictions, which are nested within a market
-and independent across markets.
+The loops are compiled because they run at every tick. Offers are the markets, and each type on demand, which is never
+evicted. A footprint's cost is the sum over its leases. Its work loses the overheads of a planned change and of
+evictions, which are nested within a market and independent across markets.
 """
 
 from typing import NamedTuple
@@ -14,32 +14,33 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
 
 LAST = 60
-"""Position of minute 60 in a table by minute."""
+"""Index of minute 60 in a table by minute."""
 MICRO = 1e6
 MARGIN = 1e-9
-"""Relative; rounding decides nothing."""
+"""Relative tolerance, so that rounding decides no comparison."""
 
 OFFER, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
-"""Columns of a table of leases: offer, machines, bid and price of the present hour in micro-dollars, what is left of it,
-and how long they don't work yet."""
+"""Columns of a table of leases. In order: offer, machines, bid and price of the present hour in micro-dollars, seconds
+left of that hour, seconds until the machines work."""
 
 
 @by_reference
 class Offers(NamedTuple):
-    """What can be leased.
+    """Offers of machines.
 
     Parameters
     ----------
     rate
-        Shape (offers,): work of a machine in an hour.
+        Shape (offers,): work of a machine per hour.
     highest
-        Shape (offers,): price on demand in micro-dollars; no bid is above it.
+        Shape (offers,): on-demand price in micro-dollars, the upper limit of bids.
     survival, usable
-        Shape (offers, deltas + 1, 61): by bid and minute, and its integral. The last bid is `highest` itself.
+        Shape (offers, deltas + 1, 61): survival probability by bid and minute, and its integral. The last bid is
+        `highest` itself.
     new_risk, new_hours
-        Shape (offers, deltas + 1): of a new lease in its first hour, an eviction, and usable time.
+        Shape (offers, deltas + 1): probability that a new lease is evicted in its first hour, and its usable hours.
     deltas
-        Shape (deltas,): the grid of bids above the price.
+        Shape (deltas,): grid of bid margins above the price.
     """
 
     rate: FloatArray
@@ -53,7 +54,7 @@ class Offers(NamedTuple):
 
 @by_reference
 class Overheads(NamedTuple):
-    """Dollars an hour of what runs anyway, hours that all lose by evictions and by a change, and Amdahl's serial share."""
+    """Fixed dollars per hour, hours that all machines lose per eviction and per change, and Amdahl's serial share."""
 
     fixed_usd: float
     lost_h: float
@@ -62,7 +63,10 @@ class Overheads(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Dollars of the coming hour; each lease's work rate and usable hours; each offer's risk of an eviction."""
+    """Value of the present leases in the coming hour.
+
+    Dollars, each lease's work rate and usable hours, and each offer's eviction risk.
+    """
 
     cost: float
     work: FloatArray
@@ -72,7 +76,7 @@ class Held(NamedTuple):
 
 @by_reference
 class Candidates(NamedTuple):
-    """Machines of a candidate, shape (counts,), and how many of each offer may be taken, shape (offers,)."""
+    """Machine counts to try, shape (counts,), and the maximum number of machines of each offer, shape (offers,)."""
 
     counts: IntArray
     most: IntArray
@@ -80,7 +84,10 @@ class Candidates(NamedTuple):
 
 @by_reference
 class Changes(NamedTuple):
-    """All changes of price: times and micro-dollars, market after market, and where each market's begin and the last's end."""
+    """All price changes, grouped by market.
+
+    Times, prices in micro-dollars, and index of each market's first change, followed by the total number.
+    """
 
     time_s: IntArray
     price: FloatArray
@@ -89,18 +96,18 @@ class Changes(NamedTuple):
 
 @compiled
 def value_leases(leases: IntArray, prices: FloatArray, offers: Offers, fixed_usd: float) -> Held:
-    """Return what leases cost and do.
+    """Return the value of the present leases.
 
     Parameters
     ----------
     leases
         Shape (leases, 6): see `OFFER` to `WAIT_S`.
     prices
-        Shape (offers,): present micro-dollars an hour, NaN where there are none yet.
+        Shape (offers,): present micro-dollars per hour, NaN before the first price.
     offers
-        What can be leased.
+        Offers of machines.
     fixed_usd
-        Added to the cost.
+        Fixed dollars per hour, added to the cost.
     """
     size = len(leases)
     cost, work, hours, risk = fixed_usd, np.zeros(size), np.zeros(size), np.zeros(len(prices))
@@ -126,9 +133,9 @@ def value_each(
 ) -> FloatArray:
     """Return the cost per work with each candidate added, shape (offers, deltas + 1, counts).
 
-    It is infinite without work, for bids above the price on demand, for more machines than may be taken, and for some
-    candidates that aren't below `beat`, the cost per work without any: machines of which one adds too little work,
-    for all the more add less each.
+    It is infinite without work, for bids above the on-demand price, and for more machines than allowed. It may also be
+    infinite for candidates that do not improve on `beat`, the cost per work without any. These are offers whose first
+    machine adds too little work, because further machines add less each.
     """
     size, bids = offers.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)
@@ -161,7 +168,7 @@ def value_each(
 
 @compiled
 def value_held(held: Held, overheads: Overheads, change_h: float) -> float:
-    """Return the cost per work of what is held, infinity without work; a change costs so many hours."""
+    """Return the cost per work of the present leases, infinity without work; a change loses `change_h` hours."""
     stays, useful = 1.0, 0.0
     for g in range(len(held.risk)):
         stays *= 1.0 - held.risk[g]
@@ -183,16 +190,17 @@ def first_improvement(
     offers: Offers,
     overheads: Overheads,
 ) -> int:
-    """Return the position of the first tick at which a candidate lowers the cost per work, their number for none.
+    """Return the index of the first tick at which a candidate lowers the cost per work; `number` if there is none.
 
     Parameters
     ----------
     begin_s, step_s, number
-        The ticks: the first, seconds between them, and how many.
+        First tick, seconds between ticks, and number of ticks.
     leases
-        As they are at the first tick.
+        Leases at the first tick.
     changes
-        Prices of the first offers; the others' are theirs on demand. None later than a tick is looked at for it.
+        Prices of the first offers, the markets; the other offers have on-demand prices. A tick uses only changes up to
+        its time.
     """
     markets = len(changes.begins) - 1
     prices, now = offers.highest.astype(np.float64), leases.copy()
@@ -217,7 +225,7 @@ def first_improvement(
 
 @compiled
 def at_second(by_minute: FloatArray, time_s: int) -> float:
-    """Return a figure given for every minute of an hour at any second of it, linear in between."""
+    """Return a value tabulated for every minute of an hour at any second, by linear interpolation."""
     time_s = min(max(time_s, 0), HOUR_S)
     minute, rest = time_s // MINUTE_S, time_s % MINUTE_S
     value = float(by_minute[minute])

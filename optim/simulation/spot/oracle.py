@@ -1,18 +1,17 @@
-"""Clairvoyant references: the least that a job can cost if all prices are known, bounded from below.
+"""Clairvoyant references: lower bounds on the cost of a job with all prices known, and plans close to them.
 
-With a price q of work the slots fall apart: each buys work until the next machine's gain, at q, is below its cost. Slots
-that follow one another at the same cost are one segment, and a history of prices has far fewer segments than slots.
+Given a price q of work, the slots are independent. Each slot buys machines until the gain of the next one at q is below
+its cost. Consecutive slots of equal cost form one segment, and a price history has far fewer segments than slots.
 
-What nobody can beat is bounded by a relaxation: at every moment a machine's hour costs no less than the lowest price
-of the past hour, as it was charged at some moment within it, or on demand, and nothing at a moment that some bid could have had for
-free, because the price rises above everything since less than an hour before.
-Machines under warning work for nothing, too: where new ones start up sooner than a warning lasts, they do so beside those that replace
-them, above the limit on spot instances. With a price of work the moments fall
-apart, and the best price of work is found by bisection: a Lagrangian dual. Start-up and pauses are left out.
+The lower bound comes from a relaxation. At every moment a machine-hour costs at least the lowest price of the past
+hour, or the on-demand price. It costs nothing at a moment that some bid could have had for free. Such a moment is less
+than an hour before the price rises above all prices since. Machines under warning also work for free. If start-up takes
+less time than a warning, they overlap with their replacements, above the limit on spot instances. The best price of
+work is found by bisection on this Lagrangian dual. Start-up times and pauses are omitted.
 
-Where prices evict nobody (`Billing.has_bids`) nothing is free.
+If prices evict no machines (`Billing.has_bids`), no hour is free.
 
-From above there is a plan in whole hours (or in free hours alone), without overheads: what a clairvoyant could do.
+The upper bound is a plan in complete hours, or in free hours alone, without overheads.
 """
 
 from dataclasses import dataclass
@@ -31,31 +30,31 @@ from optim.simulation.spot.policy import World, minutes
 HALVINGS = 80
 
 HIGHEST = 1e6
-"""Dollars a unit of work that nobody pays."""
+"""Dollars per unit of work, above any realistic price."""
 
 NARROW = 1e-12
-"""Relative width at which a bracket of the price is as good as closed: the dual is flat at its best."""
+"""Relative width at which the bracket of the price counts as closed: the dual is flat at its maximum."""
 
 
 def best_shadow_price(
     unit: FloatArray, free_rate: FloatArray, *, most: float | FloatArray, serial: float, slot_h: float, work: float
 ) -> tuple[float, float]:
-    """Return the largest ``q work - sum_t max_V (q G(V) - unit_t max(0, V - free_t))`` that was found, and its q.
+    """Return the largest value found of ``q work - sum_t max_V (q G(V) - unit_t max(0, V - free_t))``, and its q.
 
     Parameters
     ----------
     unit
-        Shape (slots,): least cost of a unit of rate for an hour.
+        Shape (slots,): minimum cost in dollars of a unit of rate for an hour.
     free_rate
         Shape (slots,): rate that costs nothing.
     most
-        Largest rate that may be bought, in every slot or slot by slot.
+        Maximum rate, for all slots or per slot.
     serial
-        Amdahl's share: V machines' rates do ``G(V) = V / (1 - serial + serial V)``.
+        Amdahl's serial share: machines of total rate V work at rate ``G(V) = V / (1 - serial + serial V)``.
     slot_h
-        Hours of a slot.
+        Hours per slot.
     work
-        Of the job.
+        Work of the job.
     """
     if not len(unit):
         return 0.0, 0.0
@@ -91,7 +90,7 @@ def _bisect(
 def _dual(
     q: float, unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: FloatArray, serial: float, work: float
 ) -> tuple[float, float]:
-    """Return the dual's value at a price of work, and the work that the price buys."""
+    """Return the dual value at a price of work, and the work bought at that price."""
     base, value, bought = 1.0 - serial, q * work, 0.0
     for i in range(len(unit)):
         slope = unit[i] / q
@@ -108,7 +107,7 @@ def _dual(
 
 
 OFFSETS = 6
-"""Hours are tried from so many offsets within the first hour."""
+"""Number of offsets within the first hour at which plans begin."""
 
 LIMIT_STEP = 1.1
 """Factor by which the limit on a unit's cost is raised."""
@@ -116,16 +115,16 @@ LIMIT_STEP = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPiece:
-    """Instances of a plan: paid ones are held for a whole hour at the price of its begin, free ones for a slot.
+    """Instances of a plan: paid ones for a complete hour at the price at its begin, free ones for a slot.
 
     Parameters
     ----------
     market, count
-        Whose instances, and how many.
+        Market of the instances, and their number.
     begin_s, end_s
-        When they work.
+        Begin and end of their work.
     is_free
-        Whether some bid has them for free.
+        Whether some bid gets them for free.
     """
 
     market: int
@@ -136,28 +135,28 @@ class PlanPiece:
 
     @property
     def machine_hours(self) -> float:
-        """Machine-hours."""
+        """Number of machine-hours."""
         return self.count * (self.end_s - self.begin_s) / HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleResult:
-    """A reference with its certificate, which `check_reference` checks.
+    """A reference with its certificate, which `check_reference` verifies.
 
     Parameters
     ----------
     name, start_s
-        Which, and from when.
+        Name of the reference, and start time.
     bound_usd
-        No policy that obeys the reference's bill does the job for less within the horizon.
+        Lower bound on the cost of any policy that completes the job within the horizon under the reference's billing.
     cost_usd
-        A plan's cost, infinity where no plan was found.
+        Cost of the plan, infinity without a plan.
     hours
-        How long the plan takes.
+        Duration of the plan.
     shadow_price
-        The multiplier that proves the bound, dollars a unit.
+        Multiplier that proves the bound, in dollars per unit of work.
     plan
-        What costs `cost_usd`; empty where no plan was found.
+        Pieces of the plan with cost `cost_usd`; empty if none was found.
     """
 
     name: str
@@ -170,29 +169,29 @@ class OracleResult:
 
 
 _Plan = tuple[float, float, tuple[PlanPiece, ...]]
-"""Dollars, hours, pieces."""
+"""Dollars, hours and pieces of a plan."""
 
 
 @policy(
     "oracle",
     world="spot",
-    summary="Knows all prices and may use hours that an eviction makes free: a lower bound on every policy's cost.",
+    summary="Lower bound on every policy's cost with all prices known; hours that end in an eviction are free.",
     is_reference=True,
 )
 @policy(
     "oracle-paid",
     world="spot",
-    summary="Knows all prices and pays every started hour.",
+    summary="Lower bound with all prices known, where every started hour is paid.",
     is_default=True,
     is_reference=True,
 )
 class Oracle:
-    """Both references over one history; what doesn't depend on the start is computed once.
+    """Both references over one history; results that do not depend on the start are computed once.
 
     Parameters
     ----------
     world
-        Prices and job; what policies know isn't used.
+        Prices and job; the training data of policies are not used.
     """
 
     def __init__(self, world: World) -> None:
@@ -205,7 +204,7 @@ class Oracle:
 
     @cached_property
     def _floor(self) -> FloatArray:
-        """Lowest price in dollars over the hour before each slot and the slot itself, shape (markets, slots)."""
+        """Lowest price in dollars during each slot and the hour before it, shape (markets, slots)."""
         window = -(-HOUR_S // self._slot_s) + 1
         rows = []
         for path in self._world.history.paths:
@@ -216,12 +215,12 @@ class Oracle:
 
     @cached_property
     def _free(self) -> BoolArray:
-        """Whether any moment of a slot could be had for free, shape (markets, slots)."""
+        """Whether any moment of a slot is free for some bid, shape (markets, slots)."""
         return self._slots_for_free(is_inner=False)
 
     @cached_property
     def _surely_free(self) -> BoolArray:
-        """Whether a whole slot can be had for free, shape (markets, slots)."""
+        """Whether a complete slot is free for some bid, shape (markets, slots)."""
         return self._slots_for_free(is_inner=True)
 
     @cached_property
@@ -232,10 +231,11 @@ class Oracle:
 
     @cached_property
     def _beside(self) -> FloatArray:
-        """Largest rate of machines under warning beside as many as may be taken, shape (slots,).
+        """Upper bound on the rate of machines under warning, in addition to the spot limit, shape (slots,).
 
-        All that was taken a start-up ago and not warned by then keeps to the limit. Others at work were warned since a
-        warning ago, all but a start-up, and each rise of a price warns at most as many as may be taken.
+        Leases taken at least a start-up time ago and not warned by then obey the limit. All other working machines were
+        warned during the last warning period less a start-up time. Each price rise warns at most as many machines as
+        the limit allows.
         """
         startup_s = minutes(self._world.options.startup_min)
         if startup_s >= WARNING_S or not self._world.billing.has_bids:
@@ -255,7 +255,7 @@ class Oracle:
         )
 
     def solve(self, name: str, start_s: int) -> OracleResult:
-        """Bound a job from a start, and plan it."""
+        """Compute the bound and a plan for a job from a start."""
         history = self._world.history
         end = min(start_s + self._world.options.horizon_s, int(history.censor_after(np.array([start_s]))[0]))
         first, last = (start_s - self._begin) // self._slot_s, -(-(end - self._begin) // self._slot_s)
@@ -282,7 +282,7 @@ class Oracle:
         )
 
     def _plan(self, start_s: int, end_s: int, first: int, price: float, *, is_free: bool) -> _Plan:
-        """Return cost, hours and pieces: free slots alone if there are enough, else whole paid hours."""
+        """Return cost, hours and pieces: free slots alone if they suffice, otherwise complete paid hours."""
         if is_free:
             free = self._free_plan(first, (end_s - self._begin) // self._slot_s)
             if free:
@@ -293,7 +293,7 @@ class Oracle:
         return min(plans, key=lambda plan: plan[:2])
 
     def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
-        """Return free slots until they have done the job; nothing if they don't."""
+        """Return free slots until they complete the job; empty if they do not suffice."""
         most = self._world.max_of
         rate = np.where(self._surely_free[:, first:last], (self._rates * most)[:, None], 0.0)
         work = np.cumsum(self._world.useful_rate(rate.max(axis=0, initial=0.0))) * self._slot_s / HOUR_S
@@ -309,7 +309,10 @@ class Oracle:
         )
 
     def _paid_plan(self, hours: IntArray, prices: FloatArray, start_s: int, shadow_price: float) -> _Plan:
-        """Return whole machine-hours that begin at some times, the cheapest market in each, bought by falling return."""
+        """Return complete machine-hours from the given begin times, bought in order of decreasing return.
+
+        Each hour uses its cheapest market.
+        """
         if not len(hours):
             return float("inf"), 0.0, ()
         most = self._world.max_of
@@ -336,9 +339,10 @@ class Oracle:
 
 
 def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: float) -> IntArray:
-    """Return the places of the lowest unit costs, ascending and ties by place: as many as gain all the work, or all there are.
+    """Return positions in order of unit cost (ties by position), until their gains cover the work.
 
-    They are few, and it is the sorting that costs: those up to a limit are sorted alone. It is raised from a likely one.
+    Only the few costs up to a limit are sorted, since sorting dominates the run time. The limit starts at `likely` and
+    is raised if needed. All positions are returned if the gains never cover the work.
     """
     limit, size = max(likely, float(unit.min())), int(np.isfinite(unit).sum())
     while limit < np.inf:
@@ -350,19 +354,20 @@ def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: flo
 
 
 def _rises(path: PricePath) -> IntArray:
-    """Return the changes that can evict somebody: those to a higher price."""
+    """Return the changes that can evict a lease: price rises."""
     return np.flatnonzero(np.diff(path.price_micro) > 0) + 1
 
 
 def free_intervals(path: PricePath) -> IntArray:
-    """Return the times that some bid would have had for free, shape (changes, 2), not merged.
+    """Return the periods that some bid gets for free, shape (changes, 2), not merged.
 
-    A rise at u to a price above all since g evicts a bid of the highest price between, granted at g or later; with a
-    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it.
+    Suppose the price rises at u above all prices since g. This evicts a bid equal to the maximum price between g and u
+    that was granted at g or later. From a grant or the begin of a billing hour less than an hour before u, the lease is
+    free, including the warning.
     """
     size = len(path)
     rises = _rises(path)
-    # Reversed in time, the last change with a price at least as high is a first crossing.
+    # # In reversed time, the last change to a price at least as high becomes a first crossing.
     mirrored = PricePath(time_s=np.arange(size, dtype=np.int64), price_micro=path.price_micro[::-1].copy())
     before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
     last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]
@@ -373,7 +378,7 @@ def free_intervals(path: PricePath) -> IntArray:
 
 
 def _covered(intervals: IntArray, begin_s: int, slot_s: int, slots: int, *, is_inner: bool) -> BoolArray:
-    """Return which slots are covered: wholly by a single interval, or touched by any."""
+    """Return the slots that a single interval covers completely (`is_inner`), or that any interval touches."""
     relative = intervals - begin_s
     if is_inner:
         first, last = -(-relative[:, 0] // slot_s), relative[:, 1] // slot_s
@@ -387,7 +392,7 @@ def _covered(intervals: IntArray, begin_s: int, slot_s: int, slots: int, *, is_i
 
 
 def _slot_minimum(path: PricePath, begin_s: int, slot_s: int, slots: int) -> FloatArray:
-    """Return the lowest price in each slot, infinity where there is none yet."""
+    """Return the lowest price in each slot, infinity before the first price."""
     starts = begin_s + slot_s * np.arange(slots)
     at_start = _prices_at(path, starts)
     inside = (path.time_s - begin_s) // slot_s
@@ -397,6 +402,6 @@ def _slot_minimum(path: PricePath, begin_s: int, slot_s: int, slots: int) -> Flo
 
 
 def _prices_at(path: PricePath, times: IntArray) -> FloatArray:
-    """Return prices at times as floats, infinity before the first."""
+    """Return prices at the given times as floats, infinity before the first price."""
     step = np.searchsorted(path.time_s, times, side="right") - 1
     return np.where(step >= 0, path.price_micro[np.maximum(step, 0)].astype(np.float64), np.inf)

@@ -1,10 +1,11 @@
-"""Check a clairvoyant reference: its bound and its plan, from the prices alone, without the code that found them.
+"""Check a clairvoyant reference: its bound and its plan, from the prices alone, without the code that computed them.
 
-The bound follows from weak duality. Let q be the price of work. Who does all the work and pays least loses nothing by
-being paid q a unit; what is left is a problem for every moment by itself, whose best value is an upper bound of what
-anybody can gain at that moment. A moment costs a machine no less than the lowest price of the hour before, and nothing
-if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes. Where
-start-up takes less than a warning, machines under warning work beside those that replace them: as many more as may be taken, for every rise in the last two minutes.
+The bound follows from weak duality. Let q be the price of work. Any policy that completes the job can be paid q per
+unit of work without changing its optimal cost, less the constant ``q work``. The remaining problem separates by moment,
+and its optimum at a moment bounds the gain of any policy there. A machine costs at least the lowest price of the hour
+before. It costs nothing if some bid gets it for free: less than an hour before a rise above the present price, and two
+minutes after it. If start-up takes less time than a warning, machines under warning work at the same time as their
+replacements. Each rise in the last two minutes then adds as many machines as the limit allows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,11 +18,11 @@ from optim.simulation.spot.oracle import OracleResult
 from optim.simulation.spot.policy import World, minutes
 
 TOL = 1e-9
-"""Rounding of sums, relative."""
+"""Relative tolerance for the rounding of sums."""
 
 
 class _Steps:
-    """A price path as plain lists, and whether prices evict at all."""
+    """A price path as plain lists, and whether price rises evict leases."""
 
     def __init__(self, path: PricePath, *, has_bids: bool = True) -> None:
         self.has_bids = has_bids
@@ -29,27 +30,27 @@ class _Steps:
         self.prices: list[int] = path.price_micro.tolist()
 
     def within(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (begin, end, price) of the steps that overlap a time."""
+        """Yield (begin, end, price) of the steps that overlap a period."""
         first = max(0, bisect_right(self.times, begin_s) - 1)
         for step in range(first, bisect_left(self.times, end_s)):
             end = self.times[step + 1] if step + 1 < len(self.times) else end_s
             yield max(begin_s, self.times[step]), min(end, end_s), self.prices[step]
 
     def lowest(self, begin_s: int, end_s: int) -> float:
-        """Return the lowest price within a time, infinity where there is none."""
+        """Return the lowest price within a period, infinity without a price."""
         first = max(0, bisect_right(self.times, begin_s) - 1)
         return min(self.prices[first : bisect_left(self.times, end_s)], default=float("inf"))
 
     def highest(self, begin_s: int, end_s: int) -> int:
-        """Return the highest price within a time, 0 where there is none."""
+        """Return the highest price within a period, 0 without a price."""
         return max((price for _, _, price in self.within(begin_s, end_s)), default=0)
 
     def highest_change(self, begin_s: int, end_s: int) -> int:
-        """Return the highest price among the changes within a time, -1 where there is none."""
+        """Return the highest price among the changes within a period, -1 without a change."""
         return max(self.prices[bisect_left(self.times, begin_s) : bisect_left(self.times, end_s)], default=-1)
 
     def rises(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
-        """Yield (time, price) of the changes within a time that evict somebody: the rises."""
+        """Yield (time, price) of the price rises within a period; only these evict leases."""
         if not self.has_bids:
             return
         for step in range(max(1, bisect_left(self.times, begin_s)), bisect_left(self.times, end_s)):
@@ -57,7 +58,7 @@ class _Steps:
                 yield self.times[step], self.prices[step]
 
     def has_free_moment(self, begin_s: int, end_s: int) -> bool:
-        """Tell whether any second of a time can be had for free."""
+        """Return whether any second of a period is free for some bid."""
         if not self.has_bids:
             return False
         if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
@@ -65,7 +66,7 @@ class _Steps:
         return any(self.highest_change(end, end + HOUR_S - 1) > price for _, end, price in self.within(begin_s, end_s))
 
     def is_free(self, begin_s: int, end_s: int) -> bool:
-        """Tell whether a single lease has the whole time for free."""
+        """Return whether a single lease gets the complete period for free."""
         for time_s, price in self.rises(end_s - WARNING_S, begin_s + HOUR_S):
             granted = min(begin_s, time_s - 1)
             if granted >= self.times[0] and time_s - granted < HOUR_S and self._bid(granted, time_s) < price:
@@ -73,25 +74,25 @@ class _Steps:
         return False
 
     def _bid(self, granted_s: int, end_s: int) -> int:
-        """Return the lowest bid that is granted at a time and holds until before another."""
+        """Return the lowest bid that is granted at `granted_s` and not exceeded before `end_s`."""
         return max(self.highest(granted_s, granted_s + 1), self.highest_change(granted_s + 1, end_s))
 
 
 def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
-    """Return what is wrong with a reference: nothing if bound and plan are what they claim to be.
+    """Return the errors of a reference: empty if its bound and its plan are valid.
 
     Parameters
     ----------
     world
         Prices and job.
     result
-        What `Oracle.solve` returned.
+        Result of `Oracle.solve`.
     """
     return ReferenceChecker(world).problems(result)
 
 
 class ReferenceChecker:
-    """Check references from several starts of one world: what is true of a slot is worked out once.
+    """Check references from several starts of one world; values per slot are computed once.
 
     Parameters
     ----------
@@ -105,11 +106,11 @@ class ReferenceChecker:
         self._slots: dict[tuple[int, bool], tuple[float, float, float]] = {}
 
     def problems(self, result: OracleResult) -> tuple[str, ...]:
-        """Return what is wrong with a reference: nothing if bound and plan are what they claim to be."""
+        """Return the errors of a reference: empty if its bound and its plan are valid."""
         problems = []
         proven = self._proven_bound(result)
         if result.bound_usd > proven + TOL * max(1.0, proven):
-            problems.append(f"bound {result.bound_usd} $ is above {proven} $, which is all that the multiplier proves")
+            problems.append(f"bound {result.bound_usd} $ exceeds {proven} $, the bound that its multiplier proves")
         if isfinite(result.cost_usd):
             problems += _plan_problems(self._world, self._steps, result)
             if result.cost_usd < result.bound_usd * (1 - TOL) - TOL:
@@ -117,7 +118,7 @@ class ReferenceChecker:
         return tuple(problems)
 
     def _slot(self, begin_s: int, *, has_free: bool) -> tuple[float, float, float]:
-        """Return the least micro-dollars of a unit of rate, the rate that is free, and the largest rate, in a slot."""
+        """Return, for a slot, the minimum micro-dollars per unit of rate, the free rate, and the maximum rate."""
         found = self._slots.get((begin_s, has_free))
         if found is None:
             world, options, end_s = self._world, self._world.options, begin_s + self._world.options.tick_s
@@ -152,16 +153,16 @@ class ReferenceChecker:
 
 
 def _beside(world: World, steps: list[_Steps], begin_s: int, end_s: int) -> float:
-    """Return the largest rate of machines under warning, in a slot, beside as many others as may be taken."""
+    """Return an upper bound on the rate of machines under warning in a slot, in addition to the spot limit."""
     startup_s = minutes(world.options.startup_min)
     if startup_s >= WARNING_S:
-        return 0.0  # who replaces them works when they are gone
+        return 0.0  # replacements start working after the warned machines are gone
     times = {time_s for path in steps for time_s, _ in path.rises(begin_s - WARNING_S + 1, end_s - startup_s)}
     return world.options.max_spot * world.baseline.rate * len(times)
 
 
 def _max_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:
-    """Return ``max of q G(V) - unit max(0, V - free)``: at the free rate, at the limit, or where the slope is 0."""
+    """Return ``max_V q G(V) - unit max(0, V - free)``: attained at the free rate, at the limit, or at slope 0."""
     base = 1.0 - serial
     tries = [free, max(free, most)]
     if serial > 0 and unit > 0:
@@ -170,7 +171,7 @@ def _max_gain(q: float, unit: float, free: float, most: float, serial: float) ->
 
 
 def _plan_problems(world: World, steps: list[_Steps], result: OracleResult) -> Iterator[str]:
-    """Yield what is wrong with a plan: its bill, its work, its limits, and what it takes for free."""
+    """Yield the errors of a plan: in its bill, its work, its limits, and its free pieces."""
     history, options = world.history, world.options
     cost, work = 0, 0.0
     last = result.start_s + options.horizon_s
@@ -181,17 +182,17 @@ def _plan_problems(world: World, steps: list[_Steps], result: OracleResult) -> I
         clock = piece.end_s
         largest = options.max_spot * world.baseline.rate / history.markets[piece.market].rate
         if not 0 < piece.count <= largest * (1 + TOL):
-            yield f"{piece.count} instances at {piece.begin_s}, {largest:g} may be taken"
+            yield f"{piece.count} instances at {piece.begin_s} exceed the limit of {largest:g}"
         path = steps[piece.market]
         if not piece.is_free:
             if piece.end_s - piece.begin_s != HOUR_S:
-                yield f"the piece at {piece.begin_s} is no whole hour"
+                yield f"the piece at {piece.begin_s} is not exactly an hour long"
             price = history.paths[piece.market].price_at(piece.begin_s)
             cost += piece.count * (0 if price is None else price)
             if price is None:
                 yield f"the piece at {piece.begin_s} has no price"
         elif result.name != "oracle" or not path.is_free(piece.begin_s, piece.end_s):
-            yield f"the piece from {piece.begin_s} to {piece.end_s} isn't free"
+            yield f"the piece from {piece.begin_s} to {piece.end_s} is not free"
         rate = piece.count * history.markets[piece.market].rate
         work += world.useful_rate(rate) * (piece.end_s - piece.begin_s) / HOUR_S
     if work < world.job_work * (1 - TOL):

@@ -1,4 +1,4 @@
-"""The policies of the back-test: BidBrain, and the policies that it is compared with."""
+"""Policies of the back-test on prices: BidBrain, and the policies that it is compared with."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,12 +47,12 @@ class OnDemandPolicy(Policy):
         self._has_asked = False
 
     def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
-        """Ask once."""
+        """Return True until the cluster has been requested."""
         del leases, room
         return not self._has_asked
 
     def decide(self, view: View) -> Request | None:
-        """Take the whole cluster at once."""
+        """Request the complete cluster at once."""
         del view
         if self._has_asked:
             return None
@@ -62,18 +62,18 @@ class OnDemandPolicy(Policy):
 
 
 class StandardPolicy(Policy):
-    """Take the market with the lowest price per work, bid the on-demand price, hold until evicted, repeat.
+    """Take the market with the lowest price per work, bid the on-demand price, stay until evicted, repeat.
 
     Parameters
     ----------
     world
-        Prices and knowledge.
+        Prices and training data.
 
     Attributes
     ----------
     recovery
-        What an eviction costs: with `CHECKPOINT`, checkpoints are written at Young's interval for the mean time to
-        eviction of the market of the leases.
+        Cost of an eviction. With `CHECKPOINT`, checkpoints are written at Young's interval for the mean time to
+        eviction of the leased market.
 
     References
     ----------
@@ -82,19 +82,19 @@ class StandardPolicy(Policy):
 
     Notes
     -----
-    Where no bid of the on-demand price was granted before, the median over markets stands in.
+    If the training data grant no bid at the on-demand price in a market, the median over markets is used.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
-        """Ask when nothing is held."""
+        """Return whether there is no lease."""
         del room
         return not leases
 
     def decide(self, view: View) -> Request | None:
-        """Take as much of the cheapest market as does the baseline's work."""
+        """Request as many machines of the cheapest market as match the baseline's work."""
         if view.leases:
             return None
         options, markets = self._world.options, self._world.history.markets
@@ -109,7 +109,7 @@ class StandardPolicy(Policy):
         return Request(market=best, count=count, bid_micro=markets[best].on_demand_micro) if count else None
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Return the interval for the shortest mean time to eviction of what is held."""
+        """Return the interval for the shortest mean time to eviction among the leases."""
         options, table, rows = self._world.options, self._world.table, self._world.table_row
         usual = float(np.nanmedian(table.mean_h[:, -1]))
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
@@ -120,7 +120,7 @@ class StandardPolicy(Policy):
 @policy(
     "standard",
     world="spot",
-    summary="The cheapest market, the on-demand price as bid, until evicted; an eviction costs all work.",
+    summary="Cheapest market per work, with the on-demand price as bid, until evicted. An eviction loses all work.",
     is_default=True,
 )
 class Standard(StandardPolicy):
@@ -132,7 +132,8 @@ class Standard(StandardPolicy):
 @policy(
     "standard-checkpoint",
     world="spot",
-    summary="As `standard`; an eviction costs a restart and the work since the last checkpoint (at Young's interval).",
+    summary="As `standard`, with checkpoints at Young's interval. An eviction costs a restart and the work since the "
+    "last checkpoint.",
     source="Young, CACM 1974",
     is_default=True,
 )
@@ -142,7 +143,12 @@ class StandardCheckpoint(StandardPolicy):
     recovery, has_reliable = Recovery.CHECKPOINT, False
 
 
-@policy("standard-agile", world="spot", summary="As `standard`; an eviction costs a minute.", is_default=True)
+@policy(
+    "standard-agile",
+    world="spot",
+    summary="As `standard`, for an elastic trainer: an eviction costs a minute.",
+    is_default=True,
+)
 class StandardAgile(StandardPolicy):
     """The standard rule for an elastic trainer."""
 
@@ -150,36 +156,37 @@ class StandardAgile(StandardPolicy):
 
 
 def write_cost_s(options: SpotOptions, leases: Sequence[LiveLease]) -> float:
-    """Return what a checkpoint costs in seconds of the machines that wait for it: those of writing, and its dollars at their price."""
+    """Return the cost of a checkpoint in seconds: its writing time, plus its dollars divided by the machines' price."""
     micro_per_s = sum(lease.count * lease.price_micro for lease in leases) / HOUR_S
     return options.write_s + (options.write_micro / micro_per_s if micro_per_s else 0.0)
 
 
 def checkpoint_interval(mean_s: float, cost_s: float) -> float:
-    """Return Young's seconds of work between checkpoints for a mean time to failure and a cost of writing one."""
+    """Return Young's interval in seconds of work, for a mean time to failure and a cost of writing a checkpoint."""
     if math.isinf(mean_s):
         return math.inf
     return math.sqrt(2 * cost_s * mean_s)
 
 
 class BidBrainPolicy(Policy):
-    """One-step search over market, delta and count at every tick, and at minute 58 of every lease.
+    """One-step search over market, bid margin and count at every tick, and at minute 58 of every lease's hour.
 
-    All leases are valued over the coming hour: what is left of a lease's hour costs its share of the price paid, what
-    follows the present price. Valued to the ends of their own hours, leases about to be renewed would count for
-    nothing, and any other would be kept for want of them. Expected work loses the overheads of start-up, of the planned
-    change and of evictions. Evictions are nested within a market, independent across markets.
+    All leases are valued over the coming hour. The rest of the paid hour counts at its share of the price, the time
+    after it at the present price. If leases were valued only to the end of their paid hours, a lease about to be
+    renewed would have no value. The search would then retain every other lease. Expected work loses the overheads of
+    start-up, of the planned change and of evictions. Evictions are nested within a market and independent across
+    markets.
 
     Parameters
     ----------
     world
-        Prices and knowledge.
+        Prices and training data.
 
     Attributes
     ----------
     recovery
-        `ELASTIC` loses a pause by an eviction; `CHECKPOINT` expects to lose a restart and half an interval. Both hold
-        reliable machines: without a fixed cost the lowest cost per work is that of very few instances.
+        Loss per eviction: a pause with `ELASTIC`; an expected restart and half an interval with `CHECKPOINT`. Both use
+        reliable machines: without a fixed cost, very few instances would have the lowest cost per work.
 
     References
     ----------
@@ -192,7 +199,7 @@ class BidBrainPolicy(Policy):
     def __init__(self, world: World) -> None:
         options, markets = world.options, world.history.markets
         self._world = world
-        # Goods are the markets, and behind them every type on demand, which nobody takes away.
+        # # Offers are the markets, followed by every type on demand, which is never evicted.
         types = {market.instance_type: m for m, market in reversed(list(enumerate(markets)))}
         self._on_demand_offer = {kind: len(markets) + k for k, kind in enumerate(types)}
         self._seller = np.concatenate([np.arange(len(markets)), list(types.values())])
@@ -226,7 +233,7 @@ class BidBrainPolicy(Policy):
         self._powers = 2 ** np.arange(max(1, int(world.max_of.max())).bit_length(), dtype=np.int64)
 
     def decide(self, view: View) -> Request | None:
-        """Return the request that lowers the expected cost per work most, if any does."""
+        """Return the request that most reduces the expected cost per work; None if no request reduces it."""
         added = self._additions(view.room, view.on_demand_room)
         if not len(added.counts):
             return None
@@ -245,9 +252,9 @@ class BidBrainPolicy(Policy):
         return Request(market=seller, count=count, bid_micro=int(bid))
 
     def next_decision_tick(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
-        """Return the position of the first tick at which a request would lower the expected cost per work."""
+        """Return the index of the first tick at which a request would lower the expected cost per work."""
         if type(self).decide is not BidBrainPolicy.decide:
-            return 0  # a policy derived from this one has its own reasons to ask
+            return 0  # a derived policy may decide by other rules
         room, on_demand_room = rooms
         added = self._additions(room, on_demand_room)
         if not len(added.counts):
@@ -265,7 +272,7 @@ class BidBrainPolicy(Policy):
         return first
 
     def _additions(self, room: float, on_demand_room: int) -> Candidates:
-        """Return how many machines are tried, powers of two and as many as may be taken, and how many of each offer may be."""
+        """Return the machine counts to try (powers of two, and the maximum) and the maximum of each offer."""
         spot = np.floor(max(0.0, room) / self._size + ROUNDING).astype(np.int64)
         most = spot[self._is_spot]
         counts = np.unique(np.concatenate([np.minimum(self._powers, most.max(initial=0)), most]))
@@ -287,13 +294,13 @@ class BidBrainPolicy(Policy):
         return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
     def should_renew(self, view: View, lease: LiveLease) -> bool:
-        """Compare the footprint with the lease renewed at the present price with the footprint without it."""
+        """Compare the footprint with the lease renewed at the present price, and the footprint without it."""
         keep = _Footprint(self, view, renewed=lease).ratio(0.0)
         drop = _Footprint(self, view, without=lease).ratio(self.overheads.change_h)
         return keep <= drop
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Return Young's interval for what is held: the market's tables at the bids' present deltas are its rates."""
+        """Return Young's interval for the leases, with eviction rates from the table at the bids' present margins."""
         hourly = 0.0
         for lease in leases:
             row = self._row((lease.bid_micro or lease.price_micro) - lease.price_micro)
@@ -303,13 +310,13 @@ class BidBrainPolicy(Policy):
         return checkpoint_interval(mean_s, write_cost_s(options, leases))
 
     def offer(self, lease: LiveLease) -> int:
-        """Return which offer a lease is of: its market, or its type on demand."""
+        """Return the offer of a lease: its market, or its type on demand."""
         if lease.bid_micro is not None:
             return lease.market
         return self._on_demand_offer[self._world.history.markets[lease.market].instance_type]
 
     def prices(self, view: View) -> FloatArray:
-        """Return the present price of every offer, NaN where there is none yet."""
+        """Return the present price of every offer, NaN before the first price."""
         spot = [math.nan if price is None else float(price) for price in view.price_micro]
         return np.array(spot + self._list_prices)
 
@@ -318,7 +325,7 @@ class BidBrainPolicy(Policy):
 
 
 class _Footprint:
-    """The leases of a view, valued over the coming hour: dollars, and by lease the work rate and usable time."""
+    """The leases of a view, valued over the coming hour: dollars, and work rate and usable hours per lease."""
 
     def __init__(
         self,
@@ -341,12 +348,13 @@ class _Footprint:
         return result
 
     def with_each(self, added: Candidates, beat: float = math.inf) -> FloatArray:
-        """Return the ratio with each candidate added, shape (offers, deltas + 1, counts); infinity where there is none.
+        """Return the ratio with each candidate added, shape (offers, deltas + 1, counts).
 
-        Of those that aren't below `beat`, which must be the footprint's own ratio if any, some may be infinite, too.
+        Infinity for invalid candidates.
 
-        No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour is
-        bought for more.
+        Candidates whose ratio is at least `beat`, the footprint's present ratio, may also get infinity.
+
+        Bids are at most the on-demand price, and are kept only while the price is at most that: no hour costs more.
         """
         result: FloatArray = value_each(added, self.held, self.prices, self.brain.offers, self.brain.overheads, beat)
         return result
@@ -358,8 +366,8 @@ BIDBRAIN = "Harlap et al., Proteus, EuroSys 2017"
 @policy(
     "bidbrain-checkpoint",
     world="spot",
-    summary="BidBrain every two minutes, after evictions and at minute 58 of a lease's hour, with three reliable machines; "
-    "an eviction costs a restart and the work since the last checkpoint.",
+    summary="BidBrain with three reliable machines: decides every two minutes, after evictions, and at minute 58 of a "
+    "lease's hour. An eviction costs a restart and the work since the last checkpoint.",
     source=BIDBRAIN,
     is_default=True,
 )
@@ -372,7 +380,7 @@ class BidBrainCheckpoint(BidBrainPolicy):
 @policy(
     "proteus",
     world="spot",
-    summary="As `bidbrain-checkpoint`; an eviction costs a minute.",
+    summary="As `bidbrain-checkpoint`, for an elastic trainer: an eviction costs a minute.",
     source=BIDBRAIN,
     is_default=True,
 )
@@ -386,16 +394,16 @@ _USERS: Mapping[str, tuple[str, type[Any], str]] = {
     "spot": ("", Policy, "a policy on spot prices"),
     "zones": (" over zones", ZonePolicy, "a policy over zones"),
 }
-"""By world the words that errors add to a policy's name, and what a user's class derives from, with its name."""
+"""By world: words that errors add to a policy's name, and base class of user policies with its name."""
 
 
 def check_policies(names: Iterable[str], world: str = "spot") -> None:
-    """Raise if a policy or reference of a world is unknown, or a user's file has no such class.
+    """Raise if a policy or reference of a world is unknown, or a user's file lacks the class.
 
     Raises
     ------
     InvalidOptionError
-        The text lists those there are.
+        If a name is unknown; the text lists the known names.
     """
     listed = shipped_names(world)
     for name in names:
@@ -406,12 +414,12 @@ def check_policies(names: Iterable[str], world: str = "spot") -> None:
 
 
 def policy_class(name: str, world: str) -> Callable[..., Any]:
-    """Return what makes a policy of a world: by name, or a user's class by ``./mine.py:MyPolicy``.
+    """Return the factory of a policy of a world, by name, or a user's class by ``./mine.py:MyPolicy``.
 
     Raises
     ------
     InvalidOptionError
-        If there is none, or it is a reference that knows the future.
+        If the name is unknown, or is a reference that knows the future.
     """
     where, base, what = _USERS[world]
     if is_file_reference(name):

@@ -1,4 +1,4 @@
-"""What a policy sees and answers, the job, and the market it runs in."""
+"""Interface of policies on spot prices: views, requests, the job, and the market."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,16 +20,16 @@ from optim.simulation.spot.footprint_value import Changes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCost:
-    """Seconds and dollars of writing and reading a state.
+    """Seconds and dollars of writing and reading a checkpoint.
 
     Parameters
     ----------
     state_gb
-        Its size.
+        Size of the state in GB.
     write_gb_per_s, read_gb_per_s
-        Bandwidths of the storage.
+        Bandwidths of the storage in GB/s.
     usd_per_gb
-        Dollars a GB written: requests and transfer.
+        Dollars per GB written: requests and transfer.
     """
 
     state_gb: float
@@ -43,55 +43,55 @@ class CheckpointCost:
 
     @property
     def write_s(self) -> float:
-        """Seconds to write one."""
+        """Seconds to write a checkpoint."""
         return self.state_gb / self.write_gb_per_s
 
     @property
     def read_s(self) -> float:
-        """Seconds to read one, part of every restart."""
+        """Seconds to read a checkpoint, part of every restart."""
         return self.state_gb / self.read_gb_per_s
 
     @property
     def usd(self) -> float:
-        """Dollars to write one."""
+        """Dollars to write a checkpoint."""
         return self.state_gb * self.usd_per_gb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotOptions:
-    """A job, limits, and overheads.
+    """Job, limits and overheads.
 
     Parameters
     ----------
     job_hours
-        The job is what `baseline` instances of `baseline_type` do on demand in so many hours.
+        Length of the job: the work that `baseline` on-demand instances of `baseline_type` do in this number of hours.
     baseline, baseline_type
-        The cluster that the job is measured by; no policy has more instances on demand at work. Without a type it is
-        c3.xlarge where there are such prices, else the first of the types.
+        Cluster that defines the job, and limit on working on-demand instances. The default type is c3.xlarge if it has
+        prices, otherwise the first type.
     max_spot
-        Most spot instances, counted by their work in machines of the baseline's type: two of half its size are one.
+        Maximum spot capacity, in machines of the baseline's type by work: two machines of half its size count as one.
     reliable, reliable_type
-        Instances on demand that hold the state of an elastic trainer, and do no work; of which type, by default the
-        baseline's.
+        On-demand instances that store the state of an elastic trainer and do no work, and their type (default: the
+        baseline's).
     serial
         Serial share of Amdahl's law.
     tick_s
-        How often a policy may act.
+        Seconds between decisions of a policy.
     startup_min
         Minutes until new instances work.
     scale_min, eviction_min
         Minutes that an elastic trainer loses by a planned change, and by an eviction.
     checkpoint_min, restart_min
-        Minutes to write a checkpoint, and to start from one.
+        Minutes to write a checkpoint, and to restart from one.
     state_gb
-        Size of the job's state; where it is above 0, the seconds of a checkpoint follow from it instead of
-        `checkpoint_min`, and a restart reads it besides its `restart_min`.
+        Size of the job's state in GB. If above 0, it determines the seconds of a checkpoint instead of
+        `checkpoint_min`, and a restart reads it in addition to `restart_min`.
     write_gb_per_s, read_gb_per_s, checkpoint_usd_per_gb
-        What `CheckpointCost` says of the storage; each checkpoint that was written is a line of the bill.
+        Bandwidths and price of the storage, see `CheckpointCost`; each checkpoint written is a line of the bill.
     horizon
-        A run is given up after so many times `job_hours`.
+        A run is given up after `horizon` times `job_hours`.
     linger
-        Hold instances to the end of their hour when the job is done, hoping for an eviction that makes it free.
+        Keep instances to the end of their hour after the job, since an eviction would make that hour free.
     """
 
     job_hours: float = 20.0
@@ -121,11 +121,11 @@ class SpotOptions:
         check_in("[1, inf)", self, "horizon")
         _ = self.checkpoint
         if self.job_hours * 60 <= self.startup_min:
-            raise InvalidOptionError(f"job_hours must be longer than start-up, got {self.job_hours}")
+            raise InvalidOptionError(f"job_hours must exceed the start-up time, got {self.job_hours}")
 
     @property
     def checkpoint(self) -> CheckpointCost:
-        """What the storage says of a checkpoint."""
+        """Cost of a checkpoint in the given storage."""
         return CheckpointCost(
             state_gb=self.state_gb,
             write_gb_per_s=self.write_gb_per_s,
@@ -140,12 +140,12 @@ class SpotOptions:
 
     @property
     def restart_s(self) -> int:
-        """Seconds to start from a checkpoint."""
+        """Seconds to restart from a checkpoint."""
         return minutes(self.restart_min) + math.ceil(self.checkpoint.read_s)
 
     @property
     def write_micro(self) -> int:
-        """Micro-dollars of a checkpoint."""
+        """Price of writing a checkpoint in micro-dollars."""
         return round(self.checkpoint.usd * MICRO)
 
     @property
@@ -155,33 +155,33 @@ class SpotOptions:
 
 
 def minutes(value: float) -> int:
-    """Return minutes as whole seconds."""
+    """Return minutes as an integer number of seconds."""
     return round(60 * value)
 
 
 DEFAULT_TYPE = "c3.xlarge"
-"""The job is measured by machines of this type, where no other is named."""
+"""Default type of the baseline's machines."""
 
 ROUNDING = 1e-9
-"""Share of a machine that rounding may lack."""
+"""Tolerance, as a share of a machine, when capacity is rounded down to machines."""
 
 Rate = TypeVar("Rate", float, FloatArray)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class World:
-    """Prices to run on, a table estimated on other prices, and the job.
+    """Prices to run on, an eviction table estimated on earlier prices, and the job.
 
     Parameters
     ----------
     history
-        What happens.
+        Prices during the run.
     table
-        What policies know of evictions; its markets are those of the history.
+        Estimates of evictions available to policies; its markets include those of the history.
     options
         The job.
     billing
-        The rules of bills and evictions.
+        Rules of bills and evictions.
     """
 
     history: PriceHistory
@@ -191,7 +191,7 @@ class World:
 
     @cached_property
     def baseline(self) -> Market:
-        """A market of the type that the job is measured by: `DEFAULT_TYPE` if no type is named and there are such prices, else the first.
+        """A market of the baseline's type: the named type, else `DEFAULT_TYPE` if it has prices, else the first type.
 
         Raises
         ------
@@ -221,36 +221,36 @@ class World:
         raise InvalidOptionError(f"{option} {instance_type!r} has no market; the prices have: {', '.join(types)}")
 
     def size(self, market: int) -> float:
-        """Return how many machines of the baseline a market's machine is worth by its work: what `max_spot` counts."""
+        """Return the work of one machine of a market in machines of the baseline, the unit of `max_spot`."""
         return self.history.markets[market].rate / self.baseline.rate
 
     def count_within(self, market: int, capacity: float) -> int:
-        """Return how many machines of a market are within a capacity, which counts machines of the baseline's size."""
+        """Return how many machines of a market fit into a capacity, which is counted in machines of the baseline."""
         return int(capacity / self.size(market) + ROUNDING)
 
     @cached_property
     def max_of(self) -> IntArray:
-        """Most spot machines of each market, shape (markets,)."""
+        """Maximum number of spot machines of each market, shape (markets,)."""
         markets = range(self.history.num_markets)
         return np.array([self.count_within(market, self.options.max_spot) for market in markets], dtype=np.int64)
 
     @property
     def spot_capacity(self) -> float:
-        """Largest rate of spot machines."""
+        """Maximum rate of spot machines."""
         return self.options.max_spot * self.baseline.rate
 
     def baseline_price(self, time_s: int) -> int | None:
-        """Return the spot price of the baseline's type at a time, None before there is one."""
+        """Return the spot price of the baseline's type at a time, None before the first price."""
         return self.history.paths[self.history.index[self.baseline.name]].price_at(time_s)
 
     @cached_property
     def table_row(self) -> tuple[int, ...]:
-        """Position of each market in the table."""
+        """Row of each market in the table."""
         return tuple(self.table.index[market.name] for market in self.history.markets)
 
     @cached_property
     def changes(self) -> Changes:
-        """All changes of price, for compiled loops."""
+        """All price changes, for compiled loops."""
         paths = self.history.paths
         begins = np.cumsum([0, *map(len, paths)])
         times = np.concatenate([path.time_s for path in paths])
@@ -258,19 +258,19 @@ class World:
         return Changes(times, prices, begins)
 
     def useful_rate(self, rate: Rate) -> Rate:
-        """Return the work an hour of machines whose rates add up to `rate`, by Amdahl's law."""
+        """Return the work per hour of machines with total rate `rate`, by Amdahl's law."""
         serial = self.options.serial
         return rate / (1.0 - serial + serial * rate)
 
     @cached_property
     def job_work(self) -> float:
-        """Work of the job: what the baseline does after its start-up."""
+        """Work of the job: the work that the baseline does after its start-up."""
         hours = self.options.job_hours - minutes(self.options.startup_min) / 3600
         return self.useful_rate(self.options.baseline * self.baseline.rate) * hours
 
 
 class Recovery(StrEnum):
-    """What an eviction costs: a pause of an elastic trainer, a return to the last checkpoint, or all work."""
+    """Cost of an eviction: a pause of an elastic trainer, a return to the last checkpoint, or the loss of all work."""
 
     ELASTIC = "elastic"
     CHECKPOINT = "checkpoint"
@@ -279,7 +279,7 @@ class Recovery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Ask for instances: granted if the price is at most the bid; a bid of None is a request on demand."""
+    """Request for instances: granted if the price is at most the bid; a bid of None requests on-demand instances."""
 
     market: int
     count: int
@@ -288,19 +288,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLease:
-    """Instances that are held, as they are at a moment; the engine keeps its own account.
+    """Leased instances at one point in time; the engine maintains a separate account.
 
     Parameters
     ----------
     number
-        Leases are numbered as they are granted.
+        Number of the lease, in order of grants.
     market, count, bid_micro
-        What was asked for.
+        Market, number of instances and bid of the request.
     granted_s, ready_s
-        When they were granted, and from when they work.
+        Time of the grant, and time from which the instances work.
     price_micro
-        Price that its hours were last told at: the market's at the grant, and again whenever it was kept, at minute 58, for
-        the hour to come. That hour is charged at the price with which it begins, which may be another.
+        Last price announced for an hour of the lease, in micro-dollars. It is the market's price at the grant, or at
+        minute 58 when the lease was renewed for the next hour. The hour is charged at the price at its begin, which may
+        differ.
     """
 
     number: int
@@ -312,27 +313,27 @@ class LiveLease:
     price_micro: int
 
     def hour_end_s(self, now_s: int) -> int:
-        """Return when the billing hour that holds `now_s` ends."""
+        """Return the end of the billing hour that contains `now_s`."""
         return self.granted_s + HOUR_S * ((now_s - self.granted_s) // HOUR_S + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a policy may look at.
+    """Information available to a policy.
 
     Parameters
     ----------
     now_s
-        The time.
+        The time in seconds since 1970.
     price_micro
-        Present price of each market, None where there is none yet.
+        Present price of each market in micro-dollars, None before the first price.
     leases
-        Instances at work or about to be: on demand, and spot instances that aren't being evicted.
+        Instances that work or are starting: on-demand instances, and spot instances not under eviction.
     room, on_demand_room
-        Spot capacity that may still be taken, in machines of the baseline's size (`World.count_within` says how many of a
-        market they are), and instances on demand.
+        Spot capacity still available in machines of the baseline (`World.count_within` converts it to machines of a
+        market), and number of on-demand instances still available.
     work_left
-        Of the job.
+        Remaining work of the job.
     """
 
     now_s: int
@@ -344,25 +345,27 @@ class View:
 
 
 RENAMED_METHODS = {"first_asking": "next_decision_tick", "is_interested": "wants_more", "keeps": "should_renew"}
-"""Former names of a policy's methods, with those that the engine calls; the table goes with the release after 0.2."""
+"""Former names of a policy's methods with their present names; the table will be removed in the release after 0.2."""
 
 
 class Policy(ABC):
-    """Decide what to ask for, and what to keep; whoever derives from it inherits the answers of a policy that holds on.
+    """Base class of policies, which decide on requests and renewals.
+
+    By default a policy renews every lease until evicted.
 
     Parameters
     ----------
     world
-        The markets, what was known of their prices before the run, and the job.
+        The markets, knowledge of their prices before the run, and the job.
 
     Attributes
     ----------
     name
-        Its name; the class' unless given.
+        Name of the policy; the class name by default.
     recovery
-        What an eviction costs it: a pause of an elastic trainer unless given.
+        Cost of an eviction; by default a pause of an elastic trainer.
     has_reliable
-        Whether it holds reliable machines throughout, from `world.reliable`; not unless given.
+        Whether the policy uses reliable machines (`world.reliable`) throughout; False by default.
     """
 
     name: str = ""
@@ -383,38 +386,38 @@ class Policy(ABC):
         self.name = self.name or type(self).__name__
 
     def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
-        """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""
+        """Return whether the policy could request anything now; if not, the engine skips the clock's ticks."""
         del leases
         return room > 0
 
     @abstractmethod
     def decide(self, view: View) -> Request | None:
-        """Return what to ask for, None for nothing; asked on every tick and after evictions."""
+        """Return a request or None; called at every tick and after evictions."""
 
     def next_decision_tick(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
-        """Return the position of the first of some ticks that it wants to be asked at, their number for none.
+        """Return the index of the first tick at which the policy wants to decide; the number of ticks if none.
 
-        Until then nothing changes but prices; whoever can tell at once which ticks change nothing spares the engine a
-        view of each. The answer may depend on no later price than that of the tick it names. By default all are wanted.
+        Until then only prices change. A policy that can skip ticks in advance saves the engine a view per tick. The
+        answer may depend on no later price than that of the returned tick. By default the policy decides at every tick.
 
         Parameters
         ----------
         leases
-            What is held, as in a view.
+            Present leases, as in a view.
         rooms
-            What may still be taken, as in a view: spot capacity, and instances on demand.
+            Spot capacity and number of on-demand instances still available, as in a view.
         ticks
-            Seconds, at least one.
+            Times of the ticks in seconds, at least one.
         """
         del leases, rooms, ticks
         return 0
 
     def should_renew(self, view: View, lease: LiveLease) -> bool:
-        """Tell at minute 58 of a lease's hour whether to keep it for another hour: until evicted, unless it knows better."""
+        """Return, at minute 58 of a lease's hour, whether to renew it for another hour; True by default."""
         del view, lease
         return True
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Return the seconds of work between two checkpoints, infinity for none; asked when work begins or begins again."""
+        """Return the seconds of work between two checkpoints, infinity for none; called when work begins or resumes."""
         del leases
         return math.inf

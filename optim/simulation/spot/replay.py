@@ -1,8 +1,8 @@
-"""Runs in one zone as a compiled loop: the decisions and the bill of `run_zones`, hundreds of times as fast.
+"""Runs in one zone as a compiled loop, with the same decisions and bill as `run_zones`, hundreds of times faster.
 
-Every rule stands here a second time, in whole numbers: what each policy wants, the guard, and the engine's tick. Tests hold
-both to the same stays, second for second and unit for unit. Where a run needs what isn't here (several zones, Amazon's
-bills, one's own policy) the engine runs it: `Replay.can`.
+Every rule is implemented here a second time, in integers: each policy's choice, the guard, and the engine's tick. Tests
+compare both implementations, second by second and unit by unit. Runs that need more (several zones, Amazon's bills,
+user policies) use the engine: see `Replay.can`.
 """
 
 import math
@@ -34,7 +34,7 @@ from optim.simulation.spot.zones import ZoneRun, facts_of
 from optim.solvers.bidding.deadline_table import KEPT, ON_DEMAND, OTHERWISE, SPOT, WAIT
 
 GREEDY, STEADY, UNIFORM, PRICED, TABLE = range(5)
-"""Rules of the loop."""
+"""Policy rules of the loop."""
 
 RULES = MappingProxyType(
     {
@@ -45,31 +45,31 @@ RULES = MappingProxyType(
         "deadline-dp": TABLE,
     }
 )
-"""Which rule a policy's is."""
+"""Rule of each policy, by name."""
 
 BOTH = SPOT | ON_DEMAND
-"""Spot machines if there are some, else machines on demand; `SPOT` alone is nothing where there are none."""
+"""Use spot machines if available, otherwise on-demand machines; `SPOT` alone waits if there are none."""
 
 MAX_EXACT = 2**53
-"""Products of seconds up to here are exact as floats, as the engine's whole numbers are."""
+"""Up to this limit, products of seconds are exact in floating point, as they are in the engine's integers."""
 
 
 @by_reference
 class Times(NamedTuple):
-    """Numbers of a job and its bill, whole seconds and micro-dollars.
+    """Numbers of a job and its bill, in integer seconds and micro-dollars.
 
     Parameters
     ----------
     tick_s, work_s, deadline_s
-        A tick, the work, and the time for it.
+        Length of a tick, work, and deadline.
     launch_s
-        For which the guard keeps time.
+        Time that the guard reserves for a launch.
     setup_s, move_micro
-        Shape (2,): set-up, and what the move costs, before any state and with one.
+        Shape (2,): set-up time and price of the move, without and with a stored state.
     machines, on_demand_micro, probe_s
-        Machines, their price on demand, and seconds that a probe is charged.
+        Number of machines, their on-demand price, and seconds that a probe is charged.
     is_whole
-        Whether ticks are billed whole.
+        Whether started ticks are billed in full.
     decide_s
         Seconds between decisions by a table.
     """
@@ -89,9 +89,10 @@ class Times(NamedTuple):
 
 @by_reference
 class Look(NamedTuple):
-    """A table as the loop reads it, see `DeadlineTable`; `rest_spot` and `rest_on_demand` are units of set-up left by age of a lease.
+    """A table in the form that the loop reads, see `DeadlineTable`.
 
-    `recurs_spot` and `recurs_on_demand` are the ages that recur after the last.
+    `rest_spot` and `rest_on_demand` are units of set-up left, by age of the lease. `recurs_spot` and `recurs_on_demand`
+    are the periods with which ages after the last recur.
     """
 
     entries: NDArray[Any]
@@ -111,16 +112,17 @@ RUN = np.dtype(
             for name in ("tick", "now_s", "worked_s", "held", "begun_s", "begun_tick", "setup_left_s", "state")
         ),
         *((name, np.int64) for name in ("is_locked", "units", "probe_units", "probes", "evictions", "num_stays")),
-        # What the engine has seen last, what the policy has heard of it, and the losses and ticks `skynomad` counts.
+        # # Engine's last observation, the policy's last observation, and the losses and ticks that `skynomad` counts.
         *((name, np.int64) for name in ("seen_tick", "seen_flag", "told_tick", "told_flag", "losses", "watched")),
-        # Of a table: what was held when it was last asked, since when, and whether this tick's sights are taken up.
+        # # State of a table policy: lease at its last decision, lease begin, and whether this tick's observations are
+        # recorded.
         *(
             (name, np.int64)
             for name in ("kept", "was_held", "was_at_s", "since_s", "is_fed", "step", "absent", "present")
         ),
     ]
 )
-"""Where a run stands: it goes on from here with another table."""
+"""State of a run, from which it continues with another table."""
 
 
 @compiled
@@ -138,9 +140,12 @@ def _go(
     weight: FloatArray,
     stays: IntArray,
 ) -> bool:
-    """Go on until the job is done, or too late by as much again; return whether it is: else another table is wanted.
+    """Run until the job is complete or twice the deadline is reached, and return True.
 
-    `steps` are of prices by tick; `seen` and `weight` as of `SpellWatch`; rows of `stays` are as `Allocation` without a zone.
+    Return False if another table is needed.
+
+    `steps` are price steps by tick. `seen` and `weight` are the memory of `SpellWatch`. Rows of `stays` are the fields
+    of `Allocation` without its zone.
     """
     at = run[0]
     tick_s, work_s, deadline_s = times.tick_s, times.work_s, times.deadline_s
@@ -201,13 +206,13 @@ def _go(
 
 @compiled
 def _see(at: Any, flag: bool) -> None:
-    """Note what was seen."""
+    """Record an observation."""
     at.seen_tick, at.seen_flag = at.tick, (1 if flag else 0)
 
 
 @compiled
 def _leave(at: Any, stays: IntArray, spot_micro: IntArray, times: Times, first: int, is_lost: bool) -> None:
-    """Give up what is held, or lose it, and bill it."""
+    """Release or lose the present machines, and bill them."""
     if at.held == WAIT:
         return
     row = at.num_stays
@@ -225,7 +230,7 @@ def _leave(at: Any, stays: IntArray, spot_micro: IntArray, times: Times, first: 
 
 @compiled
 def _move(at: Any, wanted: int, flag: bool, stays: IntArray, spot_micro: IntArray, times: Times, first: int) -> None:
-    """Hold the first of what is wanted that is held already, or can be had."""
+    """Use the first wanted type that is already in use or available."""
     then = WAIT
     if wanted & SPOT:
         if at.held == SPOT:
@@ -244,7 +249,7 @@ def _move(at: Any, wanted: int, flag: bool, stays: IntArray, spot_micro: IntArra
 
 @compiled
 def _guarded(at: Any, wanted: int, rule: int, times: Times) -> int:
-    """Return what is wanted if there is time: `DeadlineGuard.decide`."""
+    """Return the wanted machines if there is time for them: `DeadlineGuard.decide`."""
     if at.is_locked:
         return ON_DEMAND
     is_kept = at.held != WAIT and at.held == (SPOT if wanted & SPOT else wanted)
@@ -265,7 +270,7 @@ def _guarded(at: Any, wanted: int, rule: int, times: Times) -> int:
 
 @compiled
 def _keep_up(at: Any, times: Times) -> int:
-    """Return what `UniformProgressZones.choose` does."""
+    """Return the choice of `UniformProgressZones.choose`."""
     if at.held == SPOT:
         return SPOT
     later_s = 2 * times.setup_s[at.state] if at.held == ON_DEMAND else 0
@@ -278,7 +283,7 @@ def _keep_up(at: Any, times: Times) -> int:
 
 @compiled
 def _worth(at: Any, spot: int, times: Times) -> int:
-    """Return what `SkyNomad.choose` does."""
+    """Return the choice of `SkyNomad.choose`."""
     if at.seen_tick >= 0 and (at.seen_tick != at.told_tick or at.seen_flag != at.told_flag):
         if at.told_tick >= 0 and at.told_flag:
             at.watched += at.seen_tick - at.told_tick
@@ -300,7 +305,7 @@ def _worth(at: Any, spot: int, times: Times) -> int:
 
 @compiled
 def _priced(at: Any, kind: int, price: int, life_s: float, times: Times) -> float:
-    """Return what `SkyNomad._cost_of` does."""
+    """Return the cost of `SkyNomad._cost_of`."""
     if kind == at.held:
         setup_s, move = at.setup_left_s, 0.0
     else:
@@ -311,7 +316,7 @@ def _priced(at: Any, kind: int, price: int, life_s: float, times: Times) -> floa
 
 @compiled
 def _by_table(at: Any, flag: bool, price: int, times: Times, table: Look, seen: FloatArray) -> int:
-    """Return what `DeadlineProgramme._decided` does in one zone; probe where it does."""
+    """Return the choice of `DeadlineProgramme` in one zone; probe under the same conditions."""
     ages = table.entries.shape[1] // 2 - 1
     present = _spell(seen, at.now_s, 1, ages, times.decide_s) + ages + 1
     there: int = _entry(at, present, times, table)
@@ -320,7 +325,7 @@ def _by_table(at: Any, flag: bool, price: int, times: Times, table: Look, seen: 
     absent: int = _entry(at, _spell(seen, at.now_s, 0, ages, times.decide_s), times, table)
     if there == SPOT:
         return SPOT | (absent & ON_DEMAND)
-    # Availability may matter where it doesn't say so at this age: see `DeadlineProgramme`.
+    # # Availability may matter even if the table ignores it at this age: see `DeadlineProgramme`.
     if there == absent and _entry(at, 2 * ages, times, table) != SPOT:
         return absent
     _see(at, flag)
@@ -333,14 +338,14 @@ def _by_table(at: Any, flag: bool, price: int, times: Times, table: Look, seen: 
 
 @compiled
 def _spell(seen: FloatArray, now_s: float, flag: int, ages: int, tick_s: int) -> int:
-    """Return the column of `SpellWatch.lasted_s`."""
+    """Return the table column of `SpellWatch.lasted_s`."""
     lasted_s = lasted(seen, now_s, flag)
     return ages if math.isnan(lasted_s) else min(ages - 1, int(lasted_s / tick_s + TIME_TOL))
 
 
 @compiled
 def _entry(at: Any, column: int, times: Times, table: Look) -> int:
-    """Return what `DeadlinePolicy.decide` does."""
+    """Return the choice of `DeadlinePolicy.decide`."""
     tick_s = times.decide_s
     tick = math.ceil(at.now_s / tick_s - TIME_TOL)
     held: int = at.held
@@ -370,14 +375,14 @@ def _entry(at: Any, column: int, times: Times, table: Look) -> int:
 
 
 class Replay:
-    """Runs of policies on one market, as `run_zones` makes them.
+    """Runs of policies on one market, equal to the runs of `run_zones`.
 
     Parameters
     ----------
     market, job, billing, probe_s
         As for `run_zones`.
     hazards
-        How spells end, for policies that know it; None where nobody has learned it.
+        Hazards of the ends of spells, for policies that use them; None if no hazards were learned.
     """
 
     def __init__(
@@ -413,19 +418,22 @@ class Replay:
         )
 
     def can(self, name: str) -> bool:
-        """Tell whether a policy's runs are here: one zone, bills by time, a policy of `RULES`, and times that floats hold exactly."""
+        """Return whether a policy can be replayed.
+
+        This requires one zone, bills by time, a policy of `RULES`, and times exact in floating point.
+        """
         is_plain = self._billing in (Billing.PER_SECOND, Billing.WHOLE_TICKS) and self._market.num_zones == 1
         return is_plain and name in RULES and int(self._job.deadline_s) ** 2 < MAX_EXACT
 
     def run(self, name: str, first: int) -> ZoneRun:
-        """Return what a policy does from a tick.
+        """Return the run of a policy from a tick.
 
         Parameters
         ----------
         name
-            One that `can` be run.
+            Name of a policy for which `can` is true.
         first
-            The tick at which the job starts.
+            Tick at which the job starts.
         """
         rule, at = RULES[name], np.zeros(1, dtype=RUN)
         at["seen_tick"] = at["told_tick"] = at["kept"] = -1
@@ -444,7 +452,7 @@ class Replay:
         return self._told(name, first, at, stays)
 
     def _told(self, name: str, first: int, at: NDArray[Any], stays: IntArray) -> ZoneRun:
-        """Return a run that is over."""
+        """Return the result of a completed run."""
         run = at[0]
         worked_s, now_s = int(run["worked_s"]), int(run["now_s"])
         is_done = worked_s >= self._job.work_s
@@ -467,7 +475,7 @@ class Replay:
         )
 
     def _steps_from(self, first: int) -> IntArray:
-        """Return the steps of prices by tick, as `DeadlineProgramme` counts them from the price at a start."""
+        """Return the price steps by tick, relative to the price at a start, as in `DeadlineProgramme`."""
         start = int(self._micro[first])
         if start not in self._steps:
             prices, row = np.unique(self._micro, return_inverse=True)
@@ -476,7 +484,7 @@ class Replay:
         return self._steps[start]
 
     def _look(self, first: int, at: NDArray[Any]) -> Look:
-        """Return the table that a run wants."""
+        """Return the table that a run needs."""
         run, start = at[0], int(self._micro[first])
         step, levels = int(run["step"]), (int(run["absent"]), int(run["present"]))
         if (start, step) not in self._policies:
@@ -520,4 +528,4 @@ NO_TABLE = Look(
     recurs_spot=1,
     recurs_on_demand=1,
 )
-"""What policies without a table look at."""
+"""Placeholder for policies without a table."""

@@ -9,19 +9,19 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 
 PRIOR_H = 6.0
-"""Hours that machines are taken to last before any were seen to be lost: as much as one loss in so long a watch."""
+"""Prior lifetime of machines in hours, with the weight of one loss in this observation time."""
 
 
 class ZoneMemory:
-    """Availability as a chain of two states a zone, seen now and then.
+    """Estimate of each zone's availability as a two-state chain, observed at some ticks only.
 
-    Losses are counted over the time between two sightings of which the first found machines; without any sighting a zone
-    lasts `PRIOR_H`, which counts as one loss.
+    A loss is counted if the first of two consecutive observations found machines and the second did not. The lifetime
+    is the observed time divided by the losses, where the prior adds `PRIOR_H` and one loss.
 
     Parameters
     ----------
     facts
-        What is known before the run.
+        Information known before the run.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
@@ -31,13 +31,13 @@ class ZoneMemory:
         self._lost, self._watched = [0] * size, [0] * size
 
     def note(self, view: ZoneView) -> None:
-        """Take up what was seen since."""
+        """Record the observations since the last call."""
         for zone, seen in enumerate(view.seen):
             if seen is not None and seen != self._last[zone]:
                 self.see(zone, *seen)
 
     def see(self, zone: int, tick: int, is_there: bool) -> None:
-        """Take up one sight of a zone."""
+        """Record one observation of a zone."""
         last = self._last[zone]
         if last is not None and last[1]:
             self._watched[zone] += tick - last[0]
@@ -45,26 +45,26 @@ class ZoneMemory:
         self._last[zone] = tick, is_there
 
     def lifetime_s(self, zone: int) -> float:
-        """Return the seconds that machines of a zone are expected to last."""
+        """Return the expected lifetime of a zone's machines in seconds."""
         return (PRIOR_H * HOUR_S + self._watched[zone] * self._tick_s) / (1 + self._lost[zone])
 
     def is_stale(self, zone: int, tick: int, ticks: int) -> bool:
-        """Tell whether a zone wasn't seen for so many ticks."""
+        """Return whether a zone was not observed for `ticks` ticks."""
         last = self._last[zone]
         return last is None or tick - last[0] >= ticks
 
     def was_there(self, zone: int) -> bool:
-        """Tell whether a zone had machines when it was last seen."""
+        """Return whether a zone had machines at its last observation."""
         last = self._last[zone]
         return last is not None and last[1]
 
 
-@policy("cheapest-zone", world="zones", summary="The zone whose spot price is lowest now.", is_default=True)
+@policy("cheapest-zone", world="zones", summary="Zone with the lowest present spot price.", is_default=True)
 class CheapestZone(DeadlineGuard):
-    """Take the cheapest zone that has spot machines, and stay until they are taken away; wait where none has."""
+    """Use the cheapest zone with spot machines and stay until evicted; wait if no zone has machines."""
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what is held, or all zones by price."""
+        """Return the present machines, or all zones by price."""
         if view.held is not None:
             return (view.held,)
         order = sorted(range(len(self.facts.zones)), key=lambda zone: (view.spot_micro[zone], zone))
@@ -74,15 +74,15 @@ class CheapestZone(DeadlineGuard):
 @policy(
     "greedy-spot",
     world="zones",
-    summary="The first zone that has spot machines.",
+    summary="First zone with spot machines.",
     is_default=True,
     traits=[IN_ONE_ZONE],
 )
 class GreedySpotZones(DeadlineGuard):
-    """Take the first zone that has spot machines, and stay until they are taken away; wait where none has."""
+    """Use the first zone with spot machines and stay until evicted; wait if no zone has machines."""
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what is held, or all zones in order."""
+        """Return the present machines, or all zones in order."""
         if view.held is not None:
             return (view.held,)
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
@@ -91,39 +91,39 @@ class GreedySpotZones(DeadlineGuard):
 @policy(
     "on-demand",
     world="zones",
-    summary="On demand throughout.",
+    summary="On-demand machines throughout.",
     is_default=True,
     traits=[IN_ONE_ZONE],
 )
 class OnDemandZones(DeadlineGuard):
-    """Run on demand in the cheapest zone throughout."""
+    """Use on-demand machines in the cheapest zone throughout."""
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what is held, or the machines on demand that cost least."""
+        """Return the present machines, or the on-demand machines with the lowest cost."""
         return (self.on_demand(view),) if view.held is None else (view.held,)
 
 
 @policy(
     "uniform-progress-zones",
     world="zones",
-    summary="As `uniform-progress`; its safety net keeps time for one launch and a tick, which is enough.",
+    summary="As `uniform-progress`, but the deadline guard reserves time for one launch and a tick, which is enough.",
     source="Wu et al., Can't Be Late, NSDI 2024",
     is_default=True,
 )
 class UniformProgressZones(DeadlineGuard):
-    """Keep up with a straight line of progress: spot in the first zone that has any, on demand where behind.
+    """Keep up with a straight line of progress: spot in the first available zone, on demand if behind.
 
-    On spot machines the job stays until they are taken away; on demand until it is ahead by two launches and a zone has
-    spot machines. The order is the one in which the zones are given.
+    A job on spot machines stays until evicted. A job on demand stays until it is two launches ahead of the line and a
+    zone has spot machines. Zones are tried in the given order.
 
     References
     ----------
-    Wu, Chiang, Mao, Yang, Friedman, Shenker, Stoica, "Can't Be Late: Optimizing Spot Instance Savings under
-    Deadlines", NSDI 2024: its rule for one zone, here over an order of zones.
+    Wu, Chiang, Mao, Yang, Friedman, Shenker, Stoica, "Can't Be Late: Optimizing Spot Instance Savings under Deadlines",
+    NSDI 2024. Its rule for one zone is applied here to an ordered list of zones.
     """
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return where to run while there is time."""
+        """Return the offers to use while there is time."""
         held = view.held
         if held is not None and held.is_spot:
             return (held,)
@@ -134,12 +134,12 @@ class UniformProgressZones(DeadlineGuard):
         return spots if self.is_ahead(view, 0) else (*spots, self.on_demand(view))
 
     def order(self, view: ZoneView) -> tuple[Offer, ...]:
-        """Return the spot machines to ask for, in order."""
+        """Return the spot offers to request, in order."""
         del view
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
 
     def is_ahead(self, view: ZoneView, seconds: int) -> bool:
-        """Tell whether the work done is at least what the straight line asks for in so many seconds: in whole numbers."""
+        """Return whether the work done is at least the line's value in `seconds` seconds, in integers."""
         job = self.facts.job
         due = min(view.elapsed_s + seconds, job.deadline_s) * job.work_s
         return (job.work_s - view.work_left_s) * job.deadline_s >= due
@@ -148,37 +148,40 @@ class UniformProgressZones(DeadlineGuard):
 @policy(
     "uniform-progress",
     world="zones",
-    summary="Can't Be Late's rule in the first of an order of zones: spot while it is ahead of even progress; its safety net keeps time for two launches and a tick.",
+    summary="Rule of Can't Be Late in the first available zone: spot while progress is ahead of a straight line. The "
+    "deadline guard reserves time for two launches and a tick.",
     source="Wu et al., Can't Be Late, NSDI 2024",
     traits=[IN_ONE_ZONE],
 )
 class UniformProgress(UniformProgressZones):
-    """The published rule with its own safety net, over any number of zones.
+    """The published rule with its published deadline guard, over any number of zones.
 
-    While no spot machines are held, machines on demand are taken to the end as soon as two launches and a tick are all the
-    time that is left beside the work. `uniform-progress-zones` keeps time for one launch and a tick, which is enough.
+    Without spot machines, it switches to on-demand machines for the rest of the job once the slack is two launches and
+    a tick. `uniform-progress-zones` reserves one launch and a tick, which is enough.
     """
 
     launches: ClassVar[int] = 2
 
 
 PROBE_EVERY_H = 2.0
-"""A zone that wasn't seen for so long is asked."""
+"""Hours without an observation after which a zone is probed."""
 
 
 @policy(
     "adaptive-zones",
     world="zones",
-    summary="An order of zones by expected cost, learned from probes.",
+    summary="Zones in order of expected cost, learned from probes.",
     is_default=True,
 )
 class AdaptiveZones(UniformProgressZones):
-    """Keep up with a straight line of progress; zones come in order of dollars an hour of work, and may be left for better.
+    """Keep up with a straight line of progress.
 
-    Cheaper zones that weren't seen for `PROBE_EVERY_H` are probed, and machines' expected life follows from what was
-    seen. Work in a zone costs its price, and its share of the launch and of the move over that life. Machines
-    are left for others that are there if what is saved over the shorter of their life and the rest pays for launch and
-    move.
+    Zones are ordered by expected cost of an hour of work, and the job may move to a better one.
+
+    Cheaper zones without an observation for `PROBE_EVERY_H` hours are probed; the expected lifetime follows from the
+    observations. The cost of work in a zone is its price plus the launch and the move spread over that lifetime. The
+    job moves to available machines if the saving pays for launch and move. The saving is counted over the shorter of
+    their lifetime and the rest of the job.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
@@ -187,7 +190,7 @@ class AdaptiveZones(UniformProgressZones):
         self._probe_ticks = max(1, round(PROBE_EVERY_H * 3600 / facts.tick_s))
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Probe, then keep up, and move where it pays."""
+        """Probe, then keep up with the line, and move if it pays."""
         self.look(view)
         held = view.held
         wanted = super().choose(view)
@@ -201,10 +204,10 @@ class AdaptiveZones(UniformProgressZones):
         return (best, held) if saved > 0 else (held,)
 
     def look(self, view: ZoneView) -> None:
-        """Probe the cheaper zones that weren't seen for long, and remember what was seen.
+        """Probe the cheaper zones without a recent observation, and record the results.
 
-        Nobody pays to learn what doesn't matter: while nothing is held, or machines on demand, asking for spot machines
-        is free and tells as much.
+        There are no probes while no machines or on-demand machines are in use: then a request for spot machines gives
+        the same information for free.
         """
         self.memory.note(view)
         held = view.held
@@ -214,7 +217,7 @@ class AdaptiveZones(UniformProgressZones):
                     self.memory.see(zone, view.tick, view.probe(zone))
 
     def order(self, view: ZoneView) -> tuple[Offer, ...]:
-        """Return the spot machines by cost of an hour of work, those held as they are."""
+        """Return the spot offers by cost of an hour of work; present machines count without launch and move."""
 
         def cost(zone: int) -> tuple[float, int]:
             is_held = view.held == Offer(zone, True)
@@ -223,7 +226,7 @@ class AdaptiveZones(UniformProgressZones):
         return tuple(Offer(zone, True) for zone in sorted(range(len(self.facts.zones)), key=cost))
 
     def _cost(self, view: ZoneView, zone: int) -> float:
-        """Return the micro-dollars an hour that work in a zone costs after a launch."""
+        """Return the micro-dollars per hour of work in a zone after a launch."""
         job = self.facts.job
         life_s = max(float(self.facts.tick_s), min(self.memory.lifetime_s(zone), float(view.work_left_s)))
         setup_s = int(job.setup_s[view.state, zone])
@@ -234,20 +237,21 @@ class AdaptiveZones(UniformProgressZones):
 @policy(
     "skynomad",
     world="zones",
-    summary="A price of work that rises with the deadline's pressure; the formulas are our completion.",
+    summary="Value of work that rises with deadline pressure; formulas that the paper omits are ours.",
     source="Li et al., SkyNomad, 2026, arXiv 2601.06520",
     is_default=True,
     traits=[IN_ONE_ZONE],
 )
 class SkyNomad(AdaptiveZones):
-    """Take what work is expected to cost least on, if that is below what it is worth now.
+    """Use the offer with the lowest expected cost of work if it is below the present value of work.
 
-    The paper says that probes, predicted lifetimes, costs of migration and the deadline's pressure go into one cost
-    model in dollars; the formulas here are our completion. Machines that last L hours with a set-up of s hours and a
-    move of m cost ``(price L + m) / (L - s)`` an hour of work; on demand L is the rest of the work and s. An hour of work is
-    worth its price on demand times the pressure: the work left over the time left, over the same at the start. What
-    costs more isn't taken, so that ahead of the line the job waits, and behind it machines on demand are worth it. What is
-    held is left only for what costs less: another launch would have to be paid for.
+    The paper combines probes, predicted lifetimes, migration costs and deadline pressure in one cost model in dollars,
+    without all formulas; those here are ours. Let machines last L hours, with a set-up of s hours and a move of m
+    dollars. They cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of the work
+    plus s. An hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work left to
+    time left, divided by that ratio at the start. Offers above this value are rejected, so the job waits when ahead of
+    the line and pays for on-demand machines when behind it. The job moves only to offers of lower cost, because a move
+    pays for another launch.
 
     References
     ----------
@@ -256,7 +260,7 @@ class SkyNomad(AdaptiveZones):
     """
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Probe, and return the places that are worth it, the cheapest first."""
+        """Probe, and return the offers below the value of work, lowest cost first."""
         self.look(view)
         job = self.facts.job
         pressure = view.work_left_s * job.deadline_s / (max(1, view.left_s) * job.work_s)
@@ -268,7 +272,7 @@ class SkyNomad(AdaptiveZones):
         ]
 
     def _cost_of(self, view: ZoneView, place: Offer) -> float:
-        """Return the micro-dollars an hour that work at a place is expected to cost."""
+        """Return the expected micro-dollars per hour of work with an offer."""
         job, rest_s = self.facts.job, float(view.work_left_s)
         if place == view.held:
             setup_s, move = view.setup_left_s, 0.0

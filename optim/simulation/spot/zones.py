@@ -1,6 +1,6 @@
-"""Jobs with a deadline in one zone or several: what policies see and answer, the guard of the deadline, and the engine.
+"""Jobs with a deadline in one or several zones: interface of policies, deadline guard, and engine.
 
-Policies act at ticks; time and work are whole seconds.
+Policies act at ticks; time and work are integer seconds.
 """
 
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ from optim.models.bidding.market.spells import SpellHazards
 from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob, ZoneMarket
 
 IN_ONE_ZONE = "in one zone"
-"""Trait of the policies that run by default where there is one zone; with several zones those run that are defaults."""
+"""Trait of the policies that run by default in one zone; with several zones the policies marked as defaults run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A kind of machines in a zone."""
+    """A machine type (spot or on demand) in a zone."""
 
     zone: int
     is_spot: bool
@@ -30,22 +30,22 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneFacts:
-    """What is known before a run: everything but the traces.
+    """Information known before a run: everything except the traces.
 
     Parameters
     ----------
     zones, regions, on_demand_micro
-        Names, and prices on demand in micro-dollars an hour.
+        Names of zones and regions, and on-demand prices in micro-dollars per hour.
     tick_s
-        Length of a tick.
+        Length of a tick in seconds.
     job
-        The job, with its set-ups and moves.
+        The job, with its set-up times and move prices.
     billing
-        The rule of the bill.
+        Billing rule.
     hazards
-        How spells of availability end, learned from other traces or earlier ones; None where there are none.
+        Hazards of the ends of availability spells, learned from other or earlier traces; None if unknown.
     keeps_tick
-        Whether the environment forces machines on demand, unless spot machines are held, where a launch of them a tick later
+        Whether the environment forces on-demand machines, if no spot machines are in use, once a launch one tick later
         would be too late.
     """
 
@@ -61,24 +61,25 @@ class ZoneFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneView:
-    """What a policy sees at a tick; times are whole seconds.
+    """Information available to a policy at a tick; times are integer seconds.
 
     Parameters
     ----------
     tick, elapsed_s, left_s
         Ticks and seconds since the start, and seconds until the deadline.
     work_left_s
-        Work that is left.
+        Remaining work.
     held, setup_left_s
-        What is held, None for nothing, and for how long it doesn't work yet.
+        Present machines (None without any), and their remaining set-up time.
     state
-        Row of `ZoneJob.setup_s`: 0 before any state, 1 + the zone in which it lies.
+        Row of `ZoneJob.setup_s`: 0 before any state exists, 1 + the zone that stores it afterwards.
     spot_micro
-        Spot prices of all zones now: they are public, availability isn't.
+        Present spot prices of all zones in micro-dollars per hour. Prices are public, availability is not.
     seen
-        By zone the last tick at which it was tried or held, and whether machines were there; what is seen is seen once.
+        By zone: last tick of an observation (a request, a probe or a lease), and whether there were machines.
     probe
-        Ask a zone for a machine and give it back: tells whether there is one. Costs `probe_s` of its price if there is.
+        Function that requests a machine of a zone, returns whether there is one, and releases it. A successful probe
+        costs `probe_s` seconds at the zone's price.
     """
 
     tick: int
@@ -94,27 +95,30 @@ class ZoneView:
 
 
 class ZonePolicy(ABC):
-    """Say at every tick where to run; built anew for every run with the facts.
+    """Choose offers at every tick; a new policy is created for every run from its facts.
 
     Attributes
     ----------
     name
-        Its name.
+        Name of the policy.
 
     Parameters
     ----------
     facts
-        What is known before the run.
+        Information known before the run.
     """
 
-    name: ClassVar[str] = "a policy of one's own"
+    name: ClassVar[str] = "a custom policy"
 
     def __init__(self, facts: ZoneFacts) -> None:
         self.facts = facts
 
     @abstractmethod
     def decide(self, view: ZoneView) -> Sequence[Offer]:
-        """Return places in order of preference: the first that can be had is taken, or kept. Without any, nothing is held."""
+        """Return offers in order of preference: the first available one is used, and present machines of it stay.
+
+        Empty releases all.
+        """
 
 
 def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offer]:
@@ -123,7 +127,7 @@ def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offe
     Raises
     ------
     NotAllowedError
-        If it isn't places.
+        If it is not a sequence of offers.
     """
     if isinstance(answer, Sequence) and all(
         isinstance(place, Offer) and isinstance(place.zone, Integral) for place in answer
@@ -134,21 +138,21 @@ def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offe
 
 
 class DeadlineGuard(ZonePolicy):
-    """A policy that never misses a deadline: whatever it chooses, machines on demand are taken before it is too late.
+    """A policy that always meets the deadline: the guard switches to on-demand machines before it is too late.
 
-    Machines at work may stay: every second of work takes one from the time and one from the work left. What is left of a
-    set-up is lost, and anything else may cost a tick without work; both are allowed only while a launch on demand at the
-    next tick would still be in time. From then on nothing but machines on demand is held, to the end.
+    Machines at work may stay, because every second reduces the time and the work left alike. Other choices may lose up
+    to a tick: the rest of a set-up, or a tick without machines. The guard permits them only while an on-demand launch
+    at the next tick would still meet the deadline. From then on the job stays on on-demand machines to the end.
 
     Attributes
     ----------
     launches
-        While no spot machines are held, the guard keeps time for so many launches.
+        Number of launches for which the guard reserves time while no spot machines are in use.
 
     Parameters
     ----------
     facts
-        What is known before the run.
+        Information known before the run.
     """
 
     launches: ClassVar[int] = 1
@@ -156,11 +160,11 @@ class DeadlineGuard(ZonePolicy):
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
         self._is_locked = False
-        # The longest of the shortest set-ups: a launch in another zone moves the state there.
+        # # Maximum over state locations of the minimum set-up: a launch in another zone moves the state there.
         self._launch_s = max(int(row.min()) for row in facts.job.setup_s)
 
     def decide(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what the policy chooses, if there is time, else machines on demand."""
+        """Return the policy's choice if there is time, otherwise on-demand machines."""
         wanted = () if self._is_locked else checked_places(self, self.choose(view))
         is_kept = view.held is not None and bool(wanted) and wanted[0] == view.held
         if is_kept and view.setup_left_s == 0:
@@ -173,16 +177,16 @@ class DeadlineGuard(ZonePolicy):
         return wanted
 
     def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
-        """Return the seconds of a tick that may pass without work if what is held isn't kept: all, if no place has machines."""
+        """Return the seconds without work in the next tick if the present machines are released: the full tick."""
         del view, wanted
         return self.facts.tick_s
 
     @abstractmethod
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return places in order of preference while there is time."""
+        """Return offers in order of preference while there is time."""
 
     def on_demand(self, view: ZoneView) -> Offer:
-        """Return the machines on demand that cost the rest of the job least, set-up and move included."""
+        """Return the on-demand offer with the lowest cost for the rest of the job, including set-up and move."""
         job = self.facts.job
 
         def cost(zone: int) -> tuple[int, int]:
@@ -196,7 +200,7 @@ class DeadlineGuard(ZonePolicy):
         return Offer(min(range(len(self.facts.zones)), key=cost), False)
 
     def _surest(self, view: ZoneView) -> Offer:
-        """Return the machines on demand that work soonest; what is held of them already, if nothing is sooner."""
+        """Return the on-demand offer that works soonest; present on-demand machines unless another is sooner."""
         setups = [int(seconds) for seconds in self.facts.job.setup_s[view.state]]
         if view.held is not None and not view.held.is_spot and view.setup_left_s <= min(setups):
             return view.held
@@ -206,24 +210,25 @@ class DeadlineGuard(ZonePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneRun:
-    """What a policy did from one tick of a market.
+    """Result of a policy's run from one tick of a market.
 
     Parameters
     ----------
     policy, first
-        Who, and from which tick.
+        Name of the policy, and start tick.
     units, probe_units
-        The bill in `UNITS_USD` to the dollar, and the probes' part of it.
+        Bill in units of ``1 / UNITS_USD`` dollars, and the part of it that probes cost.
     end_s, work_done_s
-        Seconds until the job was done, or given up at the deadline's double or the traces' end; seconds of work done.
+        Seconds until the job was complete or given up (at twice the deadline or the end of the traces), and seconds of
+        work done.
     is_done, deadline_met
-        Whether the job was done, and in time.
+        Whether the job was completed, and whether it met the deadline.
     evictions, probes
-        How many.
+        Number of evictions and of probes.
     free_s
-        Seconds of spot machines that weren't charged.
+        Seconds of spot machines that were not charged.
     stays
-        What was held when.
+        Allocations in time order.
     """
 
     policy: str
@@ -245,12 +250,12 @@ class ZoneRun:
         return self.units / UNITS_USD
 
     def held_s(self, *, is_spot: bool) -> int:
-        """Return how many seconds machines of a kind were held."""
+        """Return the seconds during which spot (or on-demand) machines were in use."""
         return sum(stay.end_s - stay.begin_s for stay in self.stays if stay.is_spot == is_spot)
 
 
 class _Run:
-    """One policy from one tick."""
+    """Run of one policy from one tick."""
 
     def __init__(
         self, market: ZoneMarket, job: ZoneJob, policy: ZonePolicy, first: int, billing: Billing, probe_s: int
@@ -266,7 +271,7 @@ class _Run:
         self._seen: list[tuple[int, bool] | None] = [None] * market.num_zones
 
     def execute(self) -> ZoneRun:
-        """Run until the job is done, at most to twice the deadline."""
+        """Run until the job is complete, at most to twice the deadline."""
         market, job = self._market, self._job
         last = min(2 * job.num_ticks(market.tick_s), len(market) - self._first)
         while self._work_s < job.work_s and self._tick < last:
@@ -277,7 +282,7 @@ class _Run:
         return self._finish()
 
     def _has(self, zone: int) -> bool:
-        """Tell whether a zone has spot machines now, and note that it was seen."""
+        """Return whether a zone has spot machines now, and record the observation."""
         is_there = bool(self._market.is_available[self._first + self._tick, zone])
         self._seen[zone] = self._tick, is_there
         return is_there
@@ -315,7 +320,7 @@ class _Run:
             if not 0 <= place.zone < self._market.num_zones:
                 who = who_answers(self._policy, "choose", "decide")
                 raise NotAllowedError(
-                    f"policy {who} asks for zone {place.zone}, there are {self._market.num_zones}; number them from 0"
+                    f"policy {who} requests zone {place.zone}, expected a number from 0 to {self._market.num_zones - 1}"
                 )
             if place == self._held:
                 return
@@ -328,7 +333,7 @@ class _Run:
         self._leave()
 
     def _pass(self) -> None:
-        """Hold for a tick, or until the job is done, and work once the set-up is over."""
+        """Use the present machines for a tick or until the job is complete; they work once the set-up is over."""
         tick_s = self._market.tick_s
         self._tick += 1
         if self._held is None:
@@ -355,7 +360,9 @@ class _Run:
             sum(invoice(*about, stay, self._billing) for stay in self._stays),
         )
         if held != again:
-            raise NotAllowedError(f"the bill adds up to {held} units, the invoice to {again}; report this")
+            raise NotAllowedError(
+                f"the bill adds up to {held} units, the invoice to {again}; this is an error in optim, please report it"
+            )
         is_done = self._work_s >= self._job.work_s
         return ZoneRun(
             policy=self._policy.name,
@@ -389,13 +396,13 @@ def run_zones(
     market, job
         The traces and the job.
     policy
-        A new one.
+        A policy that has not run before.
     first
-        The tick at which the job starts.
+        Tick at which the job starts.
     billing
-        The rule of the bill.
+        Billing rule.
     probe_s
-        Seconds that a probe is charged where it finds machines: Amazon charges a minute at least.
+        Seconds that a successful probe is charged; Amazon charges at least a minute.
     """
     return _Run(market, job, policy, first, billing, probe_s).execute()
 
@@ -406,7 +413,7 @@ def facts_of(
     billing: Billing = Billing.PER_SECOND,
     hazards: SpellHazards | None = None,
 ) -> ZoneFacts:
-    """Return what policies may know of a market and a job, and of how spells ended elsewhere or before."""
+    """Return the information that policies get about a market and a job, with hazards learned before."""
     return ZoneFacts(
         zones=market.zones,
         regions=market.regions,

@@ -103,7 +103,7 @@ def test_a_dropped_lease_ends_with_its_hour():
 
 
 def test_a_request_above_the_room_is_refused():
-    with pytest.raises(NotAllowedError, match="asks for 200 instances, 192 may be taken"):
+    with pytest.raises(NotAllowedError, match="requests 200 instances, but only 192 are allowed"):
         run_policy(world(CALM), Scripted({0: ask(200, 100_000)}), 0)
 
 
@@ -373,7 +373,7 @@ def test_machines_on_demand_are_of_the_type_that_was_asked_for_and_may_be_given_
 
 
 def test_more_machines_on_demand_than_the_baseline_are_refused():
-    with pytest.raises(NotAllowedError, match="asks for 5 instances, 4 may be taken"):
+    with pytest.raises(NotAllowedError, match="requests 5 instances, but only 4 are allowed"):
         run_policy(world(CALM, job_hours=1, **PLAIN), Scripted({0: ask(5, None)}), 0)
 
 

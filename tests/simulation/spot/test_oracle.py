@@ -166,13 +166,13 @@ def test_the_check_refuses_what_the_prices_do_not_bear_out():
     result = Oracle(job).solve("oracle-paid", int(job.history.begin_s) + 86_400)
     first, *others = result.plan
     wrong = {
-        "is above": {"bound_usd": 1.001 * result.bound_usd},
+        "exceeds": {"bound_usd": 1.001 * result.bound_usd},
         "multiplier": {"shadow_price": 3 * result.shadow_price},
         "plan costs": {"cost_usd": 1.01 * result.cost_usd},
         "the plan does": {"plan": tuple(others)},
-        "may be taken": {"plan": (replace(first, count=49), *others)},
-        "isn't free": {"plan": (replace(first, is_free=True), *others)},
-        "no whole hour": {"plan": (replace(first, end_s=first.end_s - 60), *others)},
+        "exceed the limit of": {"plan": (replace(first, count=49), *others)},
+        "is not free": {"plan": (replace(first, is_free=True), *others)},
+        "not exactly an hour long": {"plan": (replace(first, end_s=first.end_s - 60), *others)},
         "overlaps": {"plan": (first, *result.plan)},
         "below the bound": {"cost_usd": 0.5 * result.bound_usd},
     }
@@ -253,7 +253,7 @@ def test_the_limit_on_spot_machines_counts_their_size(size):
     assert max(piece.count for piece in reference.plan) <= 24 / size
     too_many = replace(reference.plan[0], count=round(24 / size) + 1)
     problems = check_reference(job, replace(reference, plan=(too_many, *reference.plan[1:])))
-    assert any("may be taken" in problem for problem in problems)
+    assert any("exceed the limit of" in problem for problem in problems)
 
 
 def test_a_slot_that_the_prices_end_in_counts():

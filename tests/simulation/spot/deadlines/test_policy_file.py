@@ -81,10 +81,10 @@ def test_a_policy_is_read_as_it_was_written(tmp_path):
         ({"entries": np.zeros((3, 50), np.uint8)}, "entries must be of shape"),
         ({"mean_usd": np.array([-1.0, 2.0])}, "mean costs"),
         ({"mean_usd": np.array([np.inf, 2.0])}, "mean costs"),
-        ({"mean_usd": np.array(["1", "2"])}, "mean_usd is of <U1"),
-        ({"low": np.zeros(75, np.complex128)}, "low is of complex128"),
-        ({"begin": np.zeros(76)}, "begin is of float64"),
-        ({"head": np.array(json.dumps({"format": "other"}))}, "no policy of this version"),
+        ({"mean_usd": np.array(["1", "2"])}, "mean_usd has type <U1"),
+        ({"low": np.zeros(75, np.complex128)}, "low has type complex128"),
+        ({"begin": np.zeros(76)}, "begin has type float64"),
+        ({"head": np.array(json.dumps({"format": "other"}))}, "not a policy file of this version"),
         ({"begin": np.zeros(4, np.int64)}, "its rows aren't those of the job"),
     ],
 )
@@ -101,8 +101,8 @@ def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("about", "value", "message"),
     [
-        ("spare_s", -600, "spare_s must be whole seconds"),
-        ("spare_s", float("nan"), "spare_s must be whole seconds"),
+        ("spare_s", -600, "spare_s must be an integer number of seconds"),
+        ("spare_s", float("nan"), "spare_s must be an integer number of seconds"),
         ("unit_s", 0, "units of 0 s"),
         ("unit_s", 10**9, "units of"),
         ("unit_s", 1, "units of 1 s are shorter"),
@@ -145,7 +145,7 @@ def test_options_out_of_their_range_are_named(change):
 
 def test_what_is_no_file_of_a_policy_is_refused(tmp_path):
     (tmp_path / "text.npz").write_text("no")
-    with pytest.raises(InvalidProblemError, match="not the file of a policy"):
+    with pytest.raises(InvalidProblemError, match="not a policy file"):
         DeadlinePolicy.load(tmp_path / "text.npz")
 
 

@@ -43,7 +43,7 @@ def test_every_row_has_its_ratio_to_the_least_cost():
 def test_starts_are_drawn_from_the_ticks_that_leave_the_deadline():
     starts = {row.start for entry in run_over_zones(WORLD, ["on-demand"], starts=200, seed=1) for row in entry.rows}
     assert len(starts) == len(MARKET) - 8 + 1
-    with pytest.raises(InvalidOptionError, match="shorter than the deadline of 10"):
+    with pytest.raises(InvalidOptionError, match=r"deadline of 10\.5 h needs 21 ticks"):
         run_over_zones(ZoneStarts(market=MARKET, job=zone_job(MARKET, 4, 21)), ["on-demand"], starts=1, seed=0)
 
 

@@ -90,7 +90,7 @@ def test_a_job_that_is_late_goes_on_to_twice_its_deadline():
 
 def test_an_unknown_zone_is_refused():
     market = zone_market("x" * 5)
-    with pytest.raises(NotAllowedError, match="'scripted' asks for zone 7, there are 1"):
+    with pytest.raises(NotAllowedError, match="'scripted' requests zone 7, expected a number from 0 to 0"):
         run_zones(market, zone_job(market, 1, 3), Scripted({0: (Offer(7, True),)}), 0)
 
 
