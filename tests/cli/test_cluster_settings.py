@@ -112,7 +112,7 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
         (("--what-if", "{}/then.yaml", "--policy", "fifo", "--log", "{}/a.npz"), "--log goes with a run of its own"),
         (("--what-if", "{}/then.yaml", "--write-config", "kueue"), "exclude each other"),
         (("--write-config", "yarn"), "--write-config must be"),
-        (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no settings of kueue"),
+        (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no kueue settings"),
         (("--what-if", "{}/jobs.csv", "--policy", "fifo"), "object 1 is no mapping"),
     ],
 )
@@ -149,7 +149,7 @@ def test_which_of_both_settings_cannot_be_played_is_said(world):
     )
     result = run(*of(world), *words)
     assert result.exit_code == 2
-    assert f"--what-if {world}/narrow.yaml: policy hierarchical-quota can't be played" in result.stderr
+    assert f"--what-if {world}/narrow.yaml: policy hierarchical-quota cannot be simulated" in result.stderr
 
 
 def test_queues_that_are_printed_for_kueue_are_read_back(world):

@@ -75,7 +75,7 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
     assert "When pending jobs start: easy" in page.read_text()
     assert "now is 2026-11-02T12:00:00 UTC: 1 jobs run, 2 are pending" in result.stderr
     # Nobody waited in that month.
-    assert "easy: ranges aren't calibrated: the past has 0 moments like now" in result.stderr
+    assert "easy: ranges aren't calibrated: the history has 0 moments comparable to now" in result.stderr
 
 
 def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
@@ -211,7 +211,7 @@ def test_jobs_and_waits_are_told(recorded, tmp_path):
         "0:8",
     )
     assert "fifo: waits by user, hours" in result.stdout
-    assert "srtf instead of fifo: +0 h, 1 week: can't tell" in result.stdout
+    assert "srtf instead of fifo: +0 h, 1 week: no interval" in result.stdout
 
 
 def test_policies_are_listed_with_options_units_and_what_they_see():

@@ -441,7 +441,7 @@ def test_an_option_without_a_policy_is_that_of_all_that_have_it(trace):
     ]
     unknown = run(*words, "--option", "round_s=5")
     assert unknown.exit_code == 2
-    assert "optim solvers cluster tells more" in unknown.stderr
+    assert "`optim solvers cluster` lists them" in unknown.stderr
 
 
 def test_the_log_knows_the_names_of_the_jobs(tmp_path):
@@ -478,7 +478,7 @@ def test_turns_that_reach_no_checkpoint_are_told_before_they_are_played(trace):
     """A quantum of 5 minutes, 30 s of them a restart, under checkpoints every 30 or 5; with one every 4.5, or without, nothing is said."""
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--bound-steps", "0"]
     lost = [*words, "--option", "preempted=checkpoint", "--policy", "fifo,las"]
-    said = "las gives turns of 5 min, in which no job comes to its next checkpoint (one every 30 min, after 30 s of restart)"
+    said = "las gives turns of 5 min, too short to reach the next checkpoint (one every 30 min, after 30 s of restart)"
     assert said in run(*lost).stderr
     assert "set checkpoint_min=4.5 or less" in run(*lost, "--option", "checkpoint_min=5").stderr
     assert "fifo gives turns" not in run(*lost).stderr

@@ -271,8 +271,8 @@ POLICY = "from optim.simulation.cluster.planning.policy import Plan, PlanningPol
 PLANS = {
     "pairs": (
         "    def plan(self, view):\n        return Plan(gpus={int(view.jobs[0]): [(0, 1)]})\n",
-        r"gpus maps numbers of jobs to numbers of GPUs, those of machine 0 first, such as \{3: \(0, 1\)\} for job 3 on GPUs 0 "
-        r"and 1; the plan says \{0: \[\(0, 1\)\]\} \(room.place\(job\) returns such numbers\)",
+        r"gpus maps job numbers to GPU numbers, machine 0 first, such as \{3: \(0, 1\)\} for job 3 on GPUs 0 "
+        r"and 1; the plan has \{0: \[\(0, 1\)\]\} \(room.place\(job\) returns such numbers\)",
     ),
     "hidden": (
         "    def plan(self, view):\n        return view.remaining_us\n",

@@ -1,1 +1,1 @@
-"""A cluster of GPUs, event by event: policies decide which jobs run, the engine owns time, places and progress."""
+"""Event simulation of a GPU cluster: policies choose jobs, the engine tracks time, placement and progress."""

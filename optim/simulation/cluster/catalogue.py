@@ -1,4 +1,4 @@
-"""Cluster policies by name, with their options: those of the registry, wrappers around them, and a user's."""
+"""Cluster policies by name, with their options: registered policies, wrappers around them, and user policies."""
 
 import inspect
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ WHAT = "a policy of simulate cluster"
 
 
 def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] | None = None) -> PlanningPolicy:
-    """Return a policy with a wrapper around it.
+    """Return a policy inside the named wrapper.
 
     Raises
     ------
     InvalidOptionError
-        If there is no wrapper of that name, or it lacks an option.
+        If the wrapper or one of its options is unknown.
     """
     entry = find_policy(WRAPPERS, name)
     if entry is None:
@@ -35,16 +35,16 @@ def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] |
 
 
 def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:
-    """Return a policy by its name, of a file (``./mine.py:MyPolicy``), or of another package (entry points `optim.policies`).
+    """Return a policy by registered name, file (``./mine.py:MyPolicy``), or entry point (group `optim.policies`).
 
-    ``WRAPPER+NAME`` puts wrappers around it, the last one nearest; their options are named ``WRAPPER.NAME``. A user's class
-    derives from `PlanningPolicy`. It is made without arguments, or with its options if it has a
-    dataclass `Options`, and the workload if it takes a second argument.
+    ``WRAPPER+NAME`` puts wrappers around it, the innermost last; their options are named ``WRAPPER.NAME``. A user's
+    class derives from `PlanningPolicy`. It is constructed without arguments, or with its options if it has a dataclass
+    `Options`, and with the workload if it takes a second argument.
 
     Raises
     ------
     InvalidOptionError
-        If there is no policy of that name, or it lacks an option.
+        If the policy or one of its options is unknown.
     """
     around, _, inner = name.rpartition("+") if not is_file_reference(name.split("+", maxsplit=1)[0]) else ("", "", name)
     if around:
@@ -65,12 +65,12 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
 
 
 def options_of(name: str) -> type[Any]:
-    """Return the options of a policy, without the wrappers around it, or of a wrapper.
+    """Return the options class of a policy, without its wrappers, or of a wrapper.
 
     Raises
     ------
     InvalidOptionError
-        If there is none of that name.
+        If the name is unknown.
     """
     inner = name if is_file_reference(name) else name.rpartition("+")[2]
     entry = None if is_file_reference(inner) else find_policy(WORLD, inner) or find_policy(WRAPPERS, inner)
@@ -81,18 +81,18 @@ def options_of(name: str) -> type[Any]:
 
 
 def label(name: str) -> str:
-    """Return the name that options use for a policy: the class of a user's file, and no wrappers."""
+    """Return the prefix that options use for a policy: for a user's file the class name, without wrappers."""
     return name.rpartition(":")[2] if is_file_reference(name) else name.rpartition("+")[2]
 
 
 def own_file(name: str) -> str | None:
-    """Return the file of a user's policy, wrapped or not; None for others."""
+    """Return the file of a user's policy, with or without wrappers; None for other policies."""
     inner = name if is_file_reference(name.split("+", maxsplit=1)[0]) else name.rpartition("+")[2]
     return inner.rpartition(":")[0] if is_file_reference(inner) else None
 
 
 def _user_class(name: str, known: tuple[str, ...]) -> type[PlanningPolicy]:
-    """Return the class of a user's file or of another package."""
+    """Return the class in a user's file or in another package."""
     found = load_class_from_file(name, PlanningPolicy, WHAT) if is_file_reference(name) else None
     found = found or load_installed(PLUGIN_GROUPS[WORLD], name, PlanningPolicy, WHAT)
     if found is None:
@@ -108,8 +108,8 @@ def _make_user_policy(
     try:
         count = len(inspect.signature(found).parameters)
         policy = found(*arguments[:count])
-    except Exception as error:  # a user's code may fail in any way
-        raise InvalidOptionError(f"{name[:80]} can't be made ({type(error).__name__}: {error})") from error
+    except Exception as error:  # user code may raise any exception
+        raise InvalidOptionError(f"cannot construct {name[:80]} ({type(error).__name__}: {error})") from error
     if not policy.name:
         found.name = found.__name__
     return policy

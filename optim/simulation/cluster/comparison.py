@@ -1,4 +1,4 @@
-"""Policies on the same jobs under the same rules: a row each, beside what no schedule could beat."""
+"""Comparison of policies on the same jobs, one row per policy, with lower bounds over all schedules."""
 
 import hashlib
 import json
@@ -34,15 +34,15 @@ from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_comp
 
 HOUR_S = 3600.0
 TURNS = {"quantum_s": US, "round_s": US, "lease_min": 60 * US}
-"""Options of policies that say for how long a job holds its GPUs before others may have them, and their units."""
+"""Options that set how long a job keeps its GPUs before others may take them, with their units in microseconds."""
 
 FIGURES = [each.name for each in (*fields(Metrics), *fields(Rules))]
-"""What a row tells: rows that tell something else are played anew."""
+"""Fields of a row; stored rows with other fields are simulated again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRequest:
-    """A policy as a user asks for it: its name, and its options as texts."""
+    """A user's request for a policy: its name, and its options as text."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -53,35 +53,35 @@ class PolicyRequest:
         Raises
         ------
         InvalidOptionError
-            If there is no such policy, or it doesn't know an option.
+            If the policy or one of its options is unknown.
         """
         return make_policy(self.name, jobs, dict(self.options))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one policy came to.
+    """Results of one policy.
 
     Parameters
     ----------
     policy, seed
-        Who, from which seed.
+        Name of the policy, and random seed.
     oracle_inputs
-        What of a job it sees that a real scheduler wouldn't; empty if nothing.
+        Information about jobs that the policy uses and a real scheduler lacks; empty if none.
     queue
-        "strict" where a job that finds no room holds up all behind it, "backfill" where others may pass it; None for
-        policies that have no such order.
+        "strict" if a job without free GPUs blocks all later ones, "backfill" if later ones may pass it; None for
+        policies without such an order.
     metrics
-        The figures.
+        Metrics of the run.
     ratio_to_bound
-        Mean completion time over what no schedule could beat; None without a bound, where it doesn't hold for the
-        policy, or where a job wasn't done: the bound is one for all jobs.
+        Mean completion time divided by its lower bound. None without a bound, if the bound does not apply to the
+        policy, or if a job was unfinished: the bound covers all jobs.
     makespan_ratio_to_bound
-        Makespan over its bound, likewise.
+        Makespan divided by its lower bound; None in the same cases.
     own
-        What the policy says of itself by name: conflicts, refusals, rounds.
+        Counters that the policy reports, by name: conflicts, rejections, rounds.
     halted
-        Why the engine ended the run with jobs unfinished; empty if it didn't.
+        Reason why the engine ended the run with unfinished jobs; empty if it did not.
     """
 
     policy: str
@@ -111,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """A policy's row, and its events."""
+    """A policy's row and event log."""
 
     row: Row
     logged: LoggedRun
@@ -120,14 +120,15 @@ class SimulationResult:
 def split_settings(
     settings: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[EngineOptions, tuple[PolicyRequest, ...]]:
-    """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into the engine's options and requests for policies; of a file POLICY is the class.
+    """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into engine options and policy requests.
 
-    A name that the engine doesn't know is an option of all policies that have it; one of a policy alone goes before it.
+    For a user's file, POLICY is the class name. A name that is no engine option applies to all policies that have it; a
+    setting for a single policy takes precedence.
 
     Raises
     ------
     InvalidOptionError
-        If an option is unknown, an option names a policy that isn't played, or a policy is named twice.
+        If an option is unknown, an option names a policy outside the comparison, or a policy is named twice.
     """
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -145,7 +146,7 @@ def split_settings(
             having = [each for each in names if key in {field.name for field in fields(options_of(each))}]
             if not having:
                 of_policies = {field.name for each in names for field in fields(options_of(each))}
-                engine_and_policies = " (of the engine and of these policies; optim solvers cluster tells more)"
+                engine_and_policies = " (of the engine and of these policies; `optim solvers cluster` lists them)"
                 raise unknown_name("option", key, sorted(known | of_policies), engine_and_policies)
             for each in having:
                 own[label(each)].setdefault(key, value)
@@ -155,13 +156,15 @@ def split_settings(
             for each in names:
                 own[label(each)].update({key: value} if policy in each.split("+")[:-1] else {})
         else:
-            raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
+            raise InvalidOptionError(
+                f"option {key[:60]!r} names a policy that is not simulated; simulated: {', '.join(names)}"
+            )
     requests = tuple(PolicyRequest(name=name, options=tuple(sorted(own[label(name)].items()))) for name in names)
     return build_options(EngineOptions, engine), requests
 
 
 def queue_of(policy: Policy) -> str | None:
-    """Return whether others may pass a job that finds no room, for people; None where a policy has no such order."""
+    """Return "strict" or "backfill" for a policy; None for policies without such an order."""
     inner = policy
     while not isinstance(inner, IndexPolicy) and hasattr(inner, "inner"):
         inner = inner.inner
@@ -174,7 +177,7 @@ def queue_of(policy: Policy) -> str | None:
 def bound(
     jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Return what no schedule of these jobs beats, and no prices prove more than, as fields of a record: values and their proofs."""
+    """Return lower bounds over all schedules of these jobs, with their proofs, as fields of a record."""
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop, progress)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
@@ -188,13 +191,13 @@ def bound(
             "price_bound_limit_h": max_by_prices(jobs, cluster, found.schedule) / HOUR_S,
             "divisible": found.schedule,
         }
-    except InvalidProblemError:  # too large to be checked within the limits: nothing is claimed
+    except InvalidProblemError:  # too large to be checked within the limits: claim nothing
         limit = {}
     return claims | limit
 
 
 def _content(value: Any) -> Any:
-    """Return a digest of what is in a file, or the value if it names none."""
+    """Return a digest of the file that a value names, or the value itself if it names no file."""
     if not isinstance(value, str | Path):
         return value
     try:
@@ -205,16 +208,16 @@ def _content(value: Any) -> Any:
 
 
 class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
-    """Play policies on one workload; None for a policy whose run was interrupted.
+    """Simulate policies on one workload; the result is None for an interrupted policy.
 
     Parameters
     ----------
     jobs, cluster, options, seed
-        What is played.
+        Workload, cluster, engine options and random seed.
     least_jct_h, least_makespan_h
-        Lower bounds on mean completion time and makespan; None without.
+        Lower bounds on mean completion time and makespan in hours; None without bounds.
     present
-        The state in which all runs begin; None for an empty cluster.
+        Common initial state of all runs; None for an empty cluster.
     """
 
     def __init__(
@@ -232,7 +235,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
 
     @property
     def title(self) -> str:
-        """What is done."""
+        """Label for progress display."""
         return "policies"
 
     def name(self, piece: PolicyRequest) -> str:
@@ -240,23 +243,23 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
         return piece.name
 
     def check(self, requests: Sequence[PolicyRequest]) -> None:
-        """Find out whether all policies can be played, before any is.
+        """Check that all policies can be simulated, before the first run.
 
         Raises
         ------
         InvalidOptionError
-            If a policy or an option is unknown, or the names of policies of one's own can't be told apart.
+            If a policy or an option is unknown, or two user policies share a name.
         UnsupportedProblemError
-            If a policy can't serve these jobs on this cluster.
+            If a policy does not support these jobs on this cluster.
         """
         policies = [request.build(self.jobs) for request in requests]
         for policy in policies:
             check_support(policy, self.jobs, self.cluster, self.options)
         if why := name_error([policy.name for policy in policies]):
-            raise InvalidOptionError(f"policy {why}; give it another name in its class")
+            raise InvalidOptionError(f"policy {why}; set another `name` in its class")
 
     def warnings(self, requests: Sequence[PolicyRequest]) -> list[str]:
-        """Return what may keep a policy's jobs from ever being done: turns in which they reach no checkpoint."""
+        """Return warnings about jobs that may never end: turns too short to reach the next checkpoint."""
         min_us = self.options.preempt_checkpoint_us
         said = []
         for request in requests if min_us else ():
@@ -273,8 +276,8 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
                 minutes = quantum_us / US / 60
                 if self.options.preempted is Preempted.RESTART:
                     said.append(
-                        f"{request.name} gives turns of {minutes:g} min, and jobs that are stopped start again from nothing: longer jobs "
-                        "that take turns may never be done; choose preempted=checkpoint, or longer turns"
+                        f"{request.name} gives turns of {minutes:g} min, and stopped jobs lose all their work: longer "
+                        f"jobs that take turns may never complete; choose preempted=checkpoint, or longer turns"
                     )
                     continue
                 remedy = (
@@ -283,19 +286,20 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
                     else "set longer turns"
                 )
                 said.append(
-                    f"{request.name} gives turns of {minutes:g} min, in which no job comes to its next checkpoint (one every "
-                    f"{min_us / US / 60:g} min, after {restart_us / US:g} s of restart): jobs that take turns may never be done; {remedy}"
+                    f"{request.name} gives turns of {minutes:g} min, too short to reach the next checkpoint (one "
+                    f"every {min_us / US / 60:g} min, after {restart_us / US:g} s of restart): jobs that take turns "
+                    f"may never complete; {remedy}"
                 )
         return said
 
     def notes(self, requests: Sequence[PolicyRequest]) -> list[str]:
-        """Return what policies remark of the files that their options name, each line once."""
+        """Return the policies' notes on the files that their options name, without repetition."""
         return list(
             dict.fromkeys(line for request in requests for line in getattr(request.build(self.jobs), "notes", ()))
         )
 
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> SimulationResult | None:
-        """Play a policy."""
+        """Simulate a policy."""
         policy = piece.build(self.jobs)
         progress.start("jobs submitted", len(self.jobs))
 
@@ -332,7 +336,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     def play(
         self, requests: Sequence[PolicyRequest], engine: Engine, stop: Interruption, progress: Progress
     ) -> Iterator[SimulationResult | None]:
-        """Yield what each policy came to, in order; None for one that `stop` cut, or that wasn't begun."""
+        """Yield the result of each policy in order; None if `stop` interrupted it or prevented its start."""
         running = engine.run(self, requests, stop, progress)
         finished = in_order((position, (position, played)) for position, played in running)
         upcoming = next(finished, None)
@@ -344,7 +348,11 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             upcoming = next(finished, None)
 
     def key(self, request: PolicyRequest) -> str:
-        """Return digests of jobs and cluster and of all else that a policy's run depends on; of files, a policy's own with what it imports from its folder, or of its options, what is in them."""
+        """Return a digest of jobs, cluster and everything else that a policy's run depends on.
+
+        It covers the content of files: a user's policy with its imports from the same folder, and files named by
+        options.
+        """
         names = [getattr(self.jobs, names) for names in ("groups", "reasons")]
         options = [(name, _content(value)) for name, value in request.options]
         own = own_file(request.name)

@@ -1,9 +1,12 @@
-"""The compiled capacity scheduler: the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
+"""Compiled loop of the capacity scheduler.
 
-At one instant: ends, failures (attempts, then machines) and repairs, submissions, then one pass: start waiting jobs, preempt
-under quota. A pass that finds no place for a width doesn't look at its jobs at all: it needs only the first of them at a level.
+It makes the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
 
-Numba compiles a loop for every array that it is handed apart: few tables cost a third of many columns.
+The order at one instant is: ends, failures (attempts, then machines) and repairs, submissions, then one pass. The pass
+starts waiting jobs and preempts under quota. If a width has no place, the pass skips all jobs of that width: only the
+first job per locality level matters.
+
+Numba compiles specialised code for every array argument: few tables take a third of the compile time of many columns.
 """
 
 from collections.abc import Callable
@@ -36,10 +39,10 @@ from optim.simulation.cluster.policies.yarn_cs import YarnCs
 NEVER = 2**62
 
 NONE = -1
-"""Holder of a GPU that no job has."""
+"""Holder of a free GPU."""
 
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, BACKOFF, OVER = range(7)
-"""States of a job; those that a pass starts or stops are told apart until it is over."""
+"""States of a job. A pass marks the jobs that it starts or stops with states of their own until it ends."""
 
 NUM_SCALARS = 28
 
@@ -50,7 +53,7 @@ EVENTS, PLACES, IS_OVER, OUTAGES, AGAIN, IDLE_CALLS, CALLS, LAST_RUNNING, ORDERS
 )
 
 STEP, ENOUGH, LARGEST, OVERHEAD, CHECKPOINT, RETRY_WAIT, MAY_SPREAD, TAKES_FIRST = _REST
-"""Entries of `World.scalar`: time and counts; what the log holds; and what doesn't change."""
+"""Entries of `World.scalar`: time and counters, log sizes, and constants."""
 
 NUM_JOB_COLUMNS = 34
 
@@ -61,64 +64,68 @@ SUBMIT, WIDTH, DURATION, SLOWDOWN, _1, _2, KIND, GROUP, QUEUE, TRIES, FAILS, GOO
 STATUS, SINCE, LEVEL, FIRST_START, BEGUN, RUN_SINCE, FACTOR, EXECUTED, SERVED, PAUSED, LOST, END, *_REST = _REST
 
 TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
-"""Columns of `World.job`: what it asks for and which tries fail; what became of it; and its neighbours in lists.
+"""Columns of `World.job`: demands and failing attempts, progress, and neighbours in linked lists.
 
-`BEFORE` and `AFTER` are its neighbours in its queue while it waits, and among running jobs by start while it runs. `EARLIER`
-and `LATER` are those in the list of jobs of its width and level of locality, by when they began to wait.
+`BEFORE` and `AFTER` are neighbours in the queue of a waiting job, or among running jobs ordered by start. `EARLIER` and
+`LATER` are neighbours among jobs of the same width and locality level, ordered by begin of waiting.
 """
 
 SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK, GONE_FROM = range(8)
-"""Columns of `World.machine`; `BY_SIZE` and `BY_RACK` list machines in these orders; `GONE_FROM`: since when it is away for good."""
+"""Columns of `World.machine`. `BY_SIZE` and `BY_RACK` list machines in these orders; `GONE_FROM` is the time of
+permanent removal."""
 
 HOLDER, NEXT_GPU, MACHINE_OF = range(3)
-"""Columns of `World.gpu`: which job has it, the job's next one, and its machine."""
+"""Columns of `World.gpu`: holding job, next GPU of that job, and machine."""
 
 RACK_FREE, RACK_FIRST, IS_PASSED = range(3)
-"""Columns of `World.rack`: free GPUs, where its machines begin in `BY_RACK`, and whether a search went past it."""
+"""Columns of `World.rack`: free GPUs, begin of its machines in `BY_RACK`, and whether a search has passed it."""
 
 HEAD, TAIL, AT_LEVEL, _1, _2 = range(5)
-"""Columns of `World.queue`, the jobs of a virtual cluster and a width that wait: first and last, and how many at each level."""
+"""Columns of `World.queue`, the waiting jobs of a virtual cluster and width: first, last, and number per locality
+level."""
 
 ASKS, FEWEST, MIN_LEVEL, IS_HOPELESS, NUM_AT, _1, _2, OLDEST, _1, NEWEST, _1 = range(11)
-"""Columns of `World.kind`, a width: GPUs, the fewest machines that hold them, the least level of locality at which they find
-a place now, whether stopping others wouldn't help, how many jobs wait at each level, and who waits longest and shortest at
-levels 0 and 1."""
+"""Columns of `World.kind`, one row per width. In order: GPUs, minimum number of machines, lowest locality level with a
+place now, whether preemption is known to be useless, number of waiting jobs per level, and longest and shortest waiting
+job at levels 0 and 1."""
 
 NO_LEVEL = 3
 
 USED, SPARE, VISITED, GROUP_WAITING, REACHED, IS_PASSED_OVER = range(6)
-"""Columns of `World.group`: GPUs that its jobs hold, the same while victims are sought and at each visit of a pass, how many
-jobs wait, and how far the pass got."""
+"""Columns of `World.group`: GPUs in use, the same during a search for victims and at each visit of a pass, number of
+waiting jobs, and position reached by the pass."""
 
 
 @by_reference
 class World(NamedTuple):
-    """All of a run.
+    """Complete state of a run.
 
     Parameters
     ----------
     scalar
-        Single numbers by the names above.
+        Single numbers, indexed by the names above.
     version
-        How often a job was started or stopped; shape (jobs,).
+        Number of starts and stops of each job; shape (jobs,).
     job, machine, gpu, rack, queue, kind, group
-        Tables: rows are things, columns those above. A queue is a virtual cluster and a width, at group x kinds + kind.
+        Tables: one row per object, columns as above. A queue is a virtual cluster and a width, at row group x kinds +
+        kind.
     quota
         GPUs of each virtual cluster; shape (groups,).
     free_count
-        How many machines of each rack, and in the last row of all, have 0, 1, ... free GPUs; shape (racks + 1, largest + 1).
+        Number of machines with 0, 1, ... free GPUs, per rack, and in total in the last row; shape (racks + 1, largest +
+        1).
     levels
-        Which numbers of free GPUs a gang prefers of a machine; see `optim.simulation.cluster.index.loop.level_order`.
+        Numbers of free GPUs in a gang's order of preference; see `optim.simulation.cluster.index.loop.level_order`.
     outage
-        Times, machines and whether they fail (1), of the failures and repairs known ahead; shape (n, 3).
+        Times, machines, and failure (1) or repair (0), for outages known in advance; shape (n, 3).
     ends, turns
-        Heaps of ends, and of tries that fail and jobs that were held back after one.
+        Heaps of job ends, and of failing attempts and retries.
     started, stopped, passed
-        Jobs that a pass starts and stops, and victims that it looks at; shape (GPUs,).
+        Jobs started and stopped by a pass, and victims considered; shape (GPUs,).
     choice
-        Machines that a gang takes GPUs of, and how many; shape (machines, 2).
+        Machines chosen for a gang, and number of GPUs on each; shape (machines, 2).
     event, place
-        Log of the last instants: time, kind, job and number of places of each event, and GPUs by number.
+        Log of recent instants: time, event type, job and number of places of each event, and GPUs by number.
     """
 
     scalar: IntArray
@@ -152,15 +159,15 @@ def make_world(
     Parameters
     ----------
     jobs, cluster, options
-        Who asks, what there is, and the rules.
+        Workload, cluster, and engine options.
     quota
         GPUs of each virtual cluster, positive; shape (groups,).
     step_us
-        Time after which a waiting job's locality is relaxed by a level.
+        Microseconds after which a waiting job's locality is relaxed by one level.
     share
-        Share of all GPUs in use above which virtual clusters take back what others hold beyond their quotas.
+        Share of all GPUs in use above which virtual clusters under their quota preempt those above theirs.
     events
-        How many events, and places, the log holds at a time.
+        Capacity of the log in events, and in places.
     """
     widths, kind = np.unique(jobs.gpus, return_inverse=True)
     racks, gpus, largest = int(cluster.rack.max()) + 1, cluster.num_gpus, int(cluster.gpus.max())
@@ -168,7 +175,7 @@ def make_world(
     np.add.at(free_count, (cluster.rack, cluster.gpus), 1)
     free_count[-1] = free_count[:-1].sum(axis=0)
     tries = tries_of(jobs, options.on_failures(Rules()))
-    turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # whoever runs, and whoever is held back
+    turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # one entry per running job, and one per job in back-off
     return World(
         scalar=_scalars(cluster, step_us, share, options),
         version=np.zeros(len(jobs), np.int64),
@@ -201,7 +208,7 @@ def _scalars(cluster: Cluster, step_us: int, share: float, options: EngineOption
         options.overhead_us,
         options.checkpoint_us,
     )
-    scalar[ENOUGH] = int(share * cluster.num_gpus)  # GPUs in use are a whole number
+    scalar[ENOUGH] = int(share * cluster.num_gpus)  # GPUs in use are an integer
     scalar[[RETRY_WAIT, MAY_SPREAD]] = options.on_failures(Rules()).retry_wait_us, options.spread
     scalar[TAKES_FIRST] = options.placement is Placement.FIRST_FIT
     return scalar
@@ -262,7 +269,7 @@ def _kinds(widths: IntArray, largest: int) -> IntArray:
 
 @compiled
 def set_free(w, machine, free):
-    """Let a machine have so many free GPUs."""
+    """Set the number of free GPUs of a machine."""
     before, rack = w.machine[machine, FREE_GPUS], w.machine[machine, RACK]
     w.machine[machine, FREE_GPUS] = free
     for row in (rack, len(w.free_count) - 1):
@@ -274,7 +281,7 @@ def set_free(w, machine, free):
 
 @compiled
 def _take_of(w, job, machine, count, last):
-    """Give a job the first free GPUs of a machine, behind the GPU `last` that it has; return the last one."""
+    """Give a job the first free GPUs of a machine, linked after its GPU `last`; return the last one."""
     set_free(w, machine, w.machine[machine, FREE_GPUS] - count)
     gpu = w.machine[machine, FIRST]
     while count > 0:
@@ -293,7 +300,7 @@ def _take_of(w, job, machine, count, last):
 
 @compiled
 def take_chosen(w, job):
-    """Give a job the GPUs that were chosen: lowest numbers first, so that they are told in their order."""
+    """Give a job the chosen GPUs, lowest numbers first, so that the log lists them in order."""
     last = NONE
     for nth in range(w.scalar[CHOSEN]):
         machine, count = w.choice[nth, 0], w.choice[nth, 1]
@@ -310,7 +317,7 @@ def take_chosen(w, job):
 
 @compiled
 def give_back(w, job):
-    """Take all GPUs of a job back."""
+    """Release all GPUs of a job."""
     gpu = w.job[job, FIRST_GPU]
     while gpu != NONE:
         w.gpu[gpu, HOLDER] = NONE
@@ -324,7 +331,7 @@ def give_back(w, job):
 
 @compiled
 def _machines_for(w, rack, width):
-    """Return on how many machines of a rack a gang is put that takes those with most free GPUs first; it must have room."""
+    """Return the number of machines that a gang needs on a rack, most free GPUs first; the rack must have room."""
     count = 0
     for free in range(w.scalar[LARGEST], 0, -1):
         here = min(w.free_count[rack, free], (width + free - 1) // free)
@@ -337,7 +344,7 @@ def _machines_for(w, rack, width):
 
 @compiled
 def _best_rack(w, width, fewest):
-    """Return the rack with most free GPUs that holds a gang on so few machines (on any with `fewest` 0), `NONE` without one."""
+    """Return the rack with the most free GPUs that holds a gang on `fewest` machines (any number if 0), or `NONE`."""
     best = NONE
     for rack in range(len(w.rack) - 1):
         free = w.rack[rack, RACK_FREE]
@@ -349,7 +356,7 @@ def _best_rack(w, width, fewest):
 
 @compiled
 def min_level(w, kind):
-    """Return the least level of locality at which a width finds a place: 0, 1, 2, or `NO_LEVEL` where there is none."""
+    """Return the lowest locality level with a place for a width: 0, 1, 2, or `NO_LEVEL`."""
     width = w.kind[kind, ASKS]
     if width > w.scalar[FREE]:
         return NO_LEVEL
@@ -364,7 +371,7 @@ def min_level(w, kind):
 
 @compiled
 def _choose_in(w, rack, left):
-    """Choose GPUs of a rack, machines with most free ones first; return how many are still wanted."""
+    """Choose GPUs of a rack, machines with the most free GPUs first; return the number still missing."""
     first, behind = w.rack[rack, RACK_FIRST], w.rack[rack + 1, RACK_FIRST]
     for free in range(w.scalar[LARGEST], 0, -1):
         if left > 0 and w.free_count[rack, free] > 0:
@@ -380,7 +387,7 @@ def _choose_in(w, rack, left):
 
 @compiled
 def choose(w, kind, level):
-    """Choose GPUs for a width at a level of locality that has room for it: racks with most free ones first."""
+    """Choose GPUs for a width at a level that has room, racks with the most free GPUs first."""
     width = w.kind[kind, ASKS]
     w.scalar[CHOSEN] = 0
     if level < 2:
@@ -399,7 +406,7 @@ def choose(w, kind, level):
 
 @compiled
 def _count(w, job, change):
-    """Count a job in or out where it waits."""
+    """Add a job to, or remove it from, the counts of waiting jobs."""
     level, kind = w.job[job, LEVEL], w.job[job, KIND]
     w.queue[w.job[job, QUEUE], AT_LEVEL + level] += change
     w.kind[kind, NUM_AT + level] += change
@@ -408,7 +415,7 @@ def _count(w, job, change):
 
 @compiled
 def _line_up(w, job):
-    """Put a job behind those of its width and level, of which none began to wait later."""
+    """Insert a job into the list of its width and level, ordered by begin of waiting."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
     last = w.kind[kind, NEWEST + level]
     w.job[job, EARLIER], w.job[job, LATER] = last, NONE
@@ -421,7 +428,7 @@ def _line_up(w, job):
 
 @compiled
 def _step_out(w, job):
-    """Take a job out of those of its width and level."""
+    """Remove a job from the list of its width and level."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
     before, after = w.job[job, EARLIER], w.job[job, LATER]
     if before == NONE:
@@ -436,12 +443,12 @@ def _step_out(w, job):
 
 @compiled
 def wait(w, job):
-    """Let a job wait from now on, by its submission among those of its virtual cluster and width."""
+    """Add a job to the waiting jobs of its virtual cluster and width, ordered by submission."""
     w.job[job, STATUS], w.job[job, SINCE], w.job[job, LEVEL] = WAITING, w.scalar[NOW], 0
     _line_up(w, job)
     queue = w.job[job, QUEUE]
     before, after = w.queue[queue, TAIL], NONE
-    if before > job:  # it has run before: its place is near the front
+    if before > job:  # it has run before, so its position is near the front
         before, after = NONE, w.queue[queue, HEAD]
         while after < job:
             before, after = after, w.job[after, AFTER]
@@ -459,7 +466,7 @@ def wait(w, job):
 
 @compiled
 def dequeue(w, job):
-    """Take a job out of the queues."""
+    """Remove a job from the queues."""
     _count(w, job, -1)
     if w.job[job, LEVEL] < 2:
         _step_out(w, job)
@@ -476,7 +483,7 @@ def dequeue(w, job):
 
 @compiled
 def relax_locality(w):
-    """Relax the locality of the jobs that have waited long enough."""
+    """Relax the locality of jobs whose waiting time has reached the next step."""
     for kind in range(len(w.kind)):
         for level in range(2):
             job = w.kind[kind, OLDEST + level]
@@ -492,7 +499,7 @@ def relax_locality(w):
 
 @compiled
 def next_relaxation(w):
-    """Return when the locality of a job that free GPUs would suffice for is relaxed next, `NEVER` without one."""
+    """Return the next time at which the locality of a job is relaxed for which enough GPUs are free, or `NEVER`."""
     when = NEVER
     for kind in range(len(w.kind)):
         if w.kind[kind, ASKS] <= w.scalar[FREE]:
@@ -505,7 +512,7 @@ def next_relaxation(w):
 
 @compiled
 def num_from(table, row, column, level):
-    """Return how many jobs wait at a level or beyond, by their numbers at each level."""
+    """Return the number of jobs that wait at a level or above, from the counts per level."""
     count = 0
     for each in range(level, 3):
         count += table[row, column + each]
@@ -519,7 +526,7 @@ FAULTED, GAVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
 
 @compiled
 def log(w, kind, job, first_gpu):
-    """Write an event with the GPUs from one of its job on."""
+    """Append an event to the log, with the job's GPUs from `first_gpu` on."""
     event, entry, gpu = w.scalar[EVENTS], w.scalar[PLACES], first_gpu
     while gpu != NONE:
         w.place[entry] = gpu
@@ -532,20 +539,20 @@ def log(w, kind, job, first_gpu):
 
 @compiled
 def push_turn(w, when, job):
-    """Note when a try of a job fails, or when it may wait again after one."""
+    """Schedule a failing attempt of a job, or the end of its back-off."""
     push_event(w.scalar, w.version, w.turns, TURNS, when, job)
 
 
 @compiled
 def _begin_of_try(w, job):
-    """Return where in a job's run time its present try begins."""
+    """Return the run time at which a job's present attempt begins."""
     number, good = w.job[job, TRIED], w.job[job, GOOD]
     return min(number * w.job[job, FAILS], good) if number < w.job[job, TRIES] else good
 
 
 @compiled
 def _slowdown(w, job):
-    """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
+    """Return the slowdown of a job in its place, by the smallest unit that contains all its GPUs."""
     first = w.gpu[w.job[job, FIRST_GPU], MACHINE_OF]
     gpu, level = w.job[job, FIRST_GPU], 0
     while gpu != NONE:
@@ -560,7 +567,7 @@ def _slowdown(w, job):
 
 @compiled
 def _list_running(w, job):
-    """Put a job among the running ones: by start, and by row where they start together."""
+    """Insert a job into the running jobs, ordered by start, then by row."""
     after, before = NONE, w.scalar[LAST_RUNNING]
     while before != NONE and w.job[before, BEGUN] == w.scalar[NOW] and before > job:
         before, after = w.job[before, BEFORE], before
@@ -576,7 +583,7 @@ def _list_running(w, job):
 
 @compiled
 def begin(w, job):
-    """Let a job that has its GPUs run."""
+    """Start a job that has its GPUs."""
     now, is_first = w.scalar[NOW], w.job[job, FIRST_START] < 0
     if is_first:
         w.job[job, FIRST_START] = now
@@ -595,12 +602,12 @@ def begin(w, job):
     push_event(w.scalar, w.version, w.ends, ENDS, end, job)
     told = since + w.job[job, TOLD] - w.job[job, EXECUTED]
     if w.job[job, TOLD] > w.job[job, EXECUTED] and told < end:
-        push_turn(w, told, job)  # policies are told: a pass, that is all
+        push_turn(w, told, job)  # policies are informed: this only triggers a pass
 
 
 @compiled
 def stop(w, job, kind):
-    """Book what a job did that has lost its GPUs, take it out of those that run, and log why."""
+    """Record the progress of a job that has lost its GPUs, remove it from the running jobs, and log the event."""
     elapsed = max(0, w.scalar[NOW] - w.job[job, RUN_SINCE])
     w.job[job, EXECUTED] += elapsed
     w.job[job, PAUSED] += w.scalar[NOW] - w.job[job, BEGUN] - elapsed
@@ -638,7 +645,7 @@ def stop(w, job, kind):
 
 @compiled
 def lose(w, job, kind):
-    """Let a job lose its GPUs before the pass: to its end, or to a failure, after which it waits unless it is held back."""
+    """Take a job's GPUs before the pass, at its end or at a failure; after a failure it waits, or backs off first."""
     give_back(w, job)
     stop(w, job, kind)
     if w.job[job, STATUS] == OVER:
@@ -652,7 +659,7 @@ def lose(w, job, kind):
 
 @compiled
 def _find_levels(w):
-    """Note the least level at which each width finds a place; return how many widths have a job for it."""
+    """Record the lowest level with a place for each width; return the number of widths with a job for it."""
     count = 0
     for kind in range(len(w.kind)):
         w.kind[kind, MIN_LEVEL] = NO_LEVEL
@@ -665,7 +672,7 @@ def _find_levels(w):
 
 @compiled
 def _first_in(w, group):
-    """Return the first job of a virtual cluster that finds a place, `NONE` if none does."""
+    """Return the first job of a virtual cluster that has a place, or `NONE`."""
     first = NONE
     for kind in range(len(w.kind)):
         level, queue = w.kind[kind, MIN_LEVEL], group * len(w.kind) + kind
@@ -680,7 +687,7 @@ def _first_in(w, group):
 
 @compiled
 def _min_used(w):
-    """Return the first job with a place of the virtual cluster that uses least of its quota, `NONE` if there is none."""
+    """Return the first placeable job of the virtual cluster with the lowest share of its quota in use, or `NONE`."""
     best, least = NONE, 0.0
     for group in range(len(w.group)):
         share = w.group[group, USED] / w.quota[group]
@@ -693,7 +700,7 @@ def _min_used(w):
 
 @compiled
 def start(w, job):
-    """Let a job that waits have the GPUs chosen for it."""
+    """Start a waiting job on the chosen GPUs."""
     dequeue(w, job)
     take_chosen(w, job)
     w.job[job, STATUS] = STARTING
@@ -703,7 +710,7 @@ def start(w, job):
 
 @compiled
 def fill(w):
-    """Place waiting jobs until none finds a place any more."""
+    """Place waiting jobs until none has a place."""
     while _find_levels(w):
         job = _min_used(w)
         choose(w, w.job[job, KIND], w.job[job, LEVEL])
@@ -718,7 +725,7 @@ def _forget_hopeless(w):
 
 @compiled
 def _num_above(w):
-    """Return how many virtual clusters hold more than their quota by a GPU, nobody being stopped on trial."""
+    """Return the number of virtual clusters at least one GPU above quota, and reset the trial usage."""
     count = 0
     for group in range(len(w.group)):
         w.group[group, SPARE] = w.group[group, USED]
@@ -728,7 +735,7 @@ def _num_above(w):
 
 @compiled
 def _begin_trial(w):
-    """Begin a trial: nobody is stopped. Return free GPUs, those of wholly free machines, and the most of a machine."""
+    """Reset the trial; return free GPUs, free GPUs on completely free machines, and the maximum on one machine."""
     whole = most = 0
     for machine in range(len(w.machine)):
         free = w.machine[machine, FREE_GPUS]
@@ -740,7 +747,10 @@ def _begin_trial(w):
 
 @compiled
 def _free_on_trial(w, victim, whole, most):
-    """Give a victim's GPUs back on trial; return GPUs of wholly free machines, and the most of a machine, after it."""
+    """Release a victim's GPUs on trial.
+
+    Return the new GPUs on completely free machines, and the new maximum on one machine.
+    """
     gpu = w.job[victim, FIRST_GPU]
     while gpu != NONE:
         machine = w.gpu[gpu, MACHINE_OF]
@@ -754,7 +764,7 @@ def _free_on_trial(w, victim, whole, most):
 
 @compiled
 def _choose_one(w, width):
-    """Return the machine that the engine's rule gives a gang which one machine holds on trial."""
+    """Return the machine that the engine's placement rule chooses for a gang that fits on one machine on trial."""
     if w.scalar[TAKES_FIRST]:
         for machine in range(len(w.machine)):
             if w.machine[machine, TRIAL] >= width:
@@ -776,7 +786,7 @@ def _add_choice(w, machine, count):
 
 @compiled
 def _choose_on_trial(w, width, whole, most):
-    """Choose GPUs by the engine's rule: of one machine, of wholly free ones, or of those with most free ones; there is room."""
+    """Choose GPUs by the placement rule: one machine, completely free ones, or those with the most free GPUs."""
     w.scalar[CHOSEN] = 0
     if width <= w.scalar[LARGEST] and most >= width:
         _add_choice(w, _choose_one(w, width), width)
@@ -795,9 +805,9 @@ def _choose_on_trial(w, width, whole, most):
 
 @compiled
 def _stop_on_choice(w, passed):
-    """Stop those of the victims passed that have GPUs among the first ones chosen of each machine."""
+    """Stop the passed victims that have GPUs among the first chosen ones of each machine."""
     for nth in range(passed):
-        w.job[w.passed[nth], STATUS] = STOPPING  # who has GPUs that may be taken
+        w.job[w.passed[nth], STATUS] = STOPPING  # only victims with GPUs among the chosen ones
     before = w.scalar[STOPPED]
     for nth in range(w.scalar[CHOSEN]):
         gpu, left = w.machine[w.choice[nth, 0], FIRST], w.choice[nth, 1]
@@ -823,7 +833,7 @@ def _stop_on_choice(w, passed):
 
 @compiled
 def _make_room(w, job):
-    """Stop the newest jobs of virtual clusters that stay at their quota without them until a job finds a place; tell whether it did."""
+    """Stop the newest jobs of virtual clusters above quota until a job has a place; return whether it was found."""
     width, passed = w.job[job, WIDTH], 0
     free, whole, most = _begin_trial(w)
     above, victim = _num_above(w), w.scalar[LAST_RUNNING]
@@ -848,7 +858,7 @@ def _make_room(w, job):
 
 @compiled
 def _next_stuck(w, group, before):
-    """Return the next job of a virtual cluster that fits into its quota and may find room, `before` some job; `NONE` without one."""
+    """Return the next job of a virtual cluster within quota that may gain a place, after job `before`, or `NONE`."""
     first = NONE
     for kind in range(len(w.kind)):
         if not w.kind[kind, IS_HOPELESS] and w.kind[kind, ASKS] <= w.quota[group] - w.group[group, USED]:
@@ -862,7 +872,7 @@ def _next_stuck(w, group, before):
 
 @compiled
 def _may_help(w):
-    """Tell whether somebody waits who fits into its quota, and somebody holds more than that."""
+    """Return whether a job within quota waits while a virtual cluster is above quota."""
     if w.scalar[HELD] <= w.scalar[ENOUGH] or not _num_above(w):
         return False
     _forget_hopeless(w)
@@ -876,7 +886,7 @@ def _may_help(w):
 
 @compiled
 def _min_visited(w):
-    """Return the virtual cluster that the pass visits next, `NONE` when it is through with all."""
+    """Return the virtual cluster that the pass visits next, or `NONE` at its end."""
     best, least = NONE, 0.0
     for group in range(len(w.group)):
         share = w.group[group, VISITED] / w.quota[group]
@@ -887,11 +897,11 @@ def _min_visited(w):
 
 @compiled
 def take_back(w):
-    """Make room for jobs that found none, in the order in which the pass came past them.
+    """Preempt for waiting jobs without a place, in the order in which the pass skipped them.
 
-    The pass visits the virtual cluster that uses least of its quota: it goes past jobs without a place up to one that it
-    starts, and past all that are left where there is none, which ends its visits. `fill` skips what finds no place; from the
-    jobs that it started the visits are told again here, where their order matters.
+    The pass visits the virtual cluster with the lowest share of its quota in use. It skips jobs that cannot be placed
+    until it starts one. If it starts none, the visits of that virtual cluster end. `fill` omits jobs without a place;
+    their order is reconstructed here from the jobs that it started.
     """
     if not _may_help(w):
         return
@@ -939,7 +949,7 @@ def _next_end(w):
 
 @compiled
 def _end_jobs(w):
-    """Let jobs end whose work is done."""
+    """End jobs whose work is complete."""
     while _next_end(w) <= w.scalar[NOW]:
         job = w.ends[0, WHO]
         pop_event(w.scalar, w.ends, ENDS)
@@ -948,7 +958,7 @@ def _end_jobs(w):
 
 @compiled
 def _take_turns(w):
-    """Let tries fail whose time has come, and those wait again that were held back long enough."""
+    """Apply failing attempts that are due, and return jobs from back-off to the queue."""
     while _next_turn(w) <= w.scalar[NOW]:
         job = w.turns[0, WHO]
         pop_event(w.scalar, w.turns, TURNS)
@@ -961,7 +971,7 @@ def _take_turns(w):
 
 @compiled
 def _first_on(w, machine):
-    """Return the first job that has GPUs of a machine, `NONE` if there is none."""
+    """Return the first job that has GPUs on a machine, or `NONE`."""
     first, job = w.machine[machine, FIRST], NONE
     for gpu in range(first, first + w.machine[machine, SIZE]):
         holder = w.gpu[gpu, HOLDER]
@@ -981,7 +991,7 @@ def _log_machine(w, kind, machine):
 
 @compiled
 def _apply_outages(w):
-    """Let the machines whose time has come fail, or be repaired."""
+    """Apply machine failures and repairs that are due."""
     while w.scalar[OUTAGES] < len(w.outage) and w.outage[w.scalar[OUTAGES], 0] == w.scalar[NOW]:
         machine, fails = w.outage[w.scalar[OUTAGES], 1], w.outage[w.scalar[OUTAGES], 2]
         w.scalar[OUTAGES] += 1
@@ -993,7 +1003,7 @@ def _apply_outages(w):
 
 @compiled
 def _arrive(w):
-    """Let jobs wait that are submitted now."""
+    """Add the jobs submitted now to the queues."""
     while w.scalar[ARRIVED] < len(w.job) and w.job[w.scalar[ARRIVED], SUBMIT] == w.scalar[NOW]:
         w.scalar[ARRIVED] += 1
         w.scalar[ACTIVE] += 1
@@ -1003,7 +1013,7 @@ def _arrive(w):
 
 @compiled
 def _log_stops(w):
-    """Write down whom the pass stopped, in the order of their starts."""
+    """Log the jobs that the pass stopped, in order of their starts."""
     for nth in range(w.scalar[STOPPED]):
         job, at = w.stopped[nth], nth
         while at > 0 and w.job[w.stopped[at - 1], ORDER] > w.job[job, ORDER]:
@@ -1016,7 +1026,7 @@ def _log_stops(w):
 
 @compiled
 def _look(w):
-    """Let those wait that the last pass stopped, and relax locality."""
+    """Queue the jobs that the last pass stopped, and relax locality."""
     for nth in range(w.scalar[STOPPED]):
         wait(w, w.stopped[nth])
     w.scalar[STARTED] = w.scalar[STOPPED] = 0
@@ -1025,7 +1035,7 @@ def _look(w):
 
 @compiled
 def _next_time(w):
-    """Return when something happens next."""
+    """Return the time of the next event."""
     when = min(_next_end(w), _next_turn(w), w.scalar[AGAIN])
     if w.scalar[ARRIVED] < len(w.job):
         when = min(when, w.job[w.scalar[ARRIVED], SUBMIT])
@@ -1036,7 +1046,7 @@ def _next_time(w):
 
 @compiled
 def _are_up(w):
-    """Tell whether all machines are up that haven't left for good; no job runs."""
+    """Return whether all machines are up, except those removed permanently."""
     for machine in range(len(w.machine)):
         if w.machine[machine, FREE_GPUS] < w.machine[machine, SIZE] and w.machine[machine, GONE_FROM] > w.scalar[NOW]:
             return False
@@ -1045,7 +1055,7 @@ def _are_up(w):
 
 @compiled
 def _give_up(w, why):
-    """Stop whoever runs, in the order of their starts: nobody gets done any more."""
+    """Stop all running jobs in order of their starts, because no job can complete any more."""
     w.scalar[STOPPED] = 0
     job = w.scalar[LAST_RUNNING]
     while job != NONE:
@@ -1058,9 +1068,11 @@ def _give_up(w, why):
 
 @compiled
 def advance(w, steps, margin):
-    """Play until all is over, `steps` instants are done, known outages are, or the log has room for fewer than `margin` events.
+    """Simulate until the end, for `steps` instants, or until outages or log space run out.
 
-    It is long, as each function between it and the loops that it calls would have them optimised once more.
+    The log must have space for `margin` events per instant.
+
+    The function is long because every intermediate call would make Numba optimise the called loops again.
     """
     w.scalar[EVENTS] = w.scalar[PLACES] = 0
     for _ in range(steps):
@@ -1078,7 +1090,7 @@ def advance(w, steps, margin):
         _take_turns(w)
         _apply_outages(w)
         _arrive(w)
-        w.scalar[CALLS] += 1  # from -1 where a job ended or was submitted
+        w.scalar[CALLS] += 1  # restarts from -1 if a job ended or was submitted
         _look(w)
         fill(w)
         take_back(w)
@@ -1098,9 +1110,9 @@ def play_capacity(
     seed: int,
     watch: Callable[[int], bool] | None = None,
 ) -> Run | None:
-    """Play jobs until all are over, or none gets on any more; None if `watch` wanted to stop before.
+    """Simulate jobs until all are complete or none can progress; return None if `watch` requests a stop.
 
-    Jobs must take whole GPUs of one type and have room on hosts, and nothing be wrapped around the policy.
+    Jobs must use complete GPUs of one type and have room on hosts, and the policy must have no wrapper.
     """
     policy.begin(cluster, seed)
     margin = 6 * cluster.num_gpus + 2 * cluster.num_machines + 16
@@ -1130,7 +1142,7 @@ def _as_run(
     events: IntArray,
     places: IntArray,
 ) -> Run:
-    """Return what the loop wrote and counted."""
+    """Return the log and counters of the loop as a run."""
     log = as_log(cluster, events, places)
     table = {name: world.job[:, name].copy() for name in (FIRST_START, END, EXECUTED, PAUSED, LOST)}
     end = np.where(table[END] != NONE, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))

@@ -1,4 +1,4 @@
-"""What every policy must hold to: `check_policy` plays small worlds and says what doesn't."""
+"""Requirements on every policy: `check_policy` simulates small workloads and reports violations."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,10 @@ POINTS = 17
 
 
 def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
-    """Return jobs of all that a workload may say: ties, gangs wider than a machine, two virtual clusters, failures, estimates, losses."""
+    """Return jobs that cover all features of a workload.
+
+    They include ties, gangs wider than a machine, two virtual clusters, failures, estimates and losses.
+    """
     rng = np.random.default_rng(seed)
     gpus = np.minimum(rng.choice([1, 1, 1, 2, 4, 8, 12], count), cluster.num_gpus)
     submit = np.sort(rng.integers(0, 2 * HOUR_US, count) // US * US)
@@ -45,18 +48,18 @@ def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
 
 
 def check_policy(make: Callable[[Workload], Policy], seed: int = 0) -> tuple[str, ...]:
-    """Play a policy on small worlds; return what it doesn't hold to, one sentence each.
+    """Simulate a policy on small workloads; return its violations, one sentence each.
 
-    It must finish every job that it doesn't send away, keep all rules, do the same again when asked again, in the same
-    object and in a new one, and decide nothing by what it doesn't declare to see: with other run times of jobs that aren't
-    over yet, and without the jobs that are still to come, it decides the same until then.
+    The policy must complete every job that it does not reject, and obey all rules. It must repeat its decisions in a
+    second run, of the same object and of a new one. It must not use information that it does not declare: its decisions
+    up to an instant must not change with the remaining run times of unfinished jobs, or with later submissions.
 
     Parameters
     ----------
     make
-        Makes the policy for a workload: ``lambda jobs: MyPolicy()``.
+        Function that creates the policy for a workload: ``lambda jobs: MyPolicy()``.
     seed
-        Of the worlds and of the policy.
+        Random seed of the workloads and of the policy.
 
     Examples
     --------
@@ -84,11 +87,11 @@ def _check(
     problems = [str(found) for found in replay(jobs, cluster, run.log, run.rules)[1]]
     left = len(jobs) - int(run.log.is_over.sum())
     if left:
-        problems.append(f"{left} jobs are never done")
+        problems.append(f"{left} jobs never complete")
     if _play(policy, jobs, cluster, options, seed).log.rows() != run.log.rows():
-        problems.append("a second run of the same object differs: begin() must forget the first")
+        problems.append("a second run of the same object differs: begin() must reset all state")
     if _play(make(jobs), jobs, cluster, options, seed).log.rows() != run.log.rows():
-        problems.append("a second object's run differs: take random numbers from begin()'s seed alone")
+        problems.append("a second object's run differs: draw random numbers only from the seed of begin()")
     problems.extend(_check_sight(policy, jobs, cluster, options, seed, run))
     return problems
 
@@ -96,7 +99,7 @@ def _check(
 def _check_sight(
     policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, run: Run
 ) -> list[str]:
-    """Hide the second half of the run: jobs still to come, and how long those take that aren't over yet."""
+    """Change the second half of the run: later submissions, and remaining run times of unfinished jobs."""
     half = int(np.median(run.end_us))
     known = int((jobs.submit_us <= half).sum())
     columns = {
@@ -106,21 +109,19 @@ def _check_sight(
     }
     told = {name: values[:known] for name, values in columns.items()}
     if not _sees_run_times(policy):
-        later = (
-            2 * int(jobs.duration_us.max()) - jobs.duration_us
-        )  # in the opposite order, and none shorter than it was
+        later = 2 * int(jobs.duration_us.max()) - jobs.duration_us  # in reverse order, and none shorter than before
         told["duration_us"] = np.where(run.end_us > half, later, jobs.duration_us)[:known]
     other = _play(policy, Workload(**told, groups=jobs.groups), cluster, options, seed)
     before = [[row for row in each.log.rows() if row[0] < half] for each in (run, other)]
     return (
         []
         if before[0] == before[1]
-        else ["it decides by what it can't know: jobs to come, or run times that it doesn't declare"]
+        else ["it uses unavailable information: later jobs, or run times that it does not declare"]
     )
 
 
 def _sees_run_times(policy: Policy) -> bool:
-    """Tell whether a policy declares that what is still to come of a job's work tells it something."""
+    """Return whether a policy declares that it uses the remaining work of jobs."""
     if isinstance(policy, IndexPolicy):
         return policy.sees_run_times
     return Oracle.RUN_TIMES in policy.oracle_inputs or policy.reads_losses
@@ -128,5 +129,5 @@ def _sees_run_times(policy: Policy) -> bool:
 
 def _play(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int) -> Run:
     run = simulate(jobs, cluster, policy, options, seed)
-    assert run is not None  # nobody watches
+    assert run is not None  # without `watch` the run is never stopped
     return run

@@ -1,4 +1,4 @@
-"""Whether one policy does better than another on a trace, or by chance: differences paired by job, over weeks."""
+"""Difference between two policies on a trace, paired by job, with a confidence interval over weeks."""
 
 from dataclasses import dataclass
 
@@ -15,26 +15,26 @@ WEEK_US = 7 * 86_400 * US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How much longer jobs take to complete under `policy` instead of under `baseline`, in hours: mean over the jobs both did."""
+    """Completion time under `policy` minus under `baseline`, in hours: mean over the jobs that both completed."""
 
     policy: str
     baseline: str
     hours: BlockMean
 
     def __str__(self) -> str:
-        """Return a line for people."""
+        """Return a one-line summary."""
         said, hours = f"{self.policy} instead of {self.baseline}: {self.hours.mean:+.3g} h", self.hours
         weeks = f"{hours.blocks} week" if hours.blocks == 1 else f"{hours.blocks} weeks"
         if hours.blocks < MIN_BLOCKS:
-            return f"{said}, {weeks}: can't tell whether it is chance; an interval takes {MIN_BLOCKS} weeks"
+            return f"{said}, {weeks}: no interval: at least {MIN_BLOCKS} weeks are needed"
         told = f"{said} [{hours.low:+.3g}, {hours.high:+.3g}], {weeks}"
-        return told if hours.is_told else f"{told}: can't tell them apart, the interval holds 0"
+        return told if hours.is_told else f"{told}: not significant, the interval contains 0"
 
 
 def difference(jobs: Workload, policy: LoggedRun, baseline: LoggedRun, seed: int = 0) -> Difference:
-    """Return the paired difference of completion times, with a 95 % interval by a circular block bootstrap over weeks of submission.
+    """Return the paired difference of completion times, with a 95 % interval.
 
-    Jobs that either run didn't get done count in neither.
+    The interval is from a circular block bootstrap over weeks of submission. Only jobs that both runs completed count.
     """
     count = len(jobs)
     is_done = policy.log.is_done(count) & baseline.log.is_done(count)

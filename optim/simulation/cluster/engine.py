@@ -1,4 +1,7 @@
-"""Play a workload under a policy, and put what happened into a log: compiled for a key, in Python for one that plans."""
+"""Simulate a workload under a policy and log the events.
+
+The engine is compiled for index policies, and in Python for planning policies.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,22 +39,22 @@ def simulate(
     watch: Callable[[int], bool] | None = None,
     present: Present | None = None,
 ) -> Run | None:
-    """Play all jobs to their end; None if `watch` wanted to stop before.
+    """Simulate all jobs to their end; return None if `watch` requests a stop.
 
     Parameters
     ----------
     present
-        The state in which the run begins: its log opens with the starts of the jobs that run already. None for an empty cluster
-        before the first submission.
+        Initial state; the log begins with the starts of jobs already running. None for an empty cluster before the
+        first submission.
     watch
-        Called now and then with the number of jobs submitted so far; tells whether to stop.
+        Function called repeatedly with the number of jobs submitted so far; it returns whether to stop.
 
     Raises
     ------
     InvalidProblemError
-        If a gang never finds its GPUs, vCPU and memory on this cluster, or a plan breaks a rule.
+        If a gang can never get its GPUs, vCPUs and memory on this cluster, or a plan breaks a rule.
     UnsupportedProblemError
-        If the policy can't serve these jobs on this cluster.
+        If the policy does not support these jobs on this cluster.
     """
     options = options or EngineOptions()
     player, priorities = _player(jobs, cluster, policy, options)
@@ -62,7 +65,7 @@ def simulate(
         and not (options.preempt_checkpoint_us or options.startup_us)
         and present is None
     )
-    if type(player) is YarnCs and is_plain:  # what derives from it may plan otherwise
+    if type(player) is YarnCs and is_plain:  # derived classes may plan differently
         from optim.simulation.cluster.compiled_yarn import play_capacity
 
         return play_capacity(jobs, cluster, player, options, seed, watch)
@@ -85,21 +88,23 @@ def first_starts(
     options: EngineOptions | None = None,
     seed: int = 0,
 ) -> IntArray:
-    """Play as `simulate` does until some jobs have started; return when each first does, in microseconds: at the run's end if it never does.
+    """Simulate as `simulate` until the given jobs have started; return their first starts in microseconds.
+
+    A job that never starts gets the end of the run.
 
     Parameters
     ----------
     present
-        The state in which the run begins; whoever calls has checked it.
+        Initial state, already validated by the caller.
     awaited
-        Rows of the jobs, of which none has started yet; shape (awaited,).
+        Rows of the jobs, none of which has started yet; shape (awaited,).
 
     Raises
     ------
     InvalidProblemError
-        If a gang never finds its GPUs, vCPU and memory on this cluster, or a plan breaks a rule.
+        If a gang can never get its GPUs, vCPUs and memory on this cluster, or a plan breaks a rule.
     UnsupportedProblemError
-        If the policy can't serve these jobs on this cluster.
+        If the policy does not support these jobs on this cluster.
     """
     options = options or EngineOptions()
     player, priorities = _player(jobs, cluster, policy, options)
@@ -113,7 +118,7 @@ def first_starts(
 def _player(
     jobs: Workload, cluster: Cluster, policy: Policy, options: EngineOptions
 ) -> "tuple[Policy, Priorities | None]":
-    """Return a policy in the form that the fastest engine for these jobs takes, and the priorities of that form where it has some."""
+    """Return the policy in the form for the fastest engine that supports these jobs, and its priorities, if any."""
     jobs.check_fits(cluster)
     has_compiled_loop = is_compiled(jobs, cluster, options)
     if isinstance(policy, IndexPolicy) and not has_compiled_loop:
@@ -125,18 +130,20 @@ def _player(
 
 
 def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:
-    """Check that a policy can serve such jobs on such a cluster; index policies serve all that find vCPU and memory.
+    """Check that a policy supports these jobs on this cluster.
+
+    Index policies support all jobs with enough vCPUs and memory.
 
     Raises
     ------
     UnsupportedProblemError
-        If it can't; the text says why.
+        If it does not; the text gives the reason.
     InvalidProblemError
-        If a gang never finds its vCPU and memory where the engine's rule places it.
+        If a gang can never get its vCPUs and memory under the engine's placement rule.
     """
     found = policy.supports(jobs, cluster) if isinstance(policy, PlanningPolicy) else SUPPORTED
     if not found:
-        raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
+        raise UnsupportedProblemError(f"policy {policy.name} cannot be simulated: {found.reason}")
     if isinstance(policy, PlanningPolicy):
         spreads = options.spread or policy.places_itself or policy.may_spread or policy.rules(options).is_elastic
     else:
@@ -145,7 +152,10 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
 
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
-    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, room on hosts, no neighbours, one interval of checkpoints."""
+    """Return whether the compiled loop supports the run.
+
+    It requires complete GPUs of one type, room on hosts, no slowdown by neighbours, and one checkpoint interval.
+    """
     has_kinds = (
         jobs.gpu_type_slowdown_ppm.shape[1] > 0
         and not (jobs.gpu_type_slowdown_ppm[:, np.unique(cluster.kind)] == PPM).all()

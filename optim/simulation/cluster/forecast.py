@@ -1,4 +1,4 @@
-"""When pending jobs will start: the present state played on, with run times and submissions drawn from history."""
+"""Forecast of start times of pending jobs: simulate from the present state with sampled run times and submissions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,18 +23,19 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import ConditionalRunTimes, JobTraits, RunTimes
 
 LEVELS = (0.1, 0.5, 0.9)
-"""Quantiles of start times that are told: between the outer two lie 80 % of the draws."""
+"""Quantiles of reported start times: the outer two enclose 80 % of the draws."""
 
 ROUNDED_S = 60.0
-"""Waits of less than so many seconds are all the same."""
+"""Waits below this number of seconds are treated as equal."""
 
 _MIDDLES = ndtri((np.arange(11) + 0.5) / 11)
 
 FACTOR_SCORES = _MIDDLES / np.sqrt(np.mean(_MIDDLES**2))
-"""Equally likely scores that stand for the factor of waits: the middles of a normal's parts, with variance 1."""
+"""Equally likely scores for the factor of waits: midpoints of equal parts of a normal distribution, scaled to variance
+1."""
 
 MAX_NUMBERS = 4_000_000
-"""Stretched waits held at a time."""
+"""Maximum number of stretched waits in memory."""
 
 DAY_US = 86_400 * US
 WEEK_US = 7 * DAY_US
@@ -42,26 +43,27 @@ WEEK_US = 7 * DAY_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastOptions:
-    """Options.
+    """Options of forecasts.
 
     Parameters
     ----------
     draws
-        How often the future is played.
+        Number of simulated futures.
     arrival_days
-        For how many days from now on new jobs come: those of as many days of the history, drawn anew for each draw, which begin a whole
-        number of weeks before now where the history has as many; 0 for none. A later job may pass a pending one.
+        Number of days from now with new jobs; 0 for none. Each draw takes them from a random period of equal length in
+        the history. The period begins an integer number of weeks before now if the history is long enough. A later job
+        may pass a pending one.
     history_weeks
-        How far back new jobs are drawn from, and past moments lie.
+        Weeks of history for new jobs and for past moments.
     calibration_moments
-        At how many past moments forecasts are made, by whose errors ranges are stretched; 0 for ranges as drawn.
+        Number of past moments whose forecast errors determine the stretch of ranges; 0 for ranges as drawn.
     calibration_draws
-        How often the future is played at each of them, at most as often as `draws`.
+        Number of simulated futures per past moment, at most `draws`.
 
     Raises
     ------
     InvalidOptionError
-        If a value is outside its range.
+        If a value is out of range.
     """
 
     draws: int = 200
@@ -81,18 +83,18 @@ class ForecastOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class History:
-    """Past jobs on the clock of the present state's jobs, or earlier ones on one of their own.
+    """Past jobs on the clock of the present state; earlier jobs may have another clock.
 
     Parameters
     ----------
     jobs
-        All that were submitted, those that run or wait still among them or not.
+        All submitted jobs; running and waiting jobs may be included or not.
     run_us
-        How long each ran, so far or in all; 0 for those that never did; shape (jobs,).
+        Run time of each job so far or in total, 0 for jobs that never ran; shape (jobs,).
     has_ended
-        Whether each is over; shape (jobs,).
+        Whether each job has ended; shape (jobs,).
     now_us
-        The present time on the clock of `jobs`.
+        Present time on the clock of `jobs`.
     """
 
     jobs: Workload
@@ -101,7 +103,7 @@ class History:
     now_us: int
 
     def run_times(self, jobs: Workload, present: Present) -> RunTimes:
-        """Return run times by group, those of a state's running jobs that aren't in the history among them."""
+        """Return run times by group, including running jobs of the present state that are not in the history."""
         begun = np.flatnonzero(self.run_us > 0)
         past, known = JobTraits.of(self.jobs).select(begun), set(self.jobs.ids)
         more = np.array([row for row in present.starts.job.tolist() if jobs.ids[row] not in known], np.int64)
@@ -119,18 +121,18 @@ class History:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
-    """Drawn starts of the pending jobs.
+    """Sampled starts of the pending jobs.
 
     Parameters
     ----------
     rows
-        Which of the jobs they are; shape (pending,).
+        Rows of the pending jobs; shape (pending,).
     start_us
-        When each starts in each draw, on the jobs' clock; shape (draws, pending).
+        Start of each job in each draw, on the jobs' clock; shape (draws, pending).
     now_us
-        The present time on that clock.
+        Present time on that clock.
     spread
-        What quantiles are stretched by, see `stretched_s`.
+        Spread by which quantiles are stretched, see `stretched_s`.
     """
 
     rows: IntArray
@@ -146,16 +148,17 @@ class Forecast:
 
 
 def stretched_s(wait_s: FloatArray, spread: float, levels: Sequence[float]) -> FloatArray:
-    """Return quantiles of drawn waits that are multiplied by a factor which all of them share.
+    """Return quantiles of sampled waits after multiplication by a common random factor.
 
-    The factor multiplies `ROUNDED_S` plus the wait, and is log-normal with median 1; `spread` is the deviation of its logarithm.
+    The factor multiplies `ROUNDED_S` plus the wait. It is log-normal with median 1, and `spread` is the standard
+    deviation of its logarithm.
 
     Parameters
     ----------
     wait_s
-        Drawn waits in seconds, at least 0; shape (draws, jobs).
+        Sampled waits in seconds, at least 0; shape (draws, jobs).
     levels
-        Shares of the draws below each quantile.
+        Levels of the quantiles, in (0, 1).
 
     Returns
     -------
@@ -188,37 +191,38 @@ def forecast(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
-    """Play the present state on under a policy, as often as `options` say; starts of jobs that are stopped are their first ones.
+    """Simulate from the present state under a policy, once per draw; a stopped job counts with its first start.
 
     Parameters
     ----------
     jobs, present
-        Jobs that run or wait, all submitted by now, and where they run; their own run times are not looked at.
+        Running and waiting jobs, all submitted by now, and the places of the running ones. Their run times are not
+        used.
     make
-        Makes the policy for jobs.
+        Function that creates the policy for a workload.
     history
-        Of which run times and new jobs are drawn.
+        Source of run times and new jobs.
     limit_s
-        Limits of run times, NaN for none; shape (jobs,).
+        Limits of run times in seconds, NaN for none; shape (jobs,).
     executor
-        Where draws are made; here by default.
+        Executor of the draws; this process by default.
     stop
         Once it is requested, the draws so far are returned, at least one.
 
     Returns
     -------
     Forecast
-        The same for the same seed wherever draws are made; fewer draws only if it was stopped.
+        Determined by the seed, for every executor; it has fewer draws only after a stop.
 
     Raises
     ------
     InvalidProblemError
-        If nothing is pending, or the state can't be.
+        If no job is pending, or the state is invalid.
     """
     options, stop = options or ForecastOptions(), stop or Interruption()
     pending = np.flatnonzero(present.is_pending(jobs))
     if not len(pending):
-        raise InvalidProblemError("no job is pending, so that there is no start to forecast")
+        raise InvalidProblemError("no job is pending, so there is no start to forecast")
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
     kills, traits = kills_at_limits(make(jobs)), history.traits_of(jobs, present)
@@ -264,11 +268,11 @@ class _Draws(AbstractTask[int, IntArray]):
 
     @property
     def title(self) -> str:
-        """What is done."""
+        """Label for progress display."""
         return "draws"
 
     def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> IntArray:
-        """Play one future, whose numbers hang on the seed and on its own number."""
+        """Simulate one future, determined by the seed and its number."""
         del stop, progress
         rng = np.random.default_rng([self.seed, piece])
         drawn = with_run_times(self.jobs, _whole_us(self.run_times.draw(rng), self.held_us), self.is_spared)
@@ -278,31 +282,34 @@ class _Draws(AbstractTask[int, IntArray]):
 
 
 def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntArray) -> Workload:
-    """Return jobs of which those that state no estimate have the run time that 90 % of their group's stay below, given the time held."""
+    """Return jobs with missing estimates filled in.
+
+    An estimate is the 90 % quantile of the group's run time, given the time run so far.
+    """
     guess = _whole_us(known.quantile_s(traits, held_us / US, LEVELS[-1]), held_us)
     return replace(jobs, estimate_us=np.where(jobs.estimate_us > 0, jobs.estimate_us, guess))
 
 
 def kills_at_limits(policy: Policy) -> bool:
-    """Tell whether a policy stops jobs at their estimates."""
+    """Return whether a policy stops jobs at their estimates."""
     if isinstance(policy, IndexPolicy):
         return policy.reservations is not None and policy.reservations.kills
     return policy.rules(EngineOptions()).kills_at_limit
 
 
 def with_run_times(jobs: Workload, duration_us: IntArray, is_spared: BoolArray) -> Workload:
-    """Return jobs with other run times; spared jobs, which state no estimate, are never stopped at a guessed one."""
+    """Return jobs with other run times; jobs without a stated estimate are never stopped at an estimated one."""
     stated = np.where(is_spared, np.maximum(jobs.estimate_us, duration_us), jobs.estimate_us)
     return replace(jobs, duration_us=duration_us, estimate_us=stated)
 
 
 def _whole_us(run_s: FloatArray, held_us: IntArray) -> IntArray:
-    """Return run times in microseconds, longer than what was held."""
+    """Return run times in integer microseconds, longer than the time run so far."""
     return np.maximum(np.rint(np.minimum(run_s * US, LATEST_US / 4)).astype(np.int64), held_us + 1)
 
 
 class _Arrivals:
-    """New jobs of some days: those of as many days of the history."""
+    """New jobs for some days, taken from a period of equal length in the history."""
 
     def __init__(self, history: History, known: RunTimes, options: ForecastOptions, *, kills: bool) -> None:
         submit, now = history.jobs.submit_us, history.now_us
@@ -321,7 +328,7 @@ class _Arrivals:
         self.times: ConditionalRunTimes = known.given(going_on, np.zeros(len(self.going_on)))
 
     def draw(self, rng: np.random.Generator) -> Workload | None:
-        """Return new jobs, their submissions counted from now on; None if there are none."""
+        """Return new jobs, with submissions relative to now; None if there are none."""
         if self.begins is None:
             begin = int(rng.integers(self.earliest, self.latest + 1))
         else:
@@ -338,14 +345,14 @@ class _Arrivals:
 
 
 def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:
-    """Return jobs with later ones behind them, whose submissions count from `now_us`; names and labels stay each one's own."""
+    """Return jobs followed by later ones, whose submissions count from `now_us`; names and labels stay distinct."""
     if later is None:
         return jobs
     columns: dict[str, Any] = {}
     for name, declared in columns_of(jobs).items():
         first, second = getattr(jobs, name), getattr(later, name)
         if declared.dims == 2 and first.shape[1] != second.shape[1]:
-            continue  # one knows it and the other doesn't: filled anew
+            continue  # known for one part only: filled with defaults
         columns[name] = np.concatenate([first, second])
     columns["submit_us"] = np.concatenate([jobs.submit_us, later.submit_us + now_us])
     columns["app"] = np.concatenate([jobs.app, later.app + int(jobs.app.max()) + 1])

@@ -1,4 +1,4 @@
-"""How far forecasts of starts were off in the past, and by how much their ranges are stretched for it."""
+"""Calibration of start forecasts: errors of past forecasts determine how far ranges are stretched."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,39 +32,40 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import JobTraits
 
 COVERED = LEVELS[-1] - LEVELS[0]
-"""Share of starts that an interval between the outer levels is to hold."""
+"""Target share of starts inside the interval between the outer levels."""
 
 MIN_MOMENTS = 4
-"""Past moments below which nothing is learnt: of fewer, intervals would have to hold more than all starts."""
+"""Minimum number of past moments: with fewer, intervals would have to contain more than all starts."""
 
 ENOUGH_PENDING = 20
-"""Pending jobs of a past moment that are enough, however many wait now."""
+"""Number of pending jobs that suffices at a past moment, even if more wait now."""
 
 MAX_JOBS = 100
-"""Pending jobs of a past moment that count, evenly spaced in their order: they share most of their error."""
+"""Maximum number of pending jobs used per past moment, evenly spaced in their order: their errors are highly
+correlated."""
 
 LOOKED_AT_US = 1800 * US
-"""Distance of the times among which past moments are chosen."""
+"""Distance of the candidate times for past moments, in microseconds."""
 
 LEARNT_FROM = 0.25
-"""Share of the history's time before the first past moment, from which that one's run times are learnt."""
+"""Share of the history before the first past moment, used to learn its run times."""
 
 SPREADS = np.linspace(0.0, 2.0, 41)
-"""Spreads that are tried."""
+"""Candidate spreads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PastMoment:
-    """A past moment as it was known then, and when its jobs started.
+    """Information available at a past moment, and later starts of its jobs.
 
     Parameters
     ----------
     jobs, present, history
-        What a forecast takes.
+        Inputs of a forecast.
     start_us
-        When each of the jobs starts; shape (jobs,).
+        Start of each job; shape (jobs,).
     rows
-        Which of the played jobs they are; shape (jobs,).
+        Rows of these jobs in the simulated workload; shape (jobs,).
     """
 
     jobs: Workload
@@ -76,24 +77,24 @@ class PastMoment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Played:
-    """Jobs and what became of them under a policy that stops none."""
+    """Simulated jobs under a policy that stops none."""
 
     jobs: Workload
     run: Run
 
     def busy_times_us(self, begin_us: int, end_us: int, least_pending: int) -> IntArray:
-        """Return times, `LOOKED_AT_US` apart, at which so many jobs wait; shape (times,)."""
+        """Return times, `LOOKED_AT_US` apart, with at least `least_pending` waiting jobs; shape (times,)."""
         times = np.arange(begin_us, end_us, LOOKED_AT_US)
         begun = np.searchsorted(np.sort(self.run.first_start_us), times, side="right")
         return times[np.searchsorted(self.jobs.submit_us, times, side="right") - begun >= least_pending]
 
     def moment(self, now_us: int) -> PastMoment:
-        """Return what was known at a time.
+        """Return the information available at a time.
 
         Raises
         ------
         InvalidProblemError
-            If a job was stopped before, so that the state isn't known.
+            If a job was stopped before, so that the state is unknown.
         """
         rest, present = present_at(self.jobs, self.run.log, now_us)
         here = np.flatnonzero(rest.submit_us <= now_us)
@@ -113,16 +114,16 @@ class Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """A past forecast and what came of it.
+    """A past forecast and the actual starts.
 
     Parameters
     ----------
     now_us
-        When it was made.
+        Time of the forecast.
     num_known
-        How many jobs had ended by then.
+        Number of jobs that had ended by then.
     start_us, drawn_us
-        When jobs that were pending started, and when they did in each draw; shapes (jobs,) and (draws, jobs).
+        Actual start of each pending job, and its start in each draw; shapes (jobs,) and (draws, jobs).
     """
 
     now_us: int
@@ -132,7 +133,7 @@ class Outcome:
 
     @classmethod
     def of(cls, moment: PastMoment, made: Forecast) -> "Outcome":
-        """Return that of at most `MAX_JOBS` jobs."""
+        """Return the outcome of at most `MAX_JOBS` jobs."""
         count = len(made.rows)
         kept = np.arange(count) if count <= MAX_JOBS else np.linspace(0, count - 1, MAX_JOBS).astype(np.int64)
         return cls(
@@ -143,7 +144,10 @@ class Outcome:
         )
 
     def share_held(self, spread: float, known_us: int) -> float:
-        """Return the share of the starts that stretched intervals hold, as far as is known at a later time: who waits still may start then."""
+        """Return the share of starts inside stretched intervals, as known at a later time.
+
+        A job that still waits then may start in its interval.
+        """
         low, high = stretched_s((self.drawn_us - self.now_us) / US, spread, (LEVELS[0], LEVELS[-1]))
         wait = (np.minimum(self.start_us, known_us) - self.now_us) / US
         return float(((wait >= low - 1e-6) & (wait <= high + 1e-6)).mean())
@@ -151,18 +155,18 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What past moments tell of ranges.
+    """Result of calibration on past moments.
 
     Parameters
     ----------
     spread
-        What waits are stretched by, see `optim.simulation.cluster.forecast.stretched_s`.
+        Spread by which waits are stretched, see `optim.simulation.cluster.forecast.stretched_s`.
     moments
-        Past moments that it was learnt from; 0 where ranges are as drawn.
+        Number of past moments used; 0 if ranges are as drawn.
     held
-        Share of their starts that intervals held as drawn, NaN without moments.
+        Share of their starts inside the intervals as drawn, NaN without moments.
     reason
-        Why there are none.
+        Reason why there are no moments.
     """
 
     spread: float = 0.0
@@ -172,28 +176,32 @@ class Calibration:
 
 
 def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Calibration:
-    """Return the least spread with which intervals held the share that they are to hold, times (n + 1) / n, on average over n past moments.
+    """Return the smallest spread with which intervals have the target coverage on past moments.
+
+    The target is `COVERED` times (n + 1) / n, on average over n past moments.
 
     Parameters
     ----------
     outcomes
-        Of moments before now.
+        Outcomes at moments before now.
     num_known
-        How many jobs have ended by now. What is learnt from n jobs errs in proportion to 1 / sqrt(n), so that a spread
-        now stands for a larger one at a moment at which fewer had ended.
+        Number of jobs that have ended by now. The error of what n jobs teach is proportional to 1 / sqrt(n), so a
+        spread now corresponds to a larger one at a moment when fewer jobs had ended.
 
     Notes
     -----
-    Intervals are widened until they hold the wanted share of a calibration set, as in split conformal prediction, from where the
-    factor (n + 1) / n comes; moments are the units, as jobs that wait together share their error. The set is of the past, so that the promise holds as far as the future resembles it.
+    As in split conformal prediction, intervals are widened until they have the target coverage on a calibration set;
+    the factor (n + 1) / n is from there. The units are moments, because jobs that wait at the same time share their
+    error. The set is from the past: coverage holds as far as the future resembles it.
 
     References
     ----------
     Romano, Patterson, Candes, "Conformalized Quantile Regression", NeurIPS 2019, arXiv:1905.03222, eq. (8).
-    Kuleshov, Fenner, Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression", ICML 2018, arXiv:1807.00263.
+    Kuleshov, Fenner, Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression", ICML 2018,
+    arXiv:1807.00263.
     """
     if len(outcomes) < MIN_MOMENTS:
-        reason = f"the past has {len(outcomes)} moments like now, and {MIN_MOMENTS} are needed"
+        reason = f"the history has {len(outcomes)} moments comparable to now, {MIN_MOMENTS} are needed"
         return Calibration(reason=reason)
 
     def held(spread: float) -> float:
@@ -228,19 +236,20 @@ def calibrate(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Play the history under the policy, forecast at some of its moments, and learn how far ranges must be stretched.
+    """Simulate the history under the policy, forecast at some past moments, and learn the stretch of ranges.
 
     Parameters
     ----------
     jobs, present, cluster, make, history, options, engine, limit_s, seed, executor
-        As of `optim.simulation.cluster.forecast.forecast`; where jobs have limits now, estimates of past jobs were limits.
+        As in `optim.simulation.cluster.forecast.forecast`. If jobs have limits now, estimates of past jobs count as
+        limits.
     stop
         Once it is requested, there is no calibration.
 
     Returns
     -------
     Calibration
-        Without moments where there is none, with the reason.
+        Without moments, and with the reason, if calibration is not possible.
     """
     stop = stop or Interruption()
     if not options.calibration_moments:
@@ -264,7 +273,7 @@ def calibrate(
     try:
         played.moment(int(chosen[0]))
     except InvalidProblemError:
-        return Calibration(reason="the policy stops jobs, so that past states aren't known")
+        return Calibration(reason="the policy stops jobs, so past states are unknown")
     task = _PastForecasts(
         played=played,
         cluster=cluster,
@@ -283,7 +292,7 @@ def calibrate(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _PastForecasts(AbstractTask[int, Outcome]):
-    """What came of a forecast at a past moment, by its time."""
+    """Outcome of a forecast at a past moment, by its time."""
 
     played: Played
     cluster: Cluster
@@ -296,11 +305,11 @@ class _PastForecasts(AbstractTask[int, Outcome]):
 
     @property
     def title(self) -> str:
-        """What is done."""
+        """Label for progress display."""
         return "past moments"
 
     def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> Outcome:
-        """Forecast from what had ended before it."""
+        """Forecast from the jobs that had ended before the moment."""
         del stop
         moment = self.played.moment(piece)
         limit_s = None if self.limit_s is None else self.limit_s[moment.rows]

@@ -1,4 +1,4 @@
-"""From a policy to the settings of the scheduler that it models: what maps exactly, and what doesn't map."""
+"""Translation of a policy into settings of the scheduler that it models, with a list of untranslated features."""
 
 import math
 import shlex
@@ -21,7 +21,7 @@ from optim.workloads.cluster.slurm_settings import PARAMETERS, format_span
 
 
 class System(StrEnum):
-    """Schedulers whose settings are written."""
+    """Schedulers whose settings can be written."""
 
     KUEUE = "kueue"
     SLURM = "slurm"
@@ -34,9 +34,9 @@ class Settings:
     Parameters
     ----------
     text
-        A file of them.
+        Content of the settings file.
     untranslated
-        What of the policy they don't say, one line each.
+        Features of the policy that the settings do not express, one line each.
     """
 
     text: str
@@ -44,12 +44,12 @@ class Settings:
 
 
 def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluster) -> Settings:
-    """Return the settings by which a scheduler does what a policy does.
+    """Return the settings with which a scheduler acts like a policy.
 
     Raises
     ------
     UnsupportedProblemError
-        If nothing of the policy maps onto that scheduler's settings.
+        If no feature of the policy maps to settings of that scheduler.
     """
     if isinstance(policy, HierarchicalQuota):
         tree = policy.tree_for(cluster)
@@ -72,31 +72,31 @@ def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluste
         system
     ]
     raise UnsupportedProblemError(
-        f"policy {policy.name[:40]} has no settings of {system.value}; those of {known} are written"
+        f"policy {policy.name[:40]} has no {system.value} settings; supported policies: {known}"
     )
 
 
 def _of_partitions(jobs: Workload) -> tuple[str, ...]:
     if len(jobs.groups) < 2:
         return ()
-    return ("several partitions: sched/builtin lets a job without room hold up its own partition only",)
+    return ("several partitions: under sched/builtin a job without room blocks only its own partition",)
 
 
 def _name(text: str) -> str:
-    """Return a name as a shell takes it.
+    """Return a name quoted for a shell.
 
     Raises
     ------
     UnsupportedProblemError
-        If it can't be printed in a line.
+        If it is not printable on one line.
     """
     if not text.isprintable():
-        raise UnsupportedProblemError(f"name {text[:40]!r} can't be written into slurm.conf; choose another")
+        raise UnsupportedProblemError(f"name {text[:40]!r} cannot be written to slurm.conf; choose another")
     return shlex.quote(text)
 
 
 def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
-    """Return slurm.conf, with sacctmgr's commands as comments."""
+    """Return slurm.conf, with sacctmgr commands as comments."""
     one = policy.settings
     lines = ["PriorityType=priority/multifactor"]
     written: Mapping[str, Callable[[float], str]] = {
@@ -124,13 +124,13 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
         if rule.depth < ALL:
             lines.append(f"SchedulerParameters=bf_max_job_test={rule.depth}")
         else:
-            untranslated.append("reservations for all jobs: set bf_max_job_test above the number of jobs that wait")
+            untranslated.append("reservations for all jobs: set bf_max_job_test above the number of waiting jobs")
         untranslated.append(
-            "when reservations are planned: sched/backfill does so every bf_interval, up to bf_window ahead"
+            "time of planning: sched/backfill plans reservations every bf_interval, up to bf_window ahead"
         )
     elif policy.options.backfill:
         untranslated.append(
-            "backfill without reservations: Slurm's sched/backfill starts no job that delays one of higher priority"
+            "backfill without reservations: sched/backfill never starts a job that delays one of higher priority"
         )
     else:
         lines.append("SchedulerType=sched/builtin")
@@ -158,13 +158,13 @@ SPELLED = {
         "PreemptExemptTime",
     )
 }
-"""Parameters of slurm.conf as its manual spells them."""
+"""Parameters of slurm.conf in the spelling of its manual."""
 
 
 def _accounting(policy: Multifactor) -> Iterator[str]:
     """Yield the commands that set up accounts, users and qualities of service."""
     tree = policy.tree
-    yield "# Run these commands once; they are no lines of slurm.conf:"
+    yield "# Run these commands once; they are not part of slurm.conf:"
     for row in range(1, len(tree.names)):
         name, parent = tree.names[row], tree.names[int(tree.parent[row])]
         shares = "parent" if tree.takes_parent[row] else int(tree.shares[row])
@@ -183,23 +183,24 @@ def _accounting(policy: Multifactor) -> Iterator[str]:
 
 
 def _quotas_in_slurm(tree: QuotaTree) -> Settings:
-    """Return a limit of GPUs per queue, as the quality of service of a partition, for queues that can't borrow."""
+    """Return GPU limits for queues that cannot borrow, each as quality of service of a partition."""
     lines, untranslated = [], []
     for name, row in tree.queues.items():
         is_alone = tree.parent[row] < 0 or not tree.borrowing[row].any()
         quota = int(tree.nominal[row].sum())
         if not is_alone:
-            untranslated.append(f"queue {name[:40]!r} borrows: Slurm's limits (GrpTRES) are fixed, and lend nothing")
+            untranslated.append(f"queue {name[:40]!r} borrows: Slurm's limits (GrpTRES) are fixed and cannot be lent")
         elif quota % 1000 or len(np.flatnonzero(tree.covers[row])) > 1:
             untranslated.append(
-                f"queue {name[:40]!r} has parts of GPUs or several flavors: a limit counts whole GPUs of all types"
+                f"queue {name[:40]!r} has fractions of GPUs or several flavors: a limit counts complete GPUs of all "
+                f"types"
             )
         else:
             lines.append(f"#   sacctmgr -i add qos {_name(name)} set grptres=gres/gpu={quota // 1000}")
             lines.append(f"PartitionName={_name(name)} QOS={_name(name)}")
     if not lines:
         raise UnsupportedProblemError(
-            "no queue's quota maps onto Slurm's fixed limits: all of them borrow; write those of kueue"
+            "no quota maps to Slurm's fixed limits because all queues borrow; write kueue settings instead"
         )
     if any(rules.within is not WithinQueue.NEVER for rules in tree.rules):
         untranslated.append(

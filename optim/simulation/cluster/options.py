@@ -1,4 +1,4 @@
-"""Options of the engine, and machine failures drawn once for all policies."""
+"""Options of the engine, and machine failures, which are the same for all policies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,11 +15,11 @@ from optim.models.cluster.rules import ENDLESS, Retries, Rules
 from optim.models.cluster.workload import LATEST_US, PPM, US
 
 MIN_MTBF_HOURS = 1e-7
-"""A third of a millisecond: below it time in microseconds would be too coarse."""
+"""A third of a millisecond: below it, microsecond time is too coarse."""
 
 
 class Placement(StrEnum):
-    """Which of the machines that hold a gang takes it; ties go to the lowest number."""
+    """Rule that chooses among the machines that hold a gang; ties go to the lowest number."""
 
     BEST_FIT = "best-fit"
     FIRST_FIT = "first-fit"
@@ -28,7 +28,7 @@ class Placement(StrEnum):
 
 
 class Preempted(StrEnum):
-    """What a job that is stopped for another one has of its work."""
+    """Work that a job retains when it is stopped for another one."""
 
     KEEPS_ALL = "keeps-all"
     CHECKPOINT = "checkpoint"
@@ -36,7 +36,7 @@ class Preempted(StrEnum):
 
 
 class RetryRule(StrEnum):
-    """What becomes of jobs whose tries fail."""
+    """Handling of jobs with failing attempts."""
 
     AS_RUN = "as-run"
     BLIND = "blind"
@@ -45,48 +45,51 @@ class RetryRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What every policy is played under.
+    """Simulation rules that apply to every policy.
 
     Parameters
     ----------
     placement
-        Machine of a gang that one machine can hold: the fullest that has room, the first, the emptiest, or the one whose
-        fragmentation for the workload's mix of gangs grows least. Wider gangs take wholly free machines, largest first.
+        Machine for a gang that fits on one machine: the fullest that has room, the first, the emptiest, or the one with
+        the smallest increase of fragmentation for the workload's mix of gangs. Wider gangs take completely free
+        machines, largest first.
     spread
-        Whether a gang that finds no such place takes GPUs anywhere, fewest machines first, instead of waiting.
+        Whether a gang without such a place takes GPUs anywhere, on as few machines as possible, instead of waiting.
     overhead_s
-        Time without progress, with GPUs held, at each start after a preemption.
+        Seconds without progress at each start after a preemption, while the job has its GPUs.
     startup_s
-        The same at a job's first start, as it loads.
+        Seconds without progress at a job's first start, while it loads.
     sharing
         Whether jobs take only their share of a GPU.
     neighbour
-        Slowdown of a job of several GPUs while another such job has GPUs in one of its machines; 1 for none.
+        Slowdown factor of a multi-GPU job while another such job has GPUs on one of its machines; 1 for none.
     mtbf_hours
-        Mean time between a machine's repair and its next failure, exponential; 0 for machines that never fail.
+        Mean time in hours between a machine's repair and its next failure, exponential; 0 for machines that never fail.
     repair_hours
-        Mean time of a repair, exponential.
+        Mean time of a repair in hours, exponential.
     checkpoint_min
-        Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails.
+        Minutes of work between two checkpoints of a job; a machine failure loses the work since the last one.
     preempted
-        Whether a job that loses its GPUs to another one, is moved, or changes its width keeps all of its work (`keeps-all`),
-        loses what it did since its last checkpoint or stop (`checkpoint`), or starts again from nothing (`restart`). Jobs with
-        an interval of their own (`Workload.checkpoint_us`) go by it under the latter two.
+        Work of a job that is preempted, moved or resized: it keeps all (`keeps-all`), loses the work since its last
+        checkpoint or stop (`checkpoint`), or restarts from zero (`restart`). With the latter two, jobs with a
+        checkpoint interval in the workload (`Workload.checkpoint_us`) use that interval.
     retries
-        What becomes of a job of which tries fail: its run time, which holds them all, is played in one piece (`as-run`); each
-        try starts anew from nothing and is queued again when it fails (`blind`); or only where a retry helps by the Philly
-        study's table 7, or the reason isn't known, and else the job is over (`by-class`).
+        Handling of jobs with failing attempts. `as-run`: their run time, which includes all attempts, is simulated in
+        one piece. `blind`: each attempt starts from zero, and is queued again when it fails. `by-class`: only failures
+        for which a retry helps (table 7 of the Philly study), or of unknown reason, are retried; otherwise the job
+        ends.
     max_retries
-        How often a try is repeated at most by class.
+        Maximum number of retries under `by-class`.
     retry_wait_min
-        How long a job is held back after a try of it failed.
+        Minutes of back-off after a failed attempt.
     planned
-        When machines leave and return by plan: number, begin and end in microseconds after the first submission, `2**62` for good.
+        Planned outages: machine, begin and end in microseconds after the first submission; end `2**62` for permanent
+        removal.
 
     Raises
     ------
     InvalidOptionError
-        If a value is outside its range.
+        If a value is out of range.
     """
 
     placement: Placement = Placement.BEST_FIT
@@ -109,7 +112,7 @@ class EngineOptions:
         choices = {"placement": tuple(Placement), "retries": tuple(RetryRule), "preempted": tuple(Preempted)}
         check_choices(self, choices)
         object.__setattr__(self, "preempted", Preempted(self.preempted))
-        object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
+        object.__setattr__(self, "placement", Placement(self.placement))  # plain text is accepted as well
         object.__setattr__(self, "retries", RetryRule(self.retries))
         check_in("[0, 86400]", self, "overhead_s", "startup_s")
         check_in("[1, 1000]", self, "neighbour")
@@ -124,27 +127,30 @@ class EngineOptions:
 
     @property
     def overhead_us(self) -> int:
-        """Overhead in whole microseconds."""
+        """Overhead of a restart in integer microseconds."""
         return round(self.overhead_s * US)
 
     @property
     def startup_us(self) -> int:
-        """Overhead of a job's first start in whole microseconds."""
+        """Overhead of a job's first start in integer microseconds."""
         return round(self.startup_s * US)
 
     @property
     def checkpoint_us(self) -> int:
-        """Work between two checkpoints in whole microseconds; 0 if machines never fail or leave."""
+        """Work between two checkpoints in integer microseconds; 0 if machines never fail or leave."""
         return self._step_us if self.mtbf_hours or self.planned else 0
 
     @property
     def preempt_checkpoint_us(self) -> int:
-        """Work between two checkpoints of a job that is preempted in whole microseconds; 0 if it keeps all."""
+        """Work between two checkpoints of a preempted job in integer microseconds; 0 if it keeps all work."""
         steps = {Preempted.KEEPS_ALL: 0, Preempted.CHECKPOINT: self._step_us, Preempted.RESTART: LATEST_US}
         return steps[self.preempted]
 
     def gone_from(self, cluster: Cluster) -> IntArray:
-        """Return from when each machine is away for good by plan, in microseconds, `2**62` for never; shape (machines,)."""
+        """Return the time of each machine's planned permanent removal in microseconds, `2**62` for never.
+
+        Shape (machines,).
+        """
         found = np.full(cluster.num_machines, ENDLESS)
         for machine, begin, end in self.planned:
             if end >= ENDLESS:
@@ -156,7 +162,7 @@ class EngineOptions:
         return max(1, round(self.checkpoint_min * 60 * US))
 
     def on_failures(self, rules: Rules) -> Rules:
-        """Return rules with what these options say of first starts, of machines and tries that fail, and of where gangs are placed."""
+        """Return rules completed by these options: first starts, failures, and placement of gangs."""
         kind = Retries[self.retries.name]
         return replace(
             rules,
@@ -176,47 +182,51 @@ class EngineOptions:
 
     @property
     def needs_planning(self) -> bool:
-        """Whether only planning policies can be played under these options."""
+        """Whether these options require planning policies."""
         return self.sharing or self.neighbour > 1
 
 
 STREAM = 0x0A7A6E
-"""Parts these draws from a policy's own of the same seed."""
+"""Key that separates these random draws from a policy's draws with the same seed."""
 
 MAX_FAILURES = 1_000_000
-"""Failures without an end or a submission after which a run ends with its jobs unfinished: none of them gets on any more."""
+"""Number of failures without an end or a submission after which a run ends with unfinished jobs, because none makes
+progress."""
 
 MAX_STALLED = 100
-"""Stops for each job that waits or runs, all of which undid the work of the turn that they ended, after which a run ends likewise."""
+"""Number of stops per waiting or running job, each of which undid all work of its turn, after which a run ends
+likewise."""
 
 MAX_IDLE_CALLS = 1_000
-"""Instants in a row without a running job, those when all machines are up that return, after which a run ends likewise."""
+"""Number of consecutive instants without a running job, while all machines are up that will return, after which a run
+ends likewise."""
 
 BY_FAILURES, BY_STOPS, BY_MACHINES = range(2, 5)
 
 HALTS = (
     "",
     "",
-    f"machines failed {MAX_FAILURES:,} times without a job's end; set a smaller checkpoint_min, or a larger mtbf_hours",
-    "jobs were stopped again and again before their next checkpoint, so that none got on; set checkpoint_min below the policy's turns, "
-    "or preempted=keeps-all",
-    "no job was started any more though all machines that return were up; leave out gangs that are too wide for them, or let more return",
+    f"machines failed {MAX_FAILURES:,} times while no job ended; set a smaller checkpoint_min, or a larger mtbf_hours",
+    "jobs were repeatedly stopped before their next checkpoint and made no progress; set checkpoint_min below the "
+    "policy's turns, or preempted=keeps-all",
+    "no waiting job could start although all returning machines were up; remove gangs that are too wide for them, or "
+    "let more machines return",
 )
-"""Why a run ended with its jobs unfinished."""
+"""Reasons for the end of a run with unfinished jobs."""
 
 Outage = tuple[int, int, bool]
-"""When, in microseconds; which machine; whether it fails or leaves, or is repaired or returns."""
+"""Time in microseconds, machine, and whether it fails or leaves (True), or is repaired or returns (False)."""
 
 
 def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
-    """Yield when machines leave and return, in the order of their times and then machines: by failures and by plan.
+    """Yield outages and returns of machines, failures and planned ones, in order of times and then machines.
 
-    A machine that failed while it was away by plan returns when it is repaired and its window is over, too.
+    A machine that failed during a planned outage returns once it is repaired and the outage is over.
 
     Parameters
     ----------
     since
-        When the run begins, in microseconds.
+        Begin of the run in microseconds.
     """
     begun = [
         (machine, max(begin, since + 1 if since else 0), end) for machine, begin, end in options.planned if end > since
@@ -232,10 +242,10 @@ def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0)
 
 
 def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
-    """Yield failures and repairs in the order of their times and then machines, without end; none if machines never fail.
+    """Yield failures and repairs without end, in order of times and then machines; none if machines never fail.
 
-    A machine is up for a time with mean `mtbf_hours` and then down for one with mean `repair_hours`, both exponential and
-    rounded up to a microsecond, one after the other.
+    Up times have mean `mtbf_hours` and down times mean `repair_hours`. They alternate, are exponential, and are rounded
+    up to a microsecond.
     """
     if not options.mtbf_hours:
         return
@@ -254,31 +264,34 @@ def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0
 
 
 STEPS = 20_000
-"""Instants that a compiled loop plays between two looks at progress and interruption: some milliseconds."""
+"""Instants that a compiled loop simulates between two checks of progress and interruption: some milliseconds."""
 
 KNOWN_OUTAGES = 1_024
-"""Failures and repairs that a compiled loop is told of ahead."""
+"""Number of future failures and repairs passed to a compiled loop."""
 
 LOGGED = 65_536
-"""Events that a compiled loop's log holds at a time besides one instant's."""
+"""Capacity of a compiled loop's log in events, in addition to those of one instant."""
 
 
 class OutageFeed:
-    """Failures and repairs as engines take them: the next one, or several at once, all of an instant together."""
+    """Failures and repairs for the engines: the next one, or several, always including all of an instant."""
 
     def __init__(self, cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> None:
         self._ahead = outages(cluster, options, seed, since)
         self.next: Outage | None = next(self._ahead, None)
 
     def take(self) -> Outage:
-        """Take the next one; there must be one."""
+        """Return and remove the next one; there must be one."""
         taken = self.next
         assert taken is not None
         self.next = next(self._ahead, None)
         return taken
 
     def take_many(self, least: int) -> IntArray:
-        """Take at least so many; return time, machine, and whether it fails (1), one row per outage, none if machines never fail."""
+        """Return and remove at least `least` of them: time, machine, and failure (1), one row per outage.
+
+        None if machines never fail.
+        """
         rows: list[Outage] = []
         while self.next is not None and (len(rows) < least or rows[-1][0] == self.next[0]):
             rows.append(self.take())

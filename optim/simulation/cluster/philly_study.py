@@ -1,4 +1,4 @@
-"""The tables of the Philly study for any trace and policy, compared with the published figures."""
+"""Tables of the Philly study for any trace and policy, compared with the published values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,28 +32,28 @@ NOT_IN_TRACE = "not in this trace"
 DRAWN = "drawn"
 
 EARLY_MIN = 10.0
-"""Minutes of a job of several GPUs that failing early plays on one GPU first."""
+"""Minutes for which the fail-early scheme first runs a multi-GPU job on one GPU."""
 
 STATUS_OF = {
     **dict.fromkeys(("passed", "pass", "completed", "succeeded"), "passed"),
     **dict.fromkeys(("killed", "cancelled", "preempted", "timeout", "deadline"), "killed"),
     "": "",
 }
-"""The study's status of what traces write; whatever else they write counts as unsuccessful."""
+"""The study's status for each status in traces; all other values count as unsuccessful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyTable:
-    """One table.
+    """A table of the study.
 
     Parameters
     ----------
     name, title
-        A word for programs, a line for people.
+        Identifier, and title.
     header, rows
-        Names and values, None where there is none.
+        Column names and values; None for missing values.
     note
-        What a reader should know; empty if nothing.
+        Remark for readers; empty if none.
     """
 
     name: str
@@ -117,9 +117,9 @@ def failures(jobs: Workload, told: str) -> StudyTable:
 
 
 def failing_early(jobs: Workload, told: str) -> StudyTable:
-    """Account for the third lesson: what a pool of single GPUs, and no retry where it is useless, would save."""
+    """Estimate for the third lesson: the savings of a pool of single GPUs, and of omitting useless retries."""
     header = ("measure", "jobs", "gpu_hours_saved", "gpu_hours_spent", "share_of_all_gpu_hours")
-    title = f"What failing early saves: the first {EARLY_MIN:g} minutes of jobs of several GPUs on one GPU"
+    title = f"Savings of fail-early: the first {EARLY_MIN:g} minutes of jobs of several GPUs on one GPU"
     failed = jobs.fails_us >= 0
     if not failed.any():
         return StudyTable(name="failing-early", title=title, header=header, rows=(), note=NOT_IN_TRACE)
@@ -143,8 +143,8 @@ def failing_early(jobs: Workload, told: str) -> StudyTable:
             (name, int(which.sum()), saved, spent, (saved - spent) / float(time.sum()))
             for name, which, saved, spent in rows
         ),
-        note=f"{told}; an account of the jobs as they are: good jobs of several GPUs wait {EARLY_MIN:g} minutes more. "
-        "--wrap fail-early plays it",
+        note=f"{told}; an estimate from the jobs as they are, where successful multi-GPU jobs wait {EARLY_MIN:g} "
+        f"minutes longer. --wrap fail-early simulates it",
     )
 
 
@@ -157,27 +157,27 @@ STATUSES = ("passed", "killed", "unsuccessful")
 
 
 def calibration(jobs: Workload, cluster: Cluster, run: LoggedRun, files: Sequence[Path]) -> StudyTable:
-    """Return the figures of a run's jobs, and below them those of the clusters of some summaries.
+    """Return statistics of a run's jobs, followed by those of the clusters in some summary files.
 
     Parameters
     ----------
     jobs, cluster, run
-        What was played, and its events. Waiting is all that a job spent without its GPUs.
+        Workload, cluster, and logged run. Waiting is all time that a job spends without its GPUs.
     files
-        Summaries that come with the traces of Helios and Acme.
+        Summary files published with the traces of Helios and Acme.
 
     Raises
     ------
     InvalidProblemError
-        If a file isn't such a summary.
+        If a file is not such a summary.
     """
     published = [summary for path in files for summary in read_summaries(path)]
     return StudyTable(
         name="calibration",
-        title="Jobs beside those of published clusters",
+        title="Jobs compared with published clusters",
         header=HEADER,
         rows=(_own(jobs, cluster, run), *map(_published, published)),
-        note="published: Hu et al., SC 2021 and NSDI 2024, as their summaries say; shares of the jobs, and of GPU-time",
+        note="published: Hu et al., SC 2021 and NSDI 2024, from their summary files; shares of jobs and of GPU-time",
     )
 
 
@@ -215,14 +215,14 @@ MEASURED_SIZES = (1, 4, 8, 16)
 
 
 def philly_study(jobs: Workload, cluster: Cluster, run: LoggedRun, *, is_drawn: bool = False) -> tuple[StudyTable, ...]:
-    """Return the study's tables of a run.
+    """Return the study's tables for a run.
 
     Parameters
     ----------
     jobs, cluster, run
-        What was played, and its events.
+        Workload, cluster, and logged run.
     is_drawn
-        Whether the jobs' outcomes were drawn rather than read.
+        Whether the jobs' outcomes were sampled rather than read from the trace.
 
     References
     ----------
@@ -230,7 +230,7 @@ def philly_study(jobs: Workload, cluster: Cluster, run: LoggedRun, *, is_drawn: 
     """
     spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)), run.rules)
     bucket = np.searchsorted([most for _, most in BUCKETS], jobs.gpus)
-    told = DRAWN if is_drawn else "as the trace tells"
+    told = DRAWN if is_drawn else "as recorded in the trace"
     return (
         _waiting_by_gang(bucket, spells, len(jobs)),
         _waiting_by_cluster(jobs, cluster, run, spells),
@@ -244,14 +244,14 @@ def philly_study(jobs: Workload, cluster: Cluster, run: LoggedRun, *, is_drawn: 
 
 
 def _per_job(spells: WaitingSpells, count: int) -> FloatArray:
-    """Return each job's waiting by cause, microseconds; shape (jobs, causes)."""
+    """Return each job's waiting time by cause in microseconds; shape (jobs, causes)."""
     waited = np.zeros((count, spells.cause_us.shape[1]))
     np.add.at(waited, spells.job, spells.cause_us)
     return waited
 
 
 def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> StudyTable:
-    """Table 2: jobs held by which delay, the longer one counting."""
+    """Table 2: jobs by their longer delay, fair share or fragmentation."""
     waited = _per_job(spells, count)
     causes = np.column_stack([waited[:, 0] + waited[:, 2], waited[:, 1], waited[:, 3]])
     longest, fragmented, all_time = causes.argmax(axis=1), causes[:, 1], causes.sum(axis=1)
@@ -282,7 +282,7 @@ def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> Stu
         header=("gang", "jobs", "fair_share", "fragmentation", "queue_order", "fragmentation_share", "published",
                 "wait_mean_h", "fragmented_time_share"),
         rows=tuple(rows),
-        note=f"fragmentation has {shown} of all waiting time; published: about {FRAGMENTATION_SHARE_OF_WAITING}",
+        note=f"fragmentation causes {shown} of all waiting time; published: about {FRAGMENTATION_SHARE_OF_WAITING}",
     )  # fmt: skip
 
 
@@ -320,20 +320,22 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells
         ),
         rows=tuple(rows),
         note=(
-            "quotas are those that the policy goes by: of its option, or in proportion to the trace's GPU-hours"
+            "quotas are those of the policy: from its option, or in proportion to the trace's GPU-hours"
             if run.rules.knows_quotas
-            else f"{run.policy} goes by no quotas, so that no job waits for one"
+            else f"{run.policy} has no quotas, so no job waits for one"
         )
-        + "; jobs without a virtual cluster form one of their own",
+        + "; jobs without a virtual cluster form a separate one",
     )
 
 
 def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSpells) -> StudyTable:
-    """Figure 4: on how many machines jobs started, against how long they had waited."""
+    """Figure 4: number of machines at a job's start by its waiting time."""
     first, machines = _first_starts(log)
     waited = np.full(len(jobs), np.nan)
     order = np.argsort(spells.begin_us, kind="stable")[::-1]
-    waited[spells.job[order]] = (spells.end_us - spells.begin_us)[order] / MINUTE_US  # the first spell is written last
+    waited[spells.job[order]] = (spells.end_us - spells.begin_us)[
+        order
+    ] / MINUTE_US  # written last, so that the first spell remains
     rows = []
     for number in (2, 3):
         for least, most in MACHINES:
@@ -347,12 +349,13 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
         title="Machines at the first start, and the wait before it in minutes (figure 4)",
         header=("gang", "machines", "jobs", "first_start_p50_min", "first_start_p90_min"),
         rows=tuple(rows),
-        note="published: of 5-8 GPU, those that wait little are spread over 2 to 8 servers, long waiters get one",
+        note="published: jobs of 5-8 GPUs with short waits are spread over 2 to 8 servers, those with long waits get "
+        "one",
     )
 
 
 def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
-    """Tables 3 to 5 as a model: utilisation by a job's size, less for wider spreads."""
+    """Tables 3 to 5 as a model: utilisation by job size, reduced for wider spreads."""
     sizes = np.array(MEASURED_SIZES)
     nearest = np.abs(np.log2(jobs.gpus)[:, None] - np.log2(sizes)).argmin(axis=1)
     base = np.array([UTILISATION[f"{size} GPU"][3] for size in MEASURED_SIZES])
@@ -383,35 +386,36 @@ def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
         title="GPU utilisation by placement, per cent (tables 3 to 5)",
         header=("nearest_size", "gpu_hours", "machines_mean", "model", "published"),
         rows=tuple(rows),
-        note="a model, no measurement: the published mean of the nearest size x that of the spread over that on 2 servers",
+        note="a model, not a measurement: published mean of the nearest size, times mean of the spread divided by "
+        "mean on 2 servers",
     )
 
 
 def _left_out(jobs: Workload, cluster: Cluster, run: LoggedRun) -> StudyTable:
-    """Tell what the study doesn't: preemption, what checkpoints cost, and scale."""
+    """Quantities that the study omits: preemption, cost of checkpoints, and scale."""
     log, metrics = run.log, run.metrics
     stopped = log.job[log.kind == Event.PREEMPT]
     days = max(metrics.makespan_h / 24, 1e-9)
     rows: Sequence[tuple[str, float]] = (
         ("preemptions", len(stopped)),
         ("share of jobs preempted", len(np.unique(stopped)) / len(jobs)),
-        ("preemptions of the worst job", float(np.bincount(stopped, minlength=1).max())),
+        ("maximum preemptions of a job", float(np.bincount(stopped, minlength=1).max())),
         ("GPU-hours lost to restarts", metrics.overhead_gpu_hours),
         ("share of GPU-time lost to restarts", metrics.overhead_gpu_hours / metrics.gpu_hours),
         ("GPUs", cluster.num_gpus),
         ("jobs", len(jobs)),
-        ("decisions a day", len(log) / days),
+        ("decisions per day", len(log) / days),
     )
     return StudyTable(
         name="left-out",
-        title="What the study left out: preemption, the cost of checkpoints, scale",
+        title="Omitted by the study: preemption, cost of checkpoints, scale",
         header=("figure", "value"),
         rows=tuple(rows),
     )
 
 
 def _starts(log: EventLog) -> tuple[IntArray, IntArray]:
-    """Return the events that are starts, and on how many machines each is."""
+    """Return the start events, and the number of machines of each."""
     start = np.flatnonzero(log.kind == Event.START)
     event = np.repeat(np.arange(len(log)), np.diff(log.first))
     pairs = np.unique(event * (int(log.machine.max(initial=0)) + 1) + log.machine)
@@ -420,14 +424,14 @@ def _starts(log: EventLog) -> tuple[IntArray, IntArray]:
 
 
 def _first_starts(log: EventLog) -> tuple[IntArray, IntArray]:
-    """Return the jobs that ever started, and on how many machines they first did."""
+    """Return the jobs that started, and the number of machines of each job's first start."""
     start, machines = _starts(log)
     job, at = np.unique(log.job[start], return_index=True)
     return job, machines[at]
 
 
 def _held_us(log: EventLog) -> FloatArray:
-    """Return how long after each event the next of its job comes."""
+    """Return the time from each event to the next event of its job."""
     order = np.argsort(log.job, kind="stable")
     stop = np.full(len(log), int(log.time_us[-1]), np.int64)
     is_same = log.job[order][1:] == log.job[order][:-1]

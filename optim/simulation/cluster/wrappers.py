@@ -45,7 +45,7 @@ class Wrapper(PlanningPolicy):
         return replace(self.inner.rules(options), reservation_depth=0)
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Tell whether the policy inside can serve such jobs, and be steered."""
+        """Return whether the policy inside can serve such jobs, and be steered."""
         if self.steers_placement and self.inner.places_itself:
             return Support(False, PLACES_ITSELF.format(type(self).name))
         return self.inner.supports(jobs, cluster)
@@ -362,7 +362,7 @@ class StopAtGain(Wrapper):
         del jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Tell whether there are losses to predict from."""
+        """Return whether there are losses to predict from."""
         if not jobs.loss.shape[1]:
             return Support(False, "it follows loss curves, and these jobs have none")
         return super().supports(jobs, cluster)

@@ -292,7 +292,7 @@ class LeasedApp:
         return 1.0 - self.done / self.clocks
 
     def is_exact(self) -> bool:
-        """Tell whether losses and parameters after all leases are those of a run that nobody stopped, bit for bit."""
+        """Return whether losses and parameters after all leases are those of a run that nobody stopped, bit for bit."""
         alone = run_alone(self.job, self.optimiser, self.done)
         return self.record is None or self.record.equals(alone)
 
@@ -391,7 +391,7 @@ class LeaseRun:
 
 
 def _is_up(trainer: Trainer, workers: tuple[str, ...]) -> bool:
-    """Tell whether all processes have joined, and nothing is under way."""
+    """Return whether all processes have joined, and nothing is under way."""
     controller = trainer.controller
     return (
         not controller.machines.joining

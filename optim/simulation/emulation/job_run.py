@@ -643,13 +643,13 @@ class JobRun:
 
 
 def _is_up(trainer: Trainer) -> bool:
-    """Tell whether all that were ordered are here, and have what they start from."""
+    """Return whether all that were ordered are here, and have what they start from."""
     controller = trainer.controller
     return not controller.machines.joining and controller.phase is not Phase.REBUILDING
 
 
 def _has_company(trainer: Trainer) -> bool:
-    """Tell whether anybody can send a message soon."""
+    """Return whether anybody can send a message soon."""
     controller = trainer.controller
     is_at_rest = (
         controller.phase is Phase.STOPPED and not controller.machines.staying and not controller.machines.leaving

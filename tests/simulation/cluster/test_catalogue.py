@@ -63,7 +63,7 @@ def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends)
         ("MyPolicy = 3", "MyPolicy", "isn't a policy"),
         ("1 / 0", "MyPolicy", "fails in line 1 with ZeroDivisionError"),
         ("def", "MyPolicy", "fails in line 1 with SyntaxError"),
-        (HEAD + "class MyPolicy(PlanningPolicy):\n    pass", "MyPolicy", "can't be made .TypeError"),
+        (HEAD + "class MyPolicy(PlanningPolicy):\n    pass", "MyPolicy", "cannot construct .*TypeError"),
     ],
 )
 def test_a_file_without_a_policy_is_refused_in_one_line(tmp_path, content, name, cause):
@@ -96,7 +96,7 @@ def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
         make_policy("broken", JOBS)
     with pytest.raises(InvalidOptionError, match=r"broken, .*theirs, .*yarn-cs"):
         make_policy("nonsense", JOBS)
-    with pytest.raises(InvalidOptionError, match="can't be made"):
+    with pytest.raises(InvalidOptionError, match="cannot construct"):
         make_policy("theirs", JOBS)  # it has options that nobody gives
 
 
@@ -123,5 +123,5 @@ def test_two_policies_of_one_name_are_refused_before_they_are_played(file, tmp_p
     task = Comparison(JOBS, Cluster.grid("1x1"), EngineOptions(), 0)
     requests = [PolicyRequest(name=f"{path}:MyPolicy") for path in (file, other)]
     task.check(requests[:1])
-    with pytest.raises(InvalidOptionError, match=r"'MyPolicy' is the name of two runs.*another name in its class"):
+    with pytest.raises(InvalidOptionError, match=r"'MyPolicy' is the name of two runs.*another .name. in its class"):
         task.check(requests)

@@ -66,10 +66,10 @@ def test_pairs_jobs_and_says_when_it_cannot_tell():
     assert str(always) == "a instead of b: -2 h [-2, -2], 12 weeks"
     now_and_then = difference(jobs, logged("a", jobs, submit + np.where(np.arange(12) % 2, 1, 5) * hour), later)
     assert now_and_then.hours.mean == 0
-    assert str(now_and_then).endswith("12 weeks: can't tell them apart, the interval holds 0")
+    assert str(now_and_then).endswith("12 weeks: not significant, the interval contains 0")
 
 
 def test_three_weeks_are_too_few():
     jobs = Workload(submit_us=np.arange(3) * WEEK_US, gpus=np.ones(3, int), duration_us=np.full(3, 10**9))
     run = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs))
-    assert "3 weeks: can't tell whether it is chance" in str(difference(jobs, run, run))
+    assert "3 weeks: no interval" in str(difference(jobs, run, run))

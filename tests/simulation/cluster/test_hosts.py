@@ -66,7 +66,7 @@ def test_hosts_count_under_every_policy():
         run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
         assert sorted((run.first_start_us / 1e6).tolist()) == [0, 5], name
     for name in ("gandiva", "themis"):
-        with pytest.raises(UnsupportedProblemError, match="without regard to vCPU"):
+        with pytest.raises(UnsupportedProblemError, match="ignores vCPUs"):
             simulate(jobs, cluster, make_policy(name, jobs))
 
 

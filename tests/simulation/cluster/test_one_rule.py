@@ -213,5 +213,5 @@ def test_planning_refuses_a_key_that_only_the_loop_knows():
 
     jobs = workload([(0, 1, 1)])
     adapter = IndexPolicyAdapter(IndexPolicy(name="other", key=Other.WIDEST), jobs)
-    with pytest.raises(NotAllowedError, match="doesn't know the key WIDEST"):
+    with pytest.raises(NotAllowedError, match="does not implement the key WIDEST"):
         simulate(jobs, Cluster.grid("1x1"), adapter, EngineOptions())

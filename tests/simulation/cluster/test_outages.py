@@ -298,7 +298,7 @@ def test_a_run_ends_when_no_machine_that_returns_can_hold_the_jobs_that_wait(nam
     options = EngineOptions(mtbf_hours=1, repair_hours=0.1, planned=((1, 60 * US, 2**62),))
     run = simulate(jobs, Cluster.grid("2x2"), make_policy(name, jobs), options, seed=1)
     assert run.is_done.tolist() == [False, name not in ("fifo", "multifactor")]
-    assert "all machines that return were up" in run.halted
+    assert "all returning machines were up" in run.halted
     assert (run.log.kind == Event.FAIL).sum() < 1_010
 
 

@@ -42,14 +42,14 @@ def test_a_virtual_cluster_over_its_quota_waits_for_its_share():
     table = _study(jobs, Cluster.grid("1x2"))["waiting-by-virtual-cluster"]
     none, other = _row(table, "(none)"), _row(table, "a")
     assert (none["quota_gpus"], other["quota_gpus"]) == (None, None)
-    assert table.note.startswith("fifo goes by no quotas, so that no job waits for one; ")
+    assert table.note.startswith("fifo has no quotas, so no job waits for one; ")
     assert none["gpu_hours"] == pytest.approx(120 / 3600)
     assert (none["wait_mean_h"], none["full"], none["over_quota"]) == (pytest.approx(1 / 60), 1, 0)
     assert other["wait_mean_h"] == 0
     known = _study(jobs, Cluster.grid("1x2"), "yarn-cs")["waiting-by-virtual-cluster"]
     assert [row[3] for row in known.rows] == [1, 1]
     assert known.note.startswith(
-        "quotas are those that the policy goes by: of its option, or in proportion to the trace's GPU-hours; "
+        "quotas are those of the policy: from its option, or in proportion to the trace's GPU-hours; "
     )
 
 

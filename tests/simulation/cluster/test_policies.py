@@ -102,7 +102,7 @@ def test_options_of_a_wrapper_go_to_the_policies_that_it_wraps():
     ("settings", "cause"),
     [
         ({"nonsense": "1"}, "there are: by_time, checkpoint_min, max_retries, mtbf_hours"),
-        ({"srtf.preempt": "no"}, "isn't played"),
+        ({"srtf.preempt": "no"}, "not simulated"),
         ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
         ({"las.quantum_s": 0}, "quantum_s must lie"),
         ({"overhead_s": -1}, "overhead_s must be in"),

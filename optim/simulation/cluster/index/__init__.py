@@ -1,1 +1,1 @@
-"""Index policies in one compiled loop: jobs run in the order of a key."""
+"""Index policies in one compiled loop: jobs run in order of a key."""

@@ -1,6 +1,6 @@
-"""The compiled loop of index policies: its state, placement of gangs, keys, victims, queues, and the order of events at one instant.
+"""The compiled loop of index policies: state, placement, keys, victims, queues, and order of events.
 
-The rules are told at `optim.simulation.cluster.index.policy.IndexPolicy` and in docs/cluster.md.
+`optim.simulation.cluster.index.policy.IndexPolicy` and docs/cluster.md describe the rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ NEVER = 2**62
 NONE = -1
 
 STEPS_BETWEEN_LOOKS = 256
-"""Instants that are played between two looks at whether the awaited jobs have started."""
+"""Number of instants simulated between two checks whether the awaited jobs have started."""
 
 NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
 """States of a job."""
@@ -54,15 +54,18 @@ NUM_SCALARS = 17
 NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS, STALLED, IDLE = _REST
-"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures that brought nobody an
-end; `STALLED` counts stops that undid all work since the stop before, while no job ended, was submitted or saved work; `IDLE` counts
-instants in a row without a running job, those when all machines that return are up; `IS_OVER` is 1, or the entry of `HALTS` that says why
-jobs are unfinished."""
+"""Entries of `State.scalar`.
+
+`OUTAGES` and `FAILURES` count processed outages of those known, and failures since the last end of a job. `STALLED`
+counts stops that undid all work since the previous stop, while no job ended, was submitted or saved work. `IDLE` counts
+consecutive instants without a running job while all machines are up that will return. `IS_OVER` is 1, or the entry of
+`HALTS` with the reason for unfinished jobs.
+"""
 
 
 @by_reference
 class Setup(NamedTuple):
-    """What doesn't change in a run. Times are microseconds; shapes (jobs,), (machines,) or those of the policy."""
+    """Constants of a run. Times are in microseconds; shapes are (jobs,), (machines,) or those of the policy."""
 
     submit: IntArray
     width: IntArray
@@ -99,34 +102,35 @@ class Setup(NamedTuple):
 
 @by_reference
 class State(NamedTuple):
-    """What a run changes.
+    """Variables of a run.
 
     Parameters
     ----------
     scalar
-        Single numbers by the names above.
+        Single numbers, indexed by the names above.
     status, version, first_start, stopped, run_since, factor
-        A job's state, how often it was started or stopped, when it first started and was last stopped (-1: never), since when it
-        makes progress, and its slowdown where it runs.
+        State of a job, number of starts and stops, first start and last stop (-1: never), begin of its present
+        progress, and slowdown in its place.
     executed, served, overhead, lost
-        Time with GPUs in progress, work done, time with GPUs lost to restarts, and work lost to failures, up to the last stop.
+        Up to the last stop: time of progress with GPUs, work done, time with GPUs lost to restarts, and work lost to
+        failures.
     key_1, key_2
-        Key of a job while it waits, smaller first.
+        Key of a waiting job, smaller first.
     heap, heap_first, heap_size
-        A heap of waiting jobs for each width.
+        One heap of waiting jobs per width.
     ends, demotions, turns
-        Heaps of events, columns as `WHEN`, `WHO` and `VERSION`: when jobs end, reach the next threshold, and when tries
-        fail, and when jobs that are held back after one may start again.
+        Heaps of events with columns `WHEN`, `WHO` and `VERSION`: ends of jobs, next thresholds, and failing attempts
+        with ends of back-off.
     tried, try_base
-        Tries that failed, and the time with GPUs in progress before the present one.
+        Number of failed attempts, and time of progress with GPUs before the present attempt.
     running, slot
-        Running jobs, and where each stands in that list.
+        Running jobs, and position of each in that list.
     head, next_place, place_machine, place_gpus, spare
-        Places of running jobs as linked lists, and places that aren't used.
+        Places of running jobs as linked lists, and unused places.
     free, num_with_free
-        Free GPUs of each machine, and how many machines have 0, 1, ... of them.
+        Free GPUs of each machine, and number of machines with 0, 1, ... free GPUs.
     victim_1, victim_2, victim, available
-        Scratch of preemption.
+        Scratch memory of preemption.
     """
 
     scalar: IntArray
@@ -168,7 +172,7 @@ class State(NamedTuple):
 
 @by_reference
 class Buffer(NamedTuple):
-    """Events that wait to be fetched; the log is their concatenation."""
+    """Events not yet fetched; the log is their concatenation."""
 
     time: IntArray
     kind: IntArray
@@ -179,7 +183,7 @@ class Buffer(NamedTuple):
 
 
 def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, seed: int) -> Setup:
-    """Return what the loop reads."""
+    """Return the constants of the loop."""
     _, width_class = np.unique(jobs.gpus, return_inverse=True)
     tries = tries_of(jobs, options.on_failures(Rules()))
     rank = random_priorities(seed, len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
@@ -219,7 +223,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
 
 
 def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
-    """Return which numbers of free GPUs a gang prefers of a machine, for each gang; `NOWHERE` behind the last.
+    """Return, for each gang, the numbers of free GPUs of a machine in order of preference; `NOWHERE` after the last.
 
     Shape (largest + 1, largest + 1).
     """
@@ -258,7 +262,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
         )
     }
     entries = 2 * gpus + 16
-    turns = entries + int((setup.tries > 0).sum())  # whoever runs, and whoever is held back
+    turns = entries + int((setup.tries > 0).sum())  # one entry per running job, and one per job in back-off
     scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
     places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
     scalar = np.zeros(NUM_SCALARS, np.int64)
@@ -299,7 +303,7 @@ def make_buffer(events: int, places: int) -> Buffer:
 
 @compiled
 def _level_with_room(num_with_free, width):
-    """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
+    """Return the lowest number of free GPUs of a machine that holds a gang, or `NOWHERE`."""
     for free in range(width, len(num_with_free)):
         if num_with_free[free] > 0:
             return free
@@ -308,7 +312,7 @@ def _level_with_room(num_with_free, width):
 
 @compiled
 def has_room(u, s, width):
-    """Tell whether a gang finds a place now."""
+    """Return whether a gang has a place now."""
     if width > s.scalar[FREE_GPUS]:
         return False
     if u.may_spread:
@@ -327,7 +331,7 @@ def has_room(u, s, width):
 
 @compiled
 def set_free(s, machine, free):
-    """Let a machine have so many free GPUs."""
+    """Set the number of free GPUs of a machine."""
     s.num_with_free[s.free[machine]] -= 1
     s.num_with_free[free] += 1
     s.scalar[FREE_GPUS] += free - s.free[machine]
@@ -348,7 +352,7 @@ def take(s, job, machine, gpus):
 
 @compiled
 def give_back(s, job):
-    """Take all GPUs of a job back."""
+    """Release all GPUs of a job."""
     place = s.head[job]
     while place != NONE:
         machine = s.place_machine[place]
@@ -361,7 +365,7 @@ def give_back(s, job):
 
 @compiled
 def gpus_on(s, job, machine):
-    """Return how many GPUs of a machine a running job has."""
+    """Return the number of GPUs that a running job has on a machine."""
     place = s.head[job]
     while place != NONE:
         if s.place_machine[place] == machine:
@@ -372,7 +376,7 @@ def gpus_on(s, job, machine):
 
 @compiled
 def _one_machine(u, s, width):
-    """Return the machine that the rule gives a gang which one machine can hold."""
+    """Return the machine that the placement rule chooses for a gang that fits on one machine."""
     if u.takes_first:
         for machine in range(len(u.size)):
             if s.free[machine] >= width:
@@ -391,7 +395,7 @@ def _one_machine(u, s, width):
 
 @compiled
 def place(u, s, job):
-    """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
+    """Place a gang; there must be room. Gangs wider than a machine take completely free machines, largest first."""
     left = u.width[job]
     if left <= len(s.num_with_free) - 1:
         machine = _one_machine(u, s, left)
@@ -424,7 +428,7 @@ def place(u, s, job):
 
 @compiled
 def slowdown(u, s, job):
-    """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
+    """Return the slowdown of a job in its place, by the smallest unit that contains all its GPUs."""
     first = s.head[job]
     level = 0
     other = s.next_place[first]
@@ -443,8 +447,8 @@ BY_FIRST_START = int(Tie.FIRST_START)
 
 @compiled
 def work_in(elapsed, factor):
-    """Return the work done in a time at a slowdown in parts per million, rounded down, without leaving 64 bits."""
-    if factor == PPM:  # divisions cost more than all the rest of a pass
+    """Return the work done in a time at a slowdown in parts per million, rounded down, within 64 bits."""
+    if factor == PPM:  # a division costs more than the rest of a pass
         return elapsed
     return elapsed // factor * PPM + elapsed % factor * PPM // factor
 
@@ -457,7 +461,7 @@ def time_for(work, factor):
 
 @compiled
 def table_rank(threshold, threshold_rank, service):
-    """Return the rank of an attained service: that behind the last threshold reached."""
+    """Return the rank for an attained service: the rank after the last threshold reached."""
     low, high = 0, len(threshold)
     while low < high:
         middle = (low + high) // 2
@@ -470,9 +474,9 @@ def table_rank(threshold, threshold_rank, service):
 
 @compiled
 def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
-    """Return what orders a job that has run for `executed` and done `served`.
+    """Return the first key of a job that has run for `executed` and done `served`.
 
-    It takes numbers, not the state: handing that over would cost more than the pass.
+    The arguments are numbers instead of the state, which would cost more to pass than the work of a pass.
     """
     if key == DRAWN:
         return drawn
@@ -491,7 +495,7 @@ def first_key(key, drawn, duration, width, executed, served, threshold, threshol
 
 @compiled
 def key_of_waiting(u, s, job):
-    """Return the key and tie of a job that doesn't run."""
+    """Return key and tie-breaker of a job that does not run."""
     tie = s.first_start[job] if u.tie == BY_FIRST_START else 0
     first = first_key(
         u.key,
@@ -508,7 +512,7 @@ def key_of_waiting(u, s, job):
 
 @compiled
 def next_demotion(u, s, job):
-    """Return when a job that just started reaches its next threshold, `NEVER` if there is none."""
+    """Return when a job that just started reaches its next threshold, or `NEVER`."""
     service = s.executed[job] * u.width[job]
     for at in range(len(u.demotion_threshold)):
         if u.demotion_threshold[at] > service:
@@ -521,7 +525,7 @@ UNORDERED = -1
 
 @compiled
 def _is_less_urgent(key_1, key_2, job, a, b):
-    """Tell whether victim entry a is less urgent than b."""
+    """Return whether victim entry a is less urgent than b."""
     if key_1[a] != key_1[b]:
         return key_1[a] > key_1[b]
     if key_2[a] != key_2[b]:
@@ -552,7 +556,7 @@ def _sift(key_1, key_2, job, at, size):
 
 @compiled
 def list_victims(u, s, now):
-    """List the running jobs with their keys; the least urgent stands first."""
+    """List the running jobs with their keys, the least urgent first."""
     count = s.scalar[RUNNING_JOBS]
     s.scalar[VICTIMS] = count
     s.scalar[RANKED] = UNORDERED
@@ -578,9 +582,9 @@ def list_victims(u, s, now):
 
 @compiled
 def _rank_to(scalar, key_1, key_2, job, nth):
-    """Sort the list so far that its nth least urgent entry is known.
+    """Sort the list of victims up to its nth least urgent entry.
 
-    Entries asked for stand sorted at the end, the others are a heap.
+    Sorted entries are at the end; the others form a heap.
     """
     count = scalar[VICTIMS]
     if scalar[RANKED] == UNORDERED:
@@ -596,7 +600,7 @@ def _rank_to(scalar, key_1, key_2, job, nth):
 
 @compiled
 def _yields(s, at, job):
-    """Tell whether the victim of an entry still runs and is less urgent than a waiting job."""
+    """Return whether the victim of an entry still runs and is less urgent than a waiting job."""
     other = s.victim[at]
     if s.status[other] != RUNNING:
         return False
@@ -609,7 +613,7 @@ def _yields(s, at, job):
 
 @compiled
 def _is_barred(s, at, job):
-    """Tell whether an entry, and with it all further ones, is at least as urgent as the waiting job."""
+    """Return whether an entry, and therefore every later one, is at least as urgent as the waiting job."""
     if s.victim_1[at] != s.key_1[job]:
         return s.victim_1[at] < s.key_1[job]
     if s.victim_2[at] != s.key_2[job]:
@@ -619,11 +623,11 @@ def _is_barred(s, at, job):
 
 @compiled
 def choose_victims(u, s, job):
-    """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
+    """Mark (1) the running jobs to stop for a waiting one; return whether there are any.
 
-    The least urgent go first, one after the other, until some place could hold the gang: one machine, or for wider
-    gangs enough wholly free machines (with spreading: enough GPUs anywhere). Of those passed, only the ones on that
-    place are needed, and of these the most urgent are spared first where room suffices without.
+    Jobs are considered from the least urgent on, until some place could hold the gang. That is one machine, or for
+    wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
+    stopped, and the most urgent of them are retained if there is enough room without them.
     """
     count = s.scalar[VICTIMS]
     if count == 0 or (s.scalar[RANKED] == UNORDERED and _is_barred(s, 0, job)):
@@ -677,7 +681,7 @@ def choose_victims(u, s, job):
 
 @compiled
 def _mark_on(s, job, last, target, spare):
-    """Spare the most urgent first where enough GPUs of a machine, of all machines for `NONE`, are free without them."""
+    """Retain the most urgent jobs if enough GPUs of a machine (`NONE`: of all machines) are free without them."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
@@ -695,7 +699,7 @@ def _mark_on(s, job, last, target, spare):
 
 @compiled
 def _mark_on_whole(u, s, job, last, spare):
-    """Spare the most urgent first where enough machines are or become wholly free without them."""
+    """Retain the most urgent jobs if enough machines become completely free without stopping them."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
@@ -719,7 +723,7 @@ def _mark_on_whole(u, s, job, last, spare):
 
 @compiled
 def is_before(key_1, key_2, a, b):
-    """Tell whether waiting job a comes before b: by its key, then by submission (rows are sorted by it)."""
+    """Return whether waiting job a precedes b: by its key, then by submission (rows are sorted by it)."""
     if key_1[a] != key_1[b]:
         return key_1[a] < key_1[b]
     if key_2[a] != key_2[b]:
@@ -729,7 +733,7 @@ def is_before(key_1, key_2, a, b):
 
 @compiled
 def _raise(heap, key_1, key_2, at, job):
-    """Put a job into the heap from the position `at` upwards."""
+    """Insert a job into the heap from position `at` upwards."""
     while at > 0:
         above = (at - 1) // 2
         if not is_before(key_1, key_2, job, heap[above]):
@@ -741,7 +745,7 @@ def _raise(heap, key_1, key_2, at, job):
 
 @compiled
 def lower(heap, key_1, key_2, at, size, job):
-    """Put a job into the heap from the position `at` downwards."""
+    """Insert a job into the heap from position `at` downwards."""
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -757,7 +761,7 @@ def lower(heap, key_1, key_2, at, size, job):
 
 @compiled
 def push_waiting(s, width_class, job):
-    """Let a job wait among those of its width."""
+    """Add a job to the waiting jobs of its width."""
     size = s.heap_size[width_class]
     s.heap_size[width_class] += 1
     _raise(s.heap[s.heap_first[width_class] :], s.key_1, s.key_2, size, job)
@@ -765,7 +769,7 @@ def push_waiting(s, width_class, job):
 
 @compiled
 def pop_waiting(s, width_class):
-    """Take the first waiting job of a width away."""
+    """Remove the first waiting job of a width."""
     base = s.heap_first[width_class]
     s.heap_size[width_class] -= 1
     size = s.heap_size[width_class]
@@ -774,7 +778,7 @@ def pop_waiting(s, width_class):
 
 
 WHEN, WHO, VERSION = range(3)
-"""Columns of a heap of events: time, job, and the number of the run that the event is of; entries of other runs are void."""
+"""Columns of an event heap: time, job, and version of the run; entries of other versions are void."""
 
 
 @compiled
@@ -806,7 +810,7 @@ def _sift_down(heap, at, size):
 
 @compiled
 def push_event(scalar, version, heap, counter, when, job):
-    """Add an event of a job's present run; void entries are cleared when the heap is full."""
+    """Add an event of a job's present run; void entries are removed when the heap is full."""
     size = scalar[counter]
     if size == len(heap):
         kept = 0
@@ -826,7 +830,7 @@ def push_event(scalar, version, heap, counter, when, job):
 
 @compiled
 def pop_event(scalar, heap, counter):
-    """Take the first event away."""
+    """Remove the first event."""
     size = scalar[counter] - 1
     scalar[counter] = size
     _exchange(heap, size, 0)
@@ -835,7 +839,7 @@ def pop_event(scalar, heap, counter):
 
 @compiled
 def next_event(scalar, version, heap, counter):
-    """Return when the first event of a run that still goes on happens, `NEVER` if there is none."""
+    """Return the time of the first event of a run in progress, or `NEVER`."""
     while scalar[counter] > 0:
         if heap[0, VERSION] == version[heap[0, WHO]]:
             return heap[0, WHEN]
@@ -860,7 +864,7 @@ def _log(s, b, kind, job):
     b.time[event], b.kind[event], b.job[event] = s.scalar[NOW], kind, job
     if kind == START:
         at = s.head[job]
-        while at != NONE:  # linked last to first; told in the order in which they were taken
+        while at != NONE:  # linked last to first; logged in the order of allocation
             entry += 1
             at = s.next_place[at]
         last = entry
@@ -883,7 +887,7 @@ def _log_machine(s, b, kind, machine):
 
 @compiled
 def enqueue(u, s, job):
-    """Let a job wait in the queue of its width."""
+    """Add a job to the queue of its width."""
     s.status[job] = WAITING
     s.key_1[job], s.key_2[job] = key_of_waiting(u, s, job)
     push_waiting(s, u.width_class[job], job)
@@ -896,26 +900,26 @@ def _schedule_timer(s, when, job):
 
 @compiled
 def next_turn(s):
-    """Return when the next try fails, or the next job may wait again."""
+    """Return the time of the next failing attempt or end of back-off."""
     return next_event(s.scalar, s.version, s.turns, TURNS)
 
 
 @compiled
 def _begin_of_try(u, job, number):
-    """Return where in a job's run time a try begins."""
+    """Return the run time at which an attempt begins."""
     return min(number * u.fails[job], u.good[job]) if number < u.tries[job] else u.good[job]
 
 
 @compiled
 def start_job(u, s, b, job):
-    """Give a job its GPUs by the placement rule, and let it run."""
+    """Place a job by the placement rule, and start it."""
     place(u, s, job)
     begin_run(u, s, b, job)
 
 
 @compiled
 def begin_run(u, s, b, job):
-    """Let a job run on the GPUs that it has taken."""
+    """Start a job on the GPUs that it has taken."""
     now = s.scalar[NOW]
     is_first = s.first_start[job] == NEVER
     if is_first:
@@ -942,7 +946,7 @@ def begin_run(u, s, b, job):
 
 @compiled
 def stop_job(u, s, b, job, kind):
-    """Take a job's GPUs back by an event; it waits again unless it is over or held back."""
+    """Take a job's GPUs because of an event; it waits again unless it is complete or in back-off."""
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
     started = s.run_since[job] - (u.overhead if s.version[job] > 1 else u.startup)
@@ -980,7 +984,7 @@ def stop_job(u, s, b, job, kind):
 
 @compiled
 def take_turns(u, s, b):
-    """Let tries fail whose time has come, and those wait again that were held back long enough."""
+    """Apply failing attempts that are due, and return jobs from back-off to the queue."""
     while next_turn(s) <= s.scalar[NOW]:
         job = s.turns[0, WHO]
         pop_event(s.scalar, s.turns, TURNS)
@@ -993,7 +997,7 @@ def take_turns(u, s, b):
 
 @compiled
 def first_waiting(s, is_held):
-    """Return the first job of those whose width isn't held up, `NONE` if there is none."""
+    """Return the first waiting job whose width is not blocked, or `NONE`."""
     best = NONE
     for width_class in range(len(s.heap_size)):
         if s.heap_size[width_class] and not is_held[width_class]:
@@ -1038,7 +1042,7 @@ def _pass(u, s, b, can_preempt, is_held):
 
 @compiled
 def num_waiting(s):
-    """Return how many jobs wait in the queues."""
+    """Return the number of jobs in the queues."""
     count = 0
     for width_class in range(len(s.heap_size)):
         count += s.heap_size[width_class]
@@ -1047,7 +1051,7 @@ def num_waiting(s):
 
 @compiled
 def next_time(u, s, num_waiting):
-    """Return when something happens next: an end, a turn, a submission, or while any job is there an outage."""
+    """Return the time of the next end, attempt, submission, or (while there are jobs) outage."""
     when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
@@ -1059,7 +1063,7 @@ def next_time(u, s, num_waiting):
 
 @compiled
 def _next_pass(u, s):
-    """Return when something happens next, or a threshold or tick comes that somebody waits for."""
+    """Return the time of the next event, or of the next threshold or tick that matters to a waiting job."""
     waiting = num_waiting(s)
     when = next_time(u, s, waiting)
     if waiting and s.scalar[RUNNING_JOBS]:
@@ -1071,7 +1075,7 @@ def _next_pass(u, s):
 
 @compiled
 def _crash_on(u, s, b, machine):
-    """Let the jobs on a machine crash, in their order."""
+    """Crash the jobs on a machine, in order."""
     while True:
         first = NONE
         for at in range(s.scalar[RUNNING_JOBS]):
@@ -1085,7 +1089,7 @@ def _crash_on(u, s, b, machine):
 
 @compiled
 def apply_outages(u, s, b):
-    """Let the machines whose time has come fail, or be repaired."""
+    """Apply machine failures and repairs that are due."""
     while s.scalar[OUTAGES] < len(u.outage) and u.outage[s.scalar[OUTAGES], 0] == s.scalar[NOW]:
         at = s.scalar[OUTAGES]
         machine = u.outage[at, 1]
@@ -1102,7 +1106,7 @@ def apply_outages(u, s, b):
 
 @compiled
 def give_up(u, s, b, why):
-    """Stop whoever runs: nobody gets done any more."""
+    """Stop all running jobs, because no job can complete any more."""
     while s.scalar[RUNNING_JOBS]:
         first = s.running[0]
         for at in range(1, s.scalar[RUNNING_JOBS]):
@@ -1113,7 +1117,7 @@ def give_up(u, s, b, why):
 
 @compiled
 def _demote_queue(u, s):
-    """Take the thresholds reached by now away, and note each job's next."""
+    """Process thresholds reached by now, and record the next threshold of each job."""
     while next_event(s.scalar, s.version, s.demotions, DEMOTIONS) <= s.scalar[NOW]:
         job = s.demotions[0, WHO]
         pop_event(s.scalar, s.demotions, DEMOTIONS)
@@ -1134,14 +1138,14 @@ def _demote_queue(u, s):
 
 @compiled
 def decide(u, s, b, is_held):
-    """Take thresholds away that are reached, and go through the jobs."""
+    """Process thresholds reached, and make a pass through the jobs."""
     _demote_queue(u, s)
     _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and s.scalar[NOW] % u.quantum == 0), is_held)
 
 
 @compiled
 def is_halted(u, s, b, margin):
-    """Tell whether the buffer may be full after one instant more, known outages are over, or nobody gets done any more."""
+    """Return whether buffer space or known outages run out, or no job can complete any more."""
     if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
         return True
     if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
@@ -1163,7 +1167,7 @@ def is_halted(u, s, b, margin):
 
 @compiled
 def _are_up(u, s):
-    """Tell whether all machines are up that haven't left for good; no job runs."""
+    """Return whether all machines are up, except those removed permanently."""
     for machine in range(len(u.size)):
         if s.free[machine] < u.size[machine] and u.gone_from[machine] > s.scalar[NOW]:
             return False
@@ -1172,7 +1176,7 @@ def _are_up(u, s):
 
 @compiled
 def take_submitted(u, s, now):
-    """Let the jobs wait that are submitted now."""
+    """Queue the jobs that are submitted now."""
     while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == now:
         enqueue(u, s, s.scalar[ARRIVED])
         s.scalar[ARRIVED] += 1
@@ -1181,7 +1185,7 @@ def take_submitted(u, s, now):
 
 @compiled
 def happen(u, s, b):
-    """Let jobs end, tries fail, machines fail and return, and jobs be submitted, as it is time for them."""
+    """Process the ends, failing attempts, outages and submissions that are due."""
     while next_event(s.scalar, s.version, s.ends, ENDS) <= s.scalar[NOW]:
         job = s.ends[0, WHO]
         pop_event(s.scalar, s.ends, ENDS)
@@ -1194,7 +1198,10 @@ def happen(u, s, b):
 
 @compiled
 def advance(u, s, b, is_held, steps, margin):
-    """Play until all is over, `steps` instants are done, known outages are, or the buffer has room for fewer than `margin` events."""
+    """Simulate until the end, for `steps` instants, or until outages or buffer space run out.
+
+    The buffer must have space for `margin` events per instant.
+    """
     for _ in range(steps):
         if is_halted(u, s, b, margin):
             return
@@ -1209,7 +1216,7 @@ def advance(u, s, b, is_held, steps, margin):
 
 @compiled
 def resume(u, s, b, now, started, log_first, log_machine, log_gpus, log_job):
-    """Let the jobs of a present state run where and since when they do, and let those wait that are submitted."""
+    """Restore the running jobs of a present state with their GPUs and starts, and queue the submitted jobs."""
     for event in range(len(started)):
         s.scalar[NOW] = started[event]
         for at in range(log_first[event], log_first[event + 1]):
@@ -1232,7 +1239,7 @@ def play_index(
     present: Present | None = None,
     priorities: "Priorities | None" = None,
 ) -> Run | None:
-    """Play all jobs by the compiled loop, from a present state on where there is one, and by priorities where these order jobs."""
+    """Simulate all jobs with the compiled loop, from a present state and by priorities if given."""
     parts: list[tuple[IntArray, ...]] = []
     for stretch in _stretches(jobs, cluster, policy, options, seed, present, STEPS, priorities):
         state, book, taken = stretch
@@ -1246,7 +1253,7 @@ def play_index(
 
     estimates, reserved, promised = promised_by(book)
     figures = promises(jobs.submit_us, jobs.gpus, reserved, promised, run.first_start_us)
-    if priorities is not None:  # the checker knows promises in the order of submission alone
+    if priorities is not None:  # the checker supports promises only in the order of submission
         return replace(run, rules=replace(run.rules, reservation_depth=0), figures=figures)
     return replace(run, log=run.log.with_promises(estimates, reserved, promised), figures=figures)
 
@@ -1261,7 +1268,10 @@ def index_first_starts(
     awaited: IntArray,
     priorities: "Priorities | None" = None,
 ) -> IntArray:
-    """Play from a present state until the awaited jobs have started, or all is over; return first starts, the end of the run for a job that never starts."""
+    """Simulate from a present state until the awaited jobs have started or the run ends; return first starts.
+
+    A job that never starts gets the end of the run.
+    """
     for state, _, _ in _stretches(jobs, cluster, policy, options, seed, present, STEPS_BETWEEN_LOOKS, priorities):
         if (state.first_start[awaited] < NEVER).all():
             break
@@ -1278,7 +1288,10 @@ def _stretches(
     steps: int,
     priorities: "Priorities | None",
 ) -> "Iterator[tuple[State, Book | None, tuple[IntArray, ...]]]":
-    """Play `steps` instants at a time; give the state, the book of reservations, and what was logged since the last."""
+    """Simulate `steps` instants at a time.
+
+    Yield the state, the book of reservations, and the events since the last yield.
+    """
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
     margin = 6 * cluster.num_gpus + 16
@@ -1314,7 +1327,7 @@ def _stretches(
 
 
 def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:
-    """Take the events out of a buffer, and return copies: their columns, how many places each has, and the places' columns."""
+    """Remove the events from a buffer and return copies: columns, numbers of places, and columns of places."""
     events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
     state.scalar[[EVENTS, PLACES]] = 0
     counts = np.diff(buffer.first[: events + 1])
@@ -1328,7 +1341,7 @@ def _as_run(
     state: State,
     parts: list[tuple[IntArray, ...]],
 ) -> Run:
-    """Return what the loop wrote and counted."""
+    """Return the log and counters of the loop as a run."""
     time, kind, job, counts, machine, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
     log = EventLog(
         time_us=time,

@@ -1,4 +1,4 @@
-"""Index policies: jobs run in the order of a compiled key."""
+"""Index policies: jobs run in order of a compiled key."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -12,11 +12,12 @@ from optim.models.cluster.metrics import GANG_CLASSES, HOUR_US
 from optim.models.cluster.workload import Workload
 
 MIN_QUANTUM_US = 1_000
-"""Work of a slowed-down job is rounded down to microseconds at each stop: shorter turns would never get it done."""
+"""Minimum quantum: the work of a slowed-down job is rounded down to microseconds at each stop, so shorter turns would
+never complete it."""
 
 
 class Key(IntEnum):
-    """What orders jobs, smaller first."""
+    """Key that orders jobs, smaller first."""
 
     SUBMISSION = 0
     DRAWN = 1
@@ -28,14 +29,14 @@ class Key(IntEnum):
 
 
 class Tie(IntEnum):
-    """What orders jobs of one key: submission, or first start with jobs that never ran behind."""
+    """Order of jobs with equal keys: by submission, or by first start with jobs that never ran last."""
 
     SUBMISSION = 0
     FIRST_START = 1
 
 
 class Preempts(IntEnum):
-    """When running jobs may lose their GPUs to jobs of a smaller key: never, at any event, at multiples of the quantum."""
+    """Times at which jobs of a smaller key may preempt: never, at any event, at multiples of the quantum."""
 
     NEVER = 0
     AT_EVENTS = 1
@@ -43,52 +44,54 @@ class Preempts(IntEnum):
 
 
 class Guess(StrEnum):
-    """How long jobs are thought to run that state no estimate."""
+    """Estimate of the run time of jobs without a stated estimate."""
 
     PAST = "past"
     FACTOR = "factor"
 
 
 MAX_PRIORITY = 2**32 - 1
-"""Priorities are whole numbers of 32 bits."""
+"""Priorities are 32-bit integers."""
 
 CHARGE_UNIT = 1_000_000
-"""Charges are counted in millionths of a GPU, so that sums don't hang on their order."""
+"""Charges are integers in millionths of a GPU, so that sums do not depend on their order."""
 
 ALL = 2**40
-"""Reservations for all jobs."""
+"""Depth that reserves for all jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservations:
-    """Which waiting jobs have reservations, and by what estimates.
+    """Number of waiting jobs with reservations, and the estimates behind them.
 
-    Jobs start in their order as long as there is room. The first ones that find none get the earliest start at which some place has
-    their GPUs for all of their estimate, by the estimates of those that run or have reservations, and by the machines' plans; others
-    start only where that holds up no reserved start. A reserved start moves earlier when GPUs become free before they were expected
-    to, and later only where a job outruns its estimate, or a machine fails: what is reserved on its machines is planned again.
+    Jobs start in order as long as there is room. The first jobs without room get a reservation: the earliest start at
+    which some place has their GPUs for all of their estimate. It is computed from the estimates of running and reserved
+    jobs, and from planned outages. Other jobs start only if this delays no reserved start. A reserved start moves
+    earlier when GPUs become free before the expected time. It moves later only if a job exceeds its estimate or a
+    machine fails; then reservations on the affected machines are planned again.
 
     Parameters
     ----------
     depth
-        How many waiting jobs have one, at least 1: 1 as EASY, `ALL` as conservative backfilling.
+        Number of waiting jobs with a reservation, at least 1: 1 for EASY, `ALL` for conservative backfilling.
     kills
-        Whether a job is stopped for good once it has run for its stated estimate. Otherwise, as with guessed ones, one that outruns it
-        is thought to take twice as long as it has run.
+        Whether a job is stopped permanently at its stated estimate. Otherwise, as with guessed estimates, a job that
+        exceeds its estimate is expected to run twice its time so far.
     guess
-        How long a job is thought to run that states no estimate.
+        Rule for the run time of jobs without a stated estimate.
     quantile, past
-        Of the run times of its user's last so many jobs that are over, of all users' where there are none.
+        Quantile of the run times of the user's last `past` completed jobs; of all users' if there are none.
     default_us
-        Where no job is over yet.
+        Estimate before any job has completed, in microseconds.
     factor
-        Of its true run time.
+        Multiple of the true run time.
 
     References
     ----------
-    Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995. Mu'alem, Feitelson, "Utilization, Predictability, Workloads, and User Runtime
-    Estimates in Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12(6), 2001. Tsafrir, Etsion, Feitelson, "Backfilling Using
-    System-Generated Predictions Rather than User Runtime Estimates", IEEE TPDS 18(6), 2007, on guesses from the past and their correction.
+    Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995. Mu'alem, Feitelson, "Utilization, Predictability, Workloads,
+    and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling", IEEE TPDS 12(6), 2001. Tsafrir, Etsion,
+    Feitelson, "Backfilling Using System-Generated Predictions Rather than User Runtime Estimates", IEEE TPDS 18(6),
+    2007, for estimates from the past and their correction.
     """
 
     depth: int = 1
@@ -101,7 +104,7 @@ class Reservations:
 
 
 def stated_estimates(jobs: Workload, rule: Reservations) -> IntArray:
-    """Return the estimated run time of each job in microseconds, -1 where it is to be guessed from the past."""
+    """Return the estimated run time of each job in microseconds, -1 if it has to be estimated from past jobs."""
     guessed = np.full(len(jobs), -1)
     if rule.guess is Guess.FACTOR:
         guessed = np.maximum(1, np.rint(jobs.duration_us * rule.factor)).astype(np.int64)
@@ -109,7 +112,10 @@ def stated_estimates(jobs: Workload, rule: Reservations) -> IntArray:
 
 
 def histories(jobs: Workload) -> tuple[IntArray, int]:
-    """Return whose past tells of each job, users' or else virtual clusters', as numbers, and how many there are."""
+    """Return the number of each job's history, and the number of histories.
+
+    The history is that of its user, or else of its virtual cluster.
+    """
     if len(jobs.users) > 1:
         return jobs.user, len(jobs.users)
     return jobs.group, len(jobs.groups)
@@ -118,12 +124,15 @@ def histories(jobs: Workload) -> tuple[IntArray, int]:
 def promises(
     submit_us: IntArray, gpus: IntArray, reserved_us: IntArray, promised_us: IntArray, first_start_us: IntArray
 ) -> dict[str, float]:
-    """Return what became of reserved starts: jobs that had one, those that started later, and by gang the longest times from the submission to the reservation and to the promised start.
+    """Return statistics of reserved starts.
+
+    They are the number of jobs with a reservation, the number of late starts, and by gang the longest times from
+    submission to reservation and to the promised start.
 
     Parameters
     ----------
     reserved_us, promised_us
-        When a start was first reserved for each job, and which; -1 where none was.
+        Time of each job's first reservation, and the start that it promised; -1 without a reservation.
     """
     has_one = promised_us >= 0
     late = np.where(has_one, first_start_us - promised_us, 0)
@@ -144,31 +153,32 @@ def promises(
 class IndexPolicy:
     """A policy that orders jobs by a number.
 
-    A pass goes through all jobs in the order (key, tie, submission, row). A running job keeps its GPUs; a waiting one is
-    placed if there is room; if not, and preemption is allowed now, running jobs of larger keys make room for it, least
-    urgent first. A job that finds no room ends the pass, or with `backfill` only holds up jobs as wide as itself.
+    A pass goes through all jobs in the order (key, tie, submission, row). A running job keeps its GPUs; a waiting job
+    is placed if there is room. Otherwise, if preemption is allowed now, running jobs of larger keys are stopped for it,
+    least urgent first. A job without room ends the pass; with `backfill` it blocks only jobs of its width.
 
     Parameters
     ----------
     name
-        Its name.
+        Name of the policy.
     key, tie, preempts, backfill
         See above.
     quantum_us
-        Distance of the ticks, counted from the first submission.
+        Distance of the ticks in microseconds, counted from the first submission.
     thresholds, ranks
-        For `Key.TABLE`: attained service (GPU-microseconds) at which the rank changes, increasing; one rank more.
+        For `Key.TABLE`: increasing values of attained service (GPU-microseconds) at which the rank changes, and the
+        ranks, one more than thresholds.
     demotion_thresholds
-        Attained service at which a running job calls for a pass, increasing.
+        Increasing values of attained service at which a running job triggers a pass.
     reservations
-        Which waiting jobs have reservations; the key is then one that doesn't change while a job waits, and no job is preempted.
+        Rule of reservations. It requires a key that is constant while a job waits, and excludes preemption.
     needs
-        What of a job it sees that a real scheduler wouldn't, for people; empty if nothing.
+        Description of information that the policy uses and a real scheduler lacks; empty if none.
 
     Raises
     ------
     InvalidOptionError
-        If the table isn't one, or a quantum is missing.
+        If the table is invalid, or a quantum is missing.
     """
 
     name: str
@@ -188,25 +198,27 @@ class IndexPolicy:
         if self.preempts is Preempts.AT_TICKS and self.quantum_us < MIN_QUANTUM_US:
             raise InvalidOptionError(f"{self.name}: quantum must be at least a millisecond, got {self.quantum_us} us")
         if self.key is Key.TABLE and len(self.ranks) != len(self.thresholds) + 1:
-            raise InvalidOptionError(f"{self.name}: {len(self.thresholds)} thresholds need one rank more")
+            raise InvalidOptionError(
+                f"{self.name}: {len(self.thresholds)} thresholds need {len(self.thresholds) + 1} ranks"
+            )
         if self.reservations and (self.key is not Key.SUBMISSION or self.preempts is not Preempts.NEVER):
-            raise InvalidOptionError(f"{self.name}: only the order of submission, without preemption, has reservations")
+            raise InvalidOptionError(f"{self.name}: reservations require the order of submission without preemption")
         for values in (self.thresholds, self.demotion_thresholds):
             if any(a >= b for a, b in pairwise(values)) or (values and values[0] < 1):
                 raise InvalidOptionError(f"{self.name}: thresholds must increase and be positive, got {values[:5]}")
 
     @property
     def sees_run_times(self) -> bool:
-        """Whether what is still to come of a job's work tells it something."""
+        """Whether the key depends on the remaining work of jobs."""
         guesses = self.reservations is not None and self.reservations.guess is Guess.FACTOR
         return guesses or self.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
 
     @property
     def draws_rank(self) -> bool:
-        """Whether jobs are ordered by lot."""
+        """Whether jobs have a random order."""
         return self.key is Key.DRAWN
 
 
 def random_priorities(seed: int, count: int) -> IntArray:
-    """Return the lot that each job draws at its submission, whatever jobs come after it; shape (jobs,)."""
+    """Return the random rank that each job draws at its submission, independent of later jobs; shape (jobs,)."""
     return np.random.default_rng(seed).integers(0, 2**62, count)

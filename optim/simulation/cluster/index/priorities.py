@@ -1,8 +1,8 @@
-"""Priorities that change with time, compiled: age and fair share of waiting jobs, looked at once per period.
+"""Priorities that change with time, compiled: age and fair share of waiting jobs, updated once per period.
 
-The rules are told at `optim.simulation.cluster.policies.multifactor`; the loop around a pass is that of
-`optim.simulation.cluster.index.loop`, or of `optim.simulation.cluster.index.reservations`. Between two looks a waiting job's key is a
-constant, and jobs that come get theirs when they come, so that a pass goes by heaps or lists that stay in order.
+`optim.simulation.cluster.policies.multifactor` describes the rules. The loop around a pass is that of
+`optim.simulation.cluster.index.loop`, or of `optim.simulation.cluster.index.reservations`. Between two updates the key
+of a waiting job is constant, and a new job gets its key on arrival. A pass can therefore use heaps or sorted lists.
 """
 
 from collections.abc import Callable
@@ -37,37 +37,38 @@ from optim.simulation.cluster.index.loop import (
 from optim.simulation.cluster.index.policy import CHARGE_UNIT, MAX_PRIORITY
 
 PERIOD, LOOKED, SINCE, IS_USED, IS_TREE, IS_STRICT, NUM_SCALARS = range(7)
-"""Entries of `Priorities.scalar`: period of looks, the last look, when what is held last changed; whether there are priorities at all,
-whether fair share is that of Fair Tree, and whether the order can change which job starts without any event."""
+"""Entries of `Priorities.scalar`: update period, last update, time of the last change of allocations, whether
+priorities are in use, whether fair share is Fair Tree, and whether the order can change without any event."""
 
 RATE, WEIGHT_AGE, MAX_AGE, WEIGHT_FAIR_SHARE, DAMPING, NUM_FACTORS = range(6)
-"""Entries of `Priorities.factor`: decay per microsecond, the weights, microseconds at which age counts fully, and the damping."""
+"""Entries of `Priorities.factor`: decay per microsecond, weights, microseconds of the maximum age, and damping."""
 
 
 @by_reference
 class Priorities(NamedTuple):
-    """What orders jobs, and what their users have used.
+    """Priority factors of jobs, and past usage of their users.
 
     Parameters
     ----------
     scalar, factor
-        Single numbers by the names above.
+        Single numbers, indexed by the names above.
     base, level, association, charge
-        Of each job: the weighted factors that don't change, how many `2**32` its key lies above the priority (1 for the first ones),
-        the row of its user, and what its user is charged for while it runs; shape (jobs,).
+        Of each job: weighted constant factors, multiple of ``2**32`` added to its key (1 for the first jobs), row of
+        its user, and usage charged to the user while it runs; shape (jobs,).
     parent, share, part, is_user, takes_parent, child_first, child
-        Associations: parents, product of the parts of shares up to the root, part of all siblings' shares, kinds, and children of each.
+        Associations: parents, product of relative shares up to the root, sum of siblings' shares, types, and children
+        of each.
     used, held, new_held, fair_share
-        Usage at `SINCE`, what is held since then, scratch, and the factor of each association.
+        Usage at `SINCE`, allocation since then, scratch memory, and fair-share factor of each association.
     actual, total, value, queue, stack
-        Scratch of the factors.
+        Scratch memory of the factors.
     alike
-        Number of the jobs that each is like in all but its submission; shape (jobs,).
+        Number of the class of each job; jobs of a class are equal except for their submission; shape (jobs,).
     first, last, next
-        Waiting jobs that never ran, alike ones in a row by submission, which is the order of their keys at any time: only the first of
-        them stands in a heap.
+        Linked lists of waiting jobs that never ran, by class and submission. This is always the order of their keys, so
+        only the first of each list is in a heap.
     order
-        Waiting jobs without a reservation, first come first, where there are reservations; shape (jobs,).
+        With reservations: waiting jobs without a reservation, first in order first; shape (jobs,).
     """
 
     scalar: IntArray
@@ -163,7 +164,7 @@ def make_priorities(
 
 
 def no_priorities() -> Priorities:
-    """Return what stands for priorities where there are none: the order is that of submission."""
+    """Return placeholder priorities: the order is that of submission."""
     none, whole = np.zeros(0), np.zeros(0, np.int64)
     named: dict[str, Any] = {
         name: whole if kind is IntArray else none for name, kind in Priorities.__annotations__.items()
@@ -173,7 +174,7 @@ def no_priorities() -> Priorities:
 
 @compiled
 def _used_at(q, now):
-    """Note each association's usage at a time, with that of all below it."""
+    """Compute each association's usage at a time, including all associations below it."""
     passed = now - q.scalar[SINCE]
     rate = q.factor[RATE]
     left, grown = 1.0, float(passed)
@@ -186,7 +187,7 @@ def _used_at(q, now):
 
 @compiled
 def share_out(q, now):
-    """Work out the fair-share factors from the usage up to a time."""
+    """Compute the fair-share factors from the usage up to a time."""
     _used_at(q, now)
     count = len(q.used)
     for row in range(count):
@@ -222,8 +223,8 @@ def _classic(q):
 def _fair_tree(q):
     """Set the factor of Fair Tree: `optim.models.cluster.fair_share.AssociationTree.fair_tree_factors`.
 
-    `queue` holds the associations as they are read, siblings by their levels; `stack` the parts of it that are still to be read, and
-    whether they begin in a tie.
+    `queue` lists the associations in the order of visits, siblings by level. `stack` lists its parts still to be
+    visited, and whether they begin in a tie.
     """
     count = len(q.actual)
     q.total[:] = 0.0
@@ -267,7 +268,7 @@ def _fair_tree(q):
 
 @compiled
 def _read_children(q, row, last):
-    """Write the children of an association behind the queue's last entry, and return the new one."""
+    """Append the children of an association to the queue, and return its new end."""
     for at in range(q.child_first[row], q.child_first[row + 1]):
         q.queue[last] = q.child[at]
         last += 1
@@ -276,7 +277,7 @@ def _read_children(q, row, last):
 
 @compiled
 def _sort_by_level(q, first, end):
-    """Sort a part of the queue by level, the highest first: a heap sort, whose ties are of no account."""
+    """Sort a part of the queue by decreasing level: an in-place heap sort, in which the order of ties is irrelevant."""
     size = end - first
     for at in range(size // 2 - 1, -1, -1):
         _sink(q, first, at, size)
@@ -288,7 +289,7 @@ def _sort_by_level(q, first, end):
 
 @compiled
 def _sink(q, first, at, size):
-    """Put an entry of a heap whose lowest level stands first where it belongs."""
+    """Restore the heap below a position; the lowest level is at the root."""
     while True:
         below = 2 * at + 1
         if below >= size:
@@ -303,7 +304,7 @@ def _sink(q, first, at, size):
 
 @compiled
 def key_of(u, s, q, job):
-    """Return the key of a waiting job, smaller first and above 0: its level, and its priority as of the last look."""
+    """Return the key of a waiting job, smaller first and above 0: its level, and its priority at the last update."""
     waits = q.scalar[LOOKED] - max(u.submit[job], s.stopped[job])
     age = min(1.0, max(0, waits) / q.factor[MAX_AGE])
     fair_share = q.fair_share[q.association[job]]
@@ -313,20 +314,20 @@ def key_of(u, s, q, job):
 
 @compiled
 def is_look_due(s, q):
-    """Tell whether a period began since the last look."""
+    """Return whether a period began since the last update."""
     return s.scalar[NOW] // q.scalar[PERIOD] * q.scalar[PERIOD] > q.scalar[LOOKED]
 
 
 @compiled
 def look(s, q):
-    """Look at usage, as of the last whole period."""
+    """Update priorities from usage at the begin of the present period."""
     q.scalar[LOOKED] = s.scalar[NOW] // q.scalar[PERIOD] * q.scalar[PERIOD]
     share_out(q, q.scalar[LOOKED])
 
 
 @compiled
 def note_held(s, q):
-    """Let usage grow up to now where what users hold changes now."""
+    """Accumulate usage up to now if users' allocations change now."""
     q.new_held[:] = 0.0
     for at in range(s.scalar[RUNNING_JOBS]):
         job = s.running[at]
@@ -344,7 +345,7 @@ def note_held(s, q):
 
 @compiled
 def next_look(s, q, num_waiting):
-    """Return when the next period begins, if another order could let a job start then, `NEVER` otherwise."""
+    """Return the begin of the next period if a changed order could start a job then, otherwise `NEVER`."""
     if q.scalar[IS_STRICT] and num_waiting and s.scalar[FREE_GPUS]:
         return (s.scalar[NOW] // q.scalar[PERIOD] + 1) * q.scalar[PERIOD]
     return NEVER
@@ -352,13 +353,13 @@ def next_look(s, q, num_waiting):
 
 @compiled
 def _order_heaps(u, s, q):
-    """Give all waiting jobs their keys at a look, or else those that came since."""
+    """Recompute the keys of all waiting jobs at an update, or of new ones otherwise."""
     is_due = is_look_due(s, q)
     if is_due:
         look(s, q)
     for kind in range(len(s.heap_size)):
         first = s.heap_first[kind]
-        while s.heap_size[kind] and s.key_1[s.heap[first]] == 0:  # a job that came stands before all others
+        while s.heap_size[kind] and s.key_1[s.heap[first]] == 0:  # a new job precedes all others
             job = s.heap[first]
             pop_waiting(s, kind)
             if s.stopped[job] == NONE and not _is_first(q, job):
@@ -375,7 +376,7 @@ def _order_heaps(u, s, q):
 
 @compiled
 def _is_first(q, job):
-    """Put a job that was submitted behind those alike, and tell whether it is the first of them."""
+    """Append a submitted job to the list of its class; return whether it is the first."""
     kind = q.alike[job]
     is_first = q.first[kind] == NONE
     if is_first:
@@ -388,7 +389,7 @@ def _is_first(q, job):
 
 @compiled
 def _follow(u, s, q, job):
-    """Let the next one alike stand in the heap in place of a job that starts."""
+    """Put the next job of the class into the heap in place of a job that starts."""
     kind = q.alike[job]
     if q.first[kind] == job:
         follower = q.next[job]
@@ -400,7 +401,7 @@ def _follow(u, s, q, job):
 
 @compiled
 def decide_by_priority(u, s, b, q, is_held):
-    """Bring priorities up to date, and go through the jobs."""
+    """Update priorities, and make a pass through the jobs."""
     _order_heaps(u, s, q)
     is_held[:] = False
     while True:
@@ -420,7 +421,7 @@ def decide_by_priority(u, s, b, q, is_held):
 
 @compiled
 def advance_by_priority(u, s, b, q, is_held, steps, margin):
-    """Play as `optim.simulation.cluster.index.loop.advance` does, with priorities."""
+    """Simulate as `optim.simulation.cluster.index.loop.advance`, with priorities."""
     for _ in range(steps):
         if is_halted(u, s, b, margin):
             return
@@ -435,7 +436,7 @@ def advance_by_priority(u, s, b, q, is_held, steps, margin):
 
 
 def prioritising(q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop with priorities, to be called as the plain one."""
+    """Return the loop with priorities, with the signature of the plain one."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         advance_by_priority(setup, state, buffer, q, is_held, steps, margin)

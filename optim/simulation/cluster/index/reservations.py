@@ -1,14 +1,16 @@
 """The compiled pass of policies with reservations, and their calendars.
 
-Each machine has a calendar: when GPUs of it become free or are taken from now on, as far as is known. Running jobs are expected to end
-as their estimates say, reserved jobs to hold their GPUs from their reserved starts on for as long, and machines to leave and to return
-as planned. A job fits at a time if some place has its GPUs throughout its estimate. The rules are told at
-`optim.simulation.cluster.index.policy.Reservations`; the loop around a pass is that of `optim.simulation.cluster.index.loop`.
+Each machine has a calendar of the known times at which its GPUs become free or are taken. Running jobs are expected to
+end by their estimates. Reserved jobs are expected to use their GPUs from their reserved starts for the length of their
+estimates. Machines leave and return as planned. A job fits at a time if some place has its GPUs free throughout its
+estimate. `optim.simulation.cluster.index.policy.Reservations` describes the rules; the loop around a pass is that of
+`optim.simulation.cluster.index.loop`.
 
-Reserved starts never move later while estimates hold, so that a pass asks of each reserved job only whether a machine on which
-something was freed since lets it start earlier. Jobs without a reservation stand in trees by width, in their order, over their
-estimates: a pass finds the first that may start without looking at the others. Where priorities order them they stand in one list, since
-their order changes at each look; what is reserved is then planned again from the first job on that isn't where it was.
+Reserved starts never move later while estimates are right. A pass therefore only checks, for each reserved job, whether
+a machine with newly freed GPUs lets it start earlier. Jobs without a reservation are in one search tree per width, over
+their estimates: a pass finds the first that may start without visiting the others. With priorities they are in one
+list, because their order changes at each update. Reservations are then planned again from the first job whose position
+changed.
 """
 
 from collections.abc import Callable
@@ -77,9 +79,10 @@ from optim.simulation.cluster.options import EngineOptions
     RECENT,
     NUM_SCALARS,
 ) = range(13)
-"""Entries of `Book.scalar`: jobs without a reservation that wait, jobs with one, running ones; number of the last change; first unused
-node; earliest reserved start; whether reserved starts on some machine may not hold any more; machines that a place has; the policy's
-options; and how many machines changed in this pass or the one before."""
+"""Entries of `Book.scalar`. In order: numbers of waiting jobs without and with a reservation, and of running jobs;
+number of the last change; first unused node; earliest reserved start; whether reserved starts on some machine may be
+invalid; number of machines of the chosen place; options of the policy; and number of machines changed in this pass or
+the previous one."""
 
 (
     ESTIMATE,
@@ -97,51 +100,54 @@ options; and how many machines changed in this pass or the one before."""
     SHIFTS,
     NUM_COLUMNS,
 ) = range(14)
-"""Columns of `Book.job`: estimated run time (`NONE`: to be guessed), run time after which it is stopped, whose history its is, place in
-its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, when that was made, the change up
-to which earlier starts were looked for, number of its run, the first of its nodes, and the change of its machine by which its reserved start
-may move forward without a gap."""
+"""Columns of `Book.job`. In order: estimated run time (`NONE`: to be guessed), run time at which it is stopped, number
+of its history, position in its tree, estimate and pause of its next start, expected end, reserved start, first reserved
+start and time of that reservation. Then: change up to which earlier starts were considered, version of its run, first
+of its nodes, and change of its machine by which its reserved start may move forward without a gap."""
 
 TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
-"""Columns of `Book.node`: when how many GPUs of a machine become free (taken: below 0) by a job, or by plan (`NONE`); its neighbours in
-the calendar, and the job's next one."""
+"""Columns of `Book.node`: time at which GPUs of a machine become free (taken: below 0), their number, machine and job
+(`NONE`: planned outage), neighbours in the calendar, and next node of the job."""
 
 HEAD, CHANGED, ROOM, IS_LATE, FROM, TO, FROM_BEFORE, TO_BEFORE, LISTED, NUM_MACHINE_COLUMNS = range(10)
-"""Columns of `Book.machine`: first node, last change by which GPUs became free, what is free of it throughout some
-time, whether its GPUs become free later than was expected, between which times GPUs became free in this pass and the one before, and the
-change up to which its windows are listed."""
+"""Columns of `Book.machine`. In order: first node, last change that freed GPUs, GPUs free throughout a period, whether
+GPUs become free later than expected, period in which GPUs became free in this pass and in the previous one, and change
+up to which its windows are listed."""
 
 LONGEST, EARLIEST = range(2)
-"""Of the times throughout which a machine has so many GPUs free, those that touch what became free: the longest, and the first begin."""
+"""Columns of `Book.window`: length of the longest window with a given number of free GPUs that overlaps newly freed
+time, and earliest begin of such windows."""
 
 COUNT, OLDEST, VALUES = range(3)
-"""Columns of `Book.past`, a history: how many run times it has, where the next one goes, and the first of them."""
+"""Columns of `Book.past`, a history: number of run times, position of the next one, and first of them."""
 
 
 @by_reference
 class Book(NamedTuple):
-    """What is reserved.
+    """Reservations of a run.
 
     Parameters
     ----------
     scalar, job, node, machine
         Single numbers, and tables with the columns above.
     reserved, running
-        Jobs that have reservations, and that run, each in their order.
+        Reserved jobs and running jobs, each in order.
     tree, tree_first, tree_leaves
-        A tree for each width over the jobs of that width in their order: the least need below each node, `NEVER` for jobs that don't
-        wait or have a reservation. Where each begins, and its number of leaves.
+        One search tree per width over its jobs in order: minimum need below each node, `NEVER` for jobs that do not
+        wait or have a reservation. First node and number of leaves of each tree.
     by_leaf, leaf_first
-        Jobs of each width in their order.
+        Jobs of each width in order.
     past, sorted, share
-        Last run times of each user, all users last; scratch; and which quantile of them is guessed; shape (1,).
+        Last run times of each user (all users in the last row), scratch memory, and quantile used as estimate; shape
+        (1,).
     choice
-        Machines that a place has, and how many GPUs of each; shape (machines, 2).
+        Machines of the chosen place, and number of GPUs on each; shape (machines, 2).
     recent, window, since
-        Machines that changed in this pass or the one before, and what became free of them by the number of GPUs, columns as above; shape
-        (machines, largest + 1, 2); and scratch.
+        Machines changed in this pass or the previous one, their newly freed windows by number of GPUs with the columns
+        above, shape (machines, largest + 1, 2), and scratch memory.
     longest, listed, merged
-        Scratch of passes by priority: for how long a gang of each width may have its GPUs from now on, and jobs to be sorted.
+        Scratch memory of passes by priority: time for which a gang of each width may have its GPUs from now on, and
+        jobs to sort.
     """
 
     scalar: IntArray
@@ -168,9 +174,9 @@ class Book(NamedTuple):
 
 
 def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, setup: Setup) -> Book:
-    """Return the state before the first submission: nothing is reserved, and machines leave as planned."""
+    """Return the state before the first submission: no reservations, and planned outages of machines."""
     rule = policy.reservations
-    assert rule is not None  # only policies that have reservations come here
+    assert rule is not None  # only called for policies with reservations
     count, machines = len(jobs), cluster.num_machines
     job = np.full((count, NUM_COLUMNS), NONE, np.int64)
     job[:, ESTIMATE] = stated_estimates(jobs, rule)
@@ -224,14 +230,14 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
 
 
 def promised_by(book: Book) -> tuple[IntArray, IntArray, IntArray]:
-    """Return estimates, when starts were first reserved, and which; -1 for none; shape (jobs,) each."""
+    """Return estimates, times of first reservations, and promised starts; -1 for none; shape (jobs,) each."""
     promised = book.job[:, PROMISED]
     return book.job[:, ESTIMATE].copy(), book.job[:, RESERVED_AT].copy(), np.where(promised < NEVER, promised, NONE)
 
 
 @compiled
 def _link(p, machine, time, gpus, job):
-    """Add a node to a machine's calendar, behind those of the same time."""
+    """Add a node to a machine's calendar, after those of the same time."""
     node = p.scalar[SPARE]
     p.scalar[SPARE] = p.node[node, NEXT]
     before, at = NONE, p.machine[machine, HEAD]
@@ -253,14 +259,14 @@ def _link(p, machine, time, gpus, job):
 
 @compiled
 def link_planned(p, machine, time, gpus):
-    """Note that GPUs of a machine leave (below 0) or return at a time."""
+    """Record that GPUs of a machine leave (below 0) or return at a time."""
     if time < NEVER:
         _link(p, machine, time, gpus, NONE)
 
 
 @compiled
 def _unlink(p, node):
-    """Take a node out of its calendar."""
+    """Remove a node from its calendar."""
     before, at, machine = p.node[node, BEFORE], p.node[node, NEXT], p.node[node, MACHINE]
     if before == NONE:
         p.machine[machine, HEAD] = at
@@ -274,7 +280,7 @@ def _unlink(p, node):
 
 @compiled
 def _note_free(p, machine, begin, end):
-    """Note that GPUs of a machine became free between two times, by the last change."""
+    """Record that the last change freed GPUs of a machine between two times."""
     if p.machine[machine, TO] == NONE:
         if p.machine[machine, TO_BEFORE] == NONE:
             p.recent[p.scalar[RECENT]] = machine
@@ -287,7 +293,7 @@ def _note_free(p, machine, begin, end):
 
 @compiled
 def _begin_pass(p):
-    """Keep of what became free before the last pass nothing: all reserved jobs have been compared with it."""
+    """Discard freed periods from before the last pass: all reserved jobs have been compared with them."""
     kept = 0
     for nth in range(p.scalar[RECENT]):
         machine = p.recent[nth]
@@ -304,7 +310,7 @@ def _begin_pass(p):
 
 @compiled
 def _list_windows(s, p, machine):
-    """Note the windows of a machine that touch what became free of it, and which reserved starts may move forward without a gap."""
+    """List the windows of a machine that overlap newly freed time, and the reserved starts that may move."""
     p.machine[machine, LISTED] = p.machine[machine, CHANGED]
     begin, end = NEVER, NONE
     if p.machine[machine, TO] != NONE:
@@ -345,7 +351,10 @@ def _list_windows(s, p, machine):
 
 @compiled
 def _may_move(s, p, job, machine, gpus, limit):
-    """Tell whether a job may start on a machine before its reserved start, by what became free there; if not, it can't."""
+    """Return whether newly freed GPUs of a machine may let a job start there before its reserved start.
+
+    False is certain.
+    """
     if p.machine[machine, LISTED] != p.machine[machine, CHANGED]:
         _list_windows(s, p, machine)
     window = p.window[machine, gpus]
@@ -356,7 +365,7 @@ def _may_move(s, p, job, machine, gpus, limit):
 
 @compiled
 def _forget(p, job):
-    """Take all nodes of a job out; what it was expected to hold is free."""
+    """Remove all nodes of a job; its expected allocation becomes free."""
     p.scalar[STAMP] += 1
     node = p.job[job, NODE]
     begin = p.job[job, PLANNED] if p.job[job, PLANNED] < NEVER else 0
@@ -370,9 +379,9 @@ def _forget(p, job):
 
 @compiled
 def _earliest(p, machine, free, width, need, begin, limit, job):
-    """Return the earliest time in [begin, limit) from which a machine has so many GPUs free for so long, `NEVER` if there is none.
+    """Return the earliest time in [begin, limit) from which a machine has `width` GPUs free for `need`, or `NEVER`.
 
-    A job's own nodes don't count.
+    The nodes of the job itself are ignored.
     """
     at, level = p.machine[machine, HEAD], free
     while at != NONE and p.node[at, TIME] <= begin:
@@ -399,7 +408,7 @@ def _earliest(p, machine, free, width, need, begin, limit, job):
 
 @compiled
 def _least(p, machine, free, begin, need, job):
-    """Return how many GPUs of a machine are free throughout a time."""
+    """Return the number of GPUs of a machine that are free throughout a period."""
     at, level = p.machine[machine, HEAD], free
     while at != NONE and p.node[at, TIME] <= begin:
         if p.node[at, JOB] != job:
@@ -418,7 +427,10 @@ def _least(p, machine, free, begin, need, job):
 
 @compiled
 def _drop(p, machine, free, width, now):
-    """Return until when a machine that has so many GPUs free now keeps them, `NEVER` if for ever; at most now if it hasn't."""
+    """Return the time until which a machine has `width` GPUs free from now on, or `NEVER`.
+
+    At most now if it has fewer.
+    """
     at, level = p.machine[machine, HEAD], free
     if level < width:
         return now
@@ -434,7 +446,7 @@ def _drop(p, machine, free, width, now):
 
 @compiled
 def _next_change(p, time):
-    """Return the first time after another at which a calendar changes."""
+    """Return the first calendar change after a time."""
     first = NEVER
     for machine in range(len(p.machine)):
         at = p.machine[machine, HEAD]
@@ -447,7 +459,7 @@ def _next_change(p, time):
 
 @compiled
 def _look(s, p, begin, need, job):
-    """Note how many GPUs of each machine are free throughout a time, and return their sum."""
+    """Compute the number of GPUs of each machine free throughout a period, and return their sum."""
     total = 0
     for machine in range(len(p.machine)):
         p.machine[machine, ROOM] = max(0, _least(p, machine, s.free[machine], begin, need, job))
@@ -457,15 +469,15 @@ def _look(s, p, begin, need, job):
 
 @compiled
 def _slot(u, s, p, job, limit, since):
-    """Return the earliest start before a limit that the placement rule allows, `NEVER` if there is none.
+    """Return the earliest start before a limit that the placement rule allows, or `NEVER`.
 
-    Only machines count on which something was freed after the change `since`: on the others there was no earlier start before.
+    Only machines with GPUs freed after the change `since` matter: the others offered no earlier start before.
     """
     now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
     largest = len(s.num_with_free) - 1
     if width <= largest and not u.may_spread:
         return _slot_on_one(u, s, p, job, limit, since)
-    time = NEVER  # an earlier place has one of the machines that changed
+    time = NEVER  # an earlier place includes a changed machine
     if u.may_spread:
         time = now
     else:
@@ -490,7 +502,7 @@ def _slot(u, s, p, job, limit, since):
 
 @compiled
 def _has_part(p, job, machine):
-    """Tell whether a job's reservation has GPUs of a machine."""
+    """Return whether a job's reservation includes GPUs of a machine."""
     node = p.job[job, NODE]
     while node != NONE and p.node[node, MACHINE] != machine:
         node = p.node[node, SIBLING]
@@ -499,7 +511,7 @@ def _has_part(p, job, machine):
 
 @compiled
 def _slot_on_one(u, s, p, job, limit, since):
-    """Return the same for a gang that one machine holds, and choose the first machine that it starts on."""
+    """Return the earliest start of a gang that fits on one machine, and choose the first machine with that start."""
     now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
     best, chosen = limit, NONE
     if since == NONE:
@@ -513,7 +525,7 @@ def _slot_on_one(u, s, p, job, limit, since):
     else:
         for nth in range(p.scalar[RECENT]):
             machine = p.recent[nth]
-            # Of machines on which it starts at the same time the first takes it.
+            # # The first of several machines with the same start.
             most = best + 1 if chosen != NONE and machine < chosen else best
             is_changed = p.machine[machine, CHANGED] > since and u.size[machine] >= width
             if is_changed and _may_move(s, p, job, machine, width, most):
@@ -529,7 +541,10 @@ def _slot_on_one(u, s, p, job, limit, since):
 
 @compiled
 def _whole_from(u, s, p, job, begin, limit):
-    """Return a time at or after `begin` before which a gang finds no wholly free machines; that one itself if it finds them there."""
+    """Return a lower bound on the time at which a gang has enough completely free machines.
+
+    `begin` if it has them there.
+    """
     width, need = u.width[job], p.job[job, NEED]
     for machine in range(len(p.machine)):
         p.machine[machine, ROOM] = _earliest(p, machine, s.free[machine], u.size[machine], need, begin, limit, job)
@@ -550,7 +565,7 @@ def _whole_from(u, s, p, job, begin, limit):
 
 @compiled
 def _choose(u, s, p, job, begin, is_start):
-    """Choose machines of a place that has room from a time on: by the placement rule for a start, else the first."""
+    """Choose machines of a place with room from a time on: by the placement rule for a start, otherwise the first."""
     width = u.width[job]
     p.scalar[CHOSEN] = 0
     _look(s, p, begin, p.job[job, NEED], job)
@@ -568,11 +583,12 @@ def _choose(u, s, p, job, begin, is_start):
             for nth in range(len(u.by_size)):
                 machine = u.by_size[nth]
                 if p.machine[machine, ROOM] == u.size[machine] and width > 0:
-                    # A wide gang starts on wholly free machines: until then all of the last one is kept for it, too.
+                    # # A wide gang starts on completely free machines, so all of its last machine is reserved until
+                    # then.
                     _add(p, machine, min(width, u.size[machine]) if is_start or u.may_spread else u.size[machine])
                     width -= min(width, u.size[machine])
             return
-    while width > 0:  # spread: the machine with the most room next
+    while width > 0:  # spread: next machine with the most room
         most = 0
         for machine in range(1, len(u.size)):
             if p.machine[machine, ROOM] > p.machine[most, ROOM]:
@@ -591,7 +607,7 @@ def _add(p, machine, gpus):
 
 @compiled
 def _one_machine(u, s, p, width, is_start):
-    """Return which machine of those with room takes a gang, `NONE` if there is no such machine."""
+    """Return the machine with room that takes a gang, or `NONE`."""
     if u.takes_first or not is_start:
         for machine in range(len(u.size)):
             if p.machine[machine, ROOM] >= width:
@@ -610,7 +626,7 @@ def _one_machine(u, s, p, width, is_start):
 
 @compiled
 def _insert(jobs, count, job):
-    """Put a job into a list that is in order."""
+    """Insert a job into a sorted list."""
     at = count
     while at > 0 and jobs[at - 1] > job:
         jobs[at] = jobs[at - 1]
@@ -630,7 +646,7 @@ def _begin(u, s, b, p, job):
 
 @compiled
 def _note_begin(s, p, job):
-    """Expect a job that runs to end by its estimate."""
+    """Expect a running job to end by its estimate."""
     p.job[job, VERSION] = s.version[job]
     p.job[job, ENDS_BY] = s.run_since[job] + p.job[job, ESTIMATE]
     _insert(p.running, p.scalar[NUM_RUNNING], job)
@@ -640,7 +656,7 @@ def _note_begin(s, p, job):
 
 @compiled
 def _expect(s, p, job):
-    """Let a running job's GPUs become free when it is expected to end."""
+    """Add the expected end of a running job to the calendars."""
     place = s.head[job]
     while place != NONE:
         _link(p, s.place_machine[place], p.job[job, ENDS_BY], s.place_gpus[place], job)
@@ -649,7 +665,7 @@ def _expect(s, p, job):
 
 @compiled
 def _reserve(u, s, p, job, start):
-    """Reserve a place for a job, on the machine that was found where one holds it."""
+    """Reserve a place for a job, on the chosen machine if one holds it."""
     if u.may_spread or u.width[job] > len(s.num_with_free) - 1:
         _choose(u, s, p, job, start, False)
     p.job[job, PLANNED] = start
@@ -663,7 +679,7 @@ def _reserve(u, s, p, job, start):
 
 @compiled
 def _set_leaf(u, p, job, need):
-    """Let a job wait without a reservation, or no more (`NEVER`)."""
+    """Set the need of a job that waits without a reservation; `NEVER` removes it."""
     kind = u.width_class[job]
     base, node = p.tree_first[kind], p.tree_leaves[kind] + p.job[job, LEAF]
     p.tree[base + node] = need
@@ -675,7 +691,7 @@ def _set_leaf(u, p, job, need):
 
 @compiled
 def _first_within(p, kind, most):
-    """Return the first job of a width that waits without a reservation and needs no longer, `NONE` if there is none."""
+    """Return the first job of a width without a reservation that needs at most `most`, or `NONE`."""
     base, leaves, node = p.tree_first[kind], p.tree_leaves[kind], 1
     if p.tree[base + 1] > most:
         return NONE
@@ -686,7 +702,7 @@ def _first_within(p, kind, most):
 
 @compiled
 def _note_end(s, p, job):
-    """Add a run time to its user's history, and to that of all."""
+    """Add a run time to the history of the user, and to that of all users."""
     for history in (p.job[job, HISTORY], len(p.past) - 1):
         p.past[history, VALUES + p.past[history, OLDEST]] = s.executed[job]
         p.past[history, OLDEST] = (p.past[history, OLDEST] + 1) % p.scalar[PAST]
@@ -695,7 +711,7 @@ def _note_end(s, p, job):
 
 @compiled
 def _guess(p, job):
-    """Return a quantile of the run times of the user's last jobs, of all users' without any, or the default."""
+    """Return a quantile of the run times of the user's last jobs; of all users if there are none; else the default."""
     history = p.job[job, HISTORY]
     if p.past[history, COUNT] == 0:
         history = len(p.past) - 1
@@ -709,7 +725,7 @@ def _guess(p, job):
 
 @compiled
 def _wait(u, s, p, q, job):
-    """Let a job wait without a reservation."""
+    """Add a job to the waiting jobs without a reservation."""
     if q.scalar[IS_USED]:
         s.key_1[job] = key_of(u, s, q, job)
         at = p.scalar[WAITING]
@@ -724,7 +740,7 @@ def _wait(u, s, p, q, job):
 
 @compiled
 def _take_first(u, p, q):
-    """Take the first job that waits without a reservation out of those."""
+    """Remove the first waiting job without a reservation."""
     if q.scalar[IS_USED]:
         job = q.order[0]
         _take_out(p, q, 0)
@@ -741,7 +757,7 @@ def _take_first(u, p, q):
 
 @compiled
 def _take_out(p, q, nth):
-    """Take a job out of the list by priority."""
+    """Remove a job from the list by priority."""
     p.scalar[WAITING] -= 1
     for at in range(nth, p.scalar[WAITING]):
         q.order[at] = q.order[at + 1]
@@ -749,7 +765,7 @@ def _take_out(p, q, nth):
 
 @compiled
 def _sort(s, p, count):
-    """Sort the jobs listed by their keys, merging runs twice as long in each round; runs that follow each other stay."""
+    """Sort the listed jobs by key with a bottom-up merge sort; runs already in order stay."""
     width = 1
     while width < count:
         for first in range(0, count - width, 2 * width):
@@ -774,7 +790,7 @@ def _sort(s, p, count):
 
 @compiled
 def _order_again(u, s, p, q):
-    """Put all waiting jobs in the order of a look; reservations stay up to the first job that has another place in it."""
+    """Put all waiting jobs into the updated order; reservations remain up to the first job whose position changed."""
     reserved = p.scalar[RESERVED]
     count = reserved + p.scalar[WAITING]
     p.listed[:reserved] = p.reserved[:reserved]
@@ -794,7 +810,7 @@ def _order_again(u, s, p, q):
 
 @compiled
 def _take_in(u, s, p, q):
-    """Let jobs that were submitted, or lost their GPUs, wait without a reservation."""
+    """Add jobs that were submitted or lost their GPUs to the waiting jobs without a reservation."""
     for kind in range(len(s.heap_size)):
         while s.heap_size[kind]:
             job = s.heap[s.heap_first[kind]]
@@ -808,13 +824,13 @@ def _take_in(u, s, p, q):
 
 @compiled
 def _break_plans(p, machine):
-    """Note that a machine's GPUs become free later than was expected: what is reserved there is planned again."""
+    """Record that a machine's GPUs become free later than expected: its reservations are planned again."""
     p.machine[machine, IS_LATE] = p.scalar[IS_BROKEN] = 1
 
 
 @compiled
 def _note_outages(u, s, p, first):
-    """Note which machines failed or were repaired though no plan said so."""
+    """Record the machines that failed or were repaired outside the plan."""
     for at in range(first, s.scalar[OUTAGES]):
         machine, is_planned = u.outage[at, 1], False
         node = p.machine[machine, HEAD]
@@ -832,7 +848,7 @@ def _note_outages(u, s, p, first):
 
 @compiled
 def _close_books(s, p):
-    """Forget the runs that are over, and machines' plans that have come true."""
+    """Remove ended runs, and planned outages that have occurred."""
     kept = 0
     for nth in range(p.scalar[NUM_RUNNING]):
         job = p.running[nth]
@@ -853,7 +869,7 @@ def _close_books(s, p):
 
 @compiled
 def _pass_limits(u, s, b, p):
-    """Stop the jobs whose limits are reached, and expect those that outran their estimates to take twice as long."""
+    """Stop jobs at their limits, and double the expected run time of jobs that exceeded their estimates."""
     now, stopped = s.scalar[NOW], False
     for nth in range(p.scalar[NUM_RUNNING]):
         job = p.running[nth]
@@ -877,7 +893,7 @@ def _pass_limits(u, s, b, p):
 
 @compiled
 def _improve(u, s, b, p):
-    """Go through the reserved jobs: start those that may, and let others have earlier places where there are any."""
+    """Visit the reserved jobs: start those that may start, and move others to earlier starts if possible."""
     now, kept = s.scalar[NOW], 0
     p.scalar[NEXT_PLANNED] = NEVER
     if p.scalar[IS_BROKEN]:
@@ -916,7 +932,7 @@ def _improve(u, s, b, p):
 
 @compiled
 def _reserve_more(u, s, b, p, q):
-    """Start waiting jobs in their order, and reserve places for those that can't start, as many as the policy reserves."""
+    """Start waiting jobs in order, and reserve places for those that cannot start, up to the policy's depth."""
     now = s.scalar[NOW]
     while p.scalar[WAITING] and p.scalar[RESERVED] < p.scalar[DEPTH]:
         job = _take_first(u, p, q)
@@ -937,7 +953,7 @@ def _reserve_more(u, s, b, p, q):
 
 @compiled
 def _longest(u, s, p, width):
-    """Return for how long a gang that starts now could have its GPUs without anybody's reserved start moving."""
+    """Return for how long a gang that starts now can use its GPUs without delaying a reserved start."""
     now = s.scalar[NOW]
     if width > s.scalar[FREE_GPUS]:
         return 0
@@ -971,7 +987,7 @@ def _longest(u, s, p, width):
 
 @compiled
 def _backfill(u, s, b, p):
-    """Start waiting jobs, in their order, that end before they would hold up a reserved start, or leave its place alone."""
+    """Start waiting jobs, in order, that delay no reserved start: they end before it, or avoid its place."""
     while p.scalar[WAITING] and s.scalar[FREE_GPUS]:
         best = NEVER
         for kind in range(len(p.tree_leaves)):
@@ -989,7 +1005,7 @@ def _backfill(u, s, b, p):
 
 @compiled
 def _backfill_by_priority(u, s, b, p, q):
-    """Do the same where priorities order jobs: what doesn't fit now doesn't fit behind another start either."""
+    """Backfill in order of priorities; a job that does not fit now cannot fit after another start either."""
     p.longest[:] = NONE
     nth = 0
     while nth < p.scalar[WAITING] and s.scalar[FREE_GPUS]:
@@ -1007,7 +1023,7 @@ def _backfill_by_priority(u, s, b, p, q):
 
 @compiled
 def _next_time(u, s, p, q):
-    """Return when something happens next, or a limit, an estimate, a reserved start or a look comes."""
+    """Return the time of the next event, limit, estimate, reserved start or priority update."""
     waiting = p.scalar[WAITING] + p.scalar[RESERVED]
     when = min(next_time(u, s, waiting), p.scalar[NEXT_PLANNED])
     if q.scalar[IS_USED]:
@@ -1019,7 +1035,7 @@ def _next_time(u, s, p, q):
 
 @compiled
 def _decide(u, s, b, p, q):
-    """Bring the book up to date, start what may, and reserve places."""
+    """Update the book, start the jobs that may start, and reserve places."""
     _close_books(s, p)
     _pass_limits(u, s, b, p)
     is_due = q.scalar[IS_USED] > 0 and is_look_due(s, q)
@@ -1039,7 +1055,7 @@ def _decide(u, s, b, p, q):
 
 @compiled
 def take_over(u, s, b, p, q):
-    """Enter the jobs that run in a present state into the book, and decide."""
+    """Enter the running jobs of a present state into the book, and decide."""
     for nth in range(s.scalar[RUNNING_JOBS]):
         job = s.running[nth]
         if p.job[job, ESTIMATE] == NONE:
@@ -1050,7 +1066,7 @@ def take_over(u, s, b, p, q):
 
 @compiled
 def advance_reserving(u, s, b, p, q, steps, margin):
-    """Play as `optim.simulation.cluster.index.loop.advance` does, with passes that reserve."""
+    """Simulate as `optim.simulation.cluster.index.loop.advance`, with passes that reserve."""
     for _ in range(steps):
         if is_halted(u, s, b, margin):
             return
@@ -1075,7 +1091,7 @@ def advance_reserving(u, s, b, p, q, steps, margin):
 
 
 def reserving(book: Book, q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop with a book and priorities, to be called as the plain one."""
+    """Return the loop with a book and priorities, with the signature of the plain one."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         del is_held

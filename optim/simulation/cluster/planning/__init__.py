@@ -1,1 +1,4 @@
-"""Policies that plan: array views in, an assignment of jobs to GPUs out; the engine owns time, progress and the rules."""
+"""Planning policies: they map array views to an assignment of GPUs.
+
+The engine tracks time and progress, and checks the rules.
+"""

@@ -1,6 +1,6 @@
-"""The engine of planning policies, and the rules that a plan must keep.
+"""The engine of planning policies, and the rules that a plan must obey.
 
-Slowdowns change when all is placed.
+Slowdowns are computed after all starts and stops of an instant.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,16 +35,16 @@ def check_plan(plan: object, now: int) -> None:
     Raises
     ------
     BrokenRuleError
-        If it isn't one, or asks to be called again in the past.
+        If it is not a plan, or requests a call in the past.
     """
     if not isinstance(plan, Plan) or not isinstance(plan.gpus, Mapping):
         raise BrokenRuleError(f"it returns {type(plan).__name__}; return a Plan(gpus={{job: GPUs}})")
     if plan.again_us is not None and plan.again_us <= now:
-        raise BrokenRuleError(f"it asks to be called again at {plan.again_us} us; ask for a time after now")
+        raise BrokenRuleError(f"it requests a call at {plan.again_us} us; again_us must be later than now")
 
 
 def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> None:
-    """Check that a job may be sent away.
+    """Check that a job may be rejected or given up.
 
     Raises
     ------
@@ -52,15 +52,15 @@ def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> 
         If it may not.
     """
     if not (books.rules.may_refuse or books.rules.kills_at_limit):
-        _broken(books, job, "is sent away, which the policy's rules don't allow (may_refuse, kills_at_limit)")
+        _broken(books, job, "is in `leave`, which the policy's rules do not allow (may_refuse, kills_at_limit)")
     if not 0 <= job < len(books.is_active) or not books.is_active[job]:
-        _broken(books, job, "is sent away, but isn't there")
+        _broken(books, job, "is in `leave`, but is neither waiting nor running")
     if job in wanted:
-        _broken(books, job, "is sent away and planned to run")
+        _broken(books, job, "is in `leave` and in `gpus`")
 
 
 def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> None:
-    """Check that a job may take GPUs, those of the plan's earlier starts being taken.
+    """Check that a job may take GPUs, after the plan's earlier starts.
 
     Raises
     ------
@@ -69,22 +69,22 @@ def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> No
     """
     site, rules, room = books.site, books.rules, books.free_room
     if not 0 <= job < submitted or not books.is_active[job]:
-        _broken(books, job, "is planned to run, but isn't there (not submitted yet, or over)")
+        _broken(books, job, "is in `gpus`, but is neither waiting nor running (not submitted yet, or ended)")
     least, most = int(books.jobs.gpus[job]), int(books.jobs.gpus[job])
     if rules.is_elastic:
         least, most = int(books.jobs.min_gpus[job]), int(books.jobs.max_gpus[job])
     if not least <= len(gpus) <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}"
-        _broken(books, job, f"gets {len(gpus)} GPUs, but runs on {wanted}")
+        _broken(books, job, f"gets {len(gpus)} GPUs, but needs {wanted}")
     if len(set(gpus)) < len(gpus):
         _broken(books, job, "gets a GPU twice")
     if gpus[0] < 0 or gpus[-1] >= len(books.holders):
-        _broken(books, job, f"gets GPU {gpus[0] if gpus[0] < 0 else gpus[-1]}, which isn't there")
+        _broken(books, job, f"gets GPU {gpus[0] if gpus[0] < 0 else gpus[-1]}, which does not exist")
     for gpu in gpus:
         holders = books.holders[gpu]
         if rules.is_shared:
             if room.left_milli[gpu] < site.shares[job]:
-                _broken(books, job, f"gets GPU {gpu}, of which only {room.left_milli[gpu] / WHOLE_MILLI:g} is left")
+                _broken(books, job, f"gets GPU {gpu}, of which only {room.left_milli[gpu] / WHOLE_MILLI:g} is free")
         elif len(holders) >= rules.jobs_a_gpu:
             _broken(books, job, f"gets GPU {gpu}, which job {books.jobs.ids[holders[0]][:40]} holds")
     machines = [site.machine_of[gpu] for gpu in gpus]
@@ -92,11 +92,11 @@ def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> No
         _broken(books, job, "gets a GPU of a machine that is down (view.is_up)")
     usable = site.usable(job)
     if usable is not None and not usable[machines].all():
-        _broken(books, job, "gets a GPU of a type on which it can't run")
+        _broken(books, job, "gets a GPU of a type on which it cannot run")
     if site.has_host:
         for machine in set(machines):
             if (room.host[:, machine] < site.asks[:, job] * machines.count(machine)).any():
-                _broken(books, job, f"asks for more vCPU or memory than is left on machine {machine}")
+                _broken(books, job, f"needs more vCPUs or memory than are free on machine {machine}")
 
 
 def _broken(books: ClusterState, job: int, rule: str) -> None:
@@ -105,10 +105,10 @@ def _broken(books: ClusterState, job: int, rule: str) -> None:
 
 
 WATCH_EVERY = 200
-"""Instants between two looks at progress and interruption."""
+"""Instants between two checks of progress and interruption."""
 
 MAX_CALLS = 1_000_000
-"""Calls in a row without an end or a submission after which a run ends with its jobs unfinished."""
+"""Number of consecutive calls without an end or a submission after which a run ends with unfinished jobs."""
 
 
 def play_plans(
@@ -120,14 +120,14 @@ def play_plans(
     watch: Callable[[int], bool] | None = None,
     present: Present | None = None,
 ) -> Run | None:
-    """Play jobs under a planning policy until all are over, or none gets on any more; None if `watch` wanted to stop before.
+    """Simulate jobs under a planning policy until all end or none can progress; return None if `watch` requests a stop.
 
-    Where there is a present state, the run begins with it.
+    The run begins with the present state, if given.
 
     Raises
     ------
     BrokenRuleError
-        If a plan breaks a rule, or the policy fails.
+        If a plan breaks a rule, or the policy raises an exception.
     """
     world = _begun(jobs, cluster, policy, options, seed)
     instants = 0
@@ -149,12 +149,14 @@ def planned_first_starts(
     present: Present,
     awaited: IntArray,
 ) -> IntArray:
-    """Play from a present state until the awaited jobs have started, or none gets on any more; return first starts, the end of the run for a job that never starts.
+    """Simulate from a present state until the awaited jobs have started or none can progress; return first starts.
+
+    A job that never starts gets the end of the run.
 
     Raises
     ------
     BrokenRuleError
-        If a plan breaks a rule, or the policy fails.
+        If a plan breaks a rule, or the policy raises an exception.
     """
     world = _begun(jobs, cluster, policy, options, seed)
     world.resume(present)
@@ -168,12 +170,14 @@ def _begun(jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: En
     """Return a run before its first instant."""
     world = _Run(jobs, cluster, policy, options, seed)
     policy.begin(cluster, seed)
-    world.books.rules = options.on_failures(policy.rules(options))  # with the quotas that it begins with
+    world.books.rules = options.on_failures(policy.rules(options))  # rules with the quotas set by `begin`
     return world
 
 
 def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
-    """Return a log of events, of each its time, kind, job and number of places, and of their places, which are GPUs by number.
+    """Return an event log.
+
+    Columns of `events` are time, type, job and number of places; `places` are GPU numbers.
 
     Shapes (events, 4) and (places,).
     """
@@ -190,24 +194,24 @@ def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
     )
 
 
-FORM = "gpus maps numbers of jobs to numbers of GPUs, those of machine 0 first, such as {3: (0, 1)} for job 3 on GPUs 0 and 1"
+FORM = "gpus maps job numbers to GPU numbers, machine 0 first, such as {3: (0, 1)} for job 3 on GPUs 0 and 1"
 
 
 def _malformed(gpus: object) -> str:
-    """Return what a plan's GPUs should look like, and the first that doesn't."""
+    """Return the expected form of a plan's GPUs, and the first entry that differs."""
     for job, given in gpus.items() if isinstance(gpus, Mapping) else ():
         try:
             int(job)
             list(map(int, given))
         except (TypeError, ValueError):
             return (
-                f"{FORM}; the plan says {{{repr(job)[:40]}: {repr(given)[:60]}}} (room.place(job) returns such numbers)"
+                f"{FORM}; the plan has {{{repr(job)[:40]}: {repr(given)[:60]}}} (room.place(job) returns such numbers)"
             )
-    return f"{FORM}; the plan's gpus, leave or steps are of another form"
+    return f"{FORM}; the plan's gpus, leave or steps have another form"
 
 
 class _Run:
-    """One run: time, the books, and the log."""
+    """One run: time, state, and log."""
 
     def __init__(
         self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions, seed: int
@@ -230,7 +234,7 @@ class _Run:
         self.places: list[int] = []
 
     def resume(self, present: Present) -> None:
-        """Let the jobs of a present state run where and since when they do, and let the policy decide."""
+        """Restore the running jobs of a present state with their GPUs and starts, and call the policy."""
         books, starts = self.books, present.starts
         gpus_of = present.gpu_numbers(self.cluster)
         for event, (when, job) in enumerate(zip(starts.time_us.tolist(), starts.job.tolist(), strict=True)):
@@ -248,7 +252,7 @@ class _Run:
         books.refresh(self.now)
 
     def step(self) -> bool:
-        """Play the next instant; False when nothing happens any more."""
+        """Simulate the next instant; return False at the end."""
         books = self.books
         if self.submitted == len(self.submit) and not self.num_active:
             return False
@@ -280,7 +284,10 @@ class _Run:
         return True
 
     def _is_halted(self) -> bool:
-        """Tell whether no job gets on any more: stops undo all work, or none is started though all machines that return are up."""
+        """Return whether no job makes progress any more.
+
+        Either stops undo all work, or none is started although all machines are up that will return.
+        """
         if self.stalled > MAX_STALLED * max(1, int(self.books.is_active.sum())):
             self.halted = BY_STOPS
         elif self.idle_calls > MAX_IDLE_CALLS:
@@ -288,7 +295,7 @@ class _Run:
         return self.halted > 0
 
     def _end_jobs(self) -> bool:
-        """Let jobs end whose work is done."""
+        """End jobs whose work is complete."""
         books, ended = self.books, False
         while books.next_of(books.ends) <= self.now:
             job = heappop(books.ends)[1]
@@ -298,12 +305,12 @@ class _Run:
         return ended
 
     def _fail_tries(self) -> bool:
-        """Let tries fail whose time has come, and those wait again that were held back long enough."""
+        """Apply failing attempts that are due, and return jobs from back-off to the queue."""
         books, happened = self.books, False
         while books.next_of(books.fails) <= self.now:
             job = heappop(books.fails)[1]
             if not books.is_bound_to_fail(job):
-                continue  # its run time is played in one piece: policies are told, that is all
+                continue  # its run time is simulated in one piece: policies are only informed
             happened = True
             if books.fault(job, self.now):
                 self._close(job, Event.GIVE_UP)
@@ -315,7 +322,7 @@ class _Run:
         return happened
 
     def _break_machines(self) -> None:
-        """Let the machines whose time has come fail, or be repaired."""
+        """Apply machine failures and repairs that are due."""
         books = self.books
         while self.outages.next is not None and self.outages.next[0] == self.now:
             _, machine, fails = self.outages.take()
@@ -329,11 +336,11 @@ class _Run:
             books.set_up(machine, is_up=not fails)
 
     def _plan(self) -> None:
-        """Ask the policy, and do what it says."""
+        """Call the policy, and apply its plan."""
         view = View(self.now, self.submitted, self.books, self.columns, self.policy.oracle_inputs)
         try:
             plan = self.policy.plan(view)
-        except Exception as error:  # a policy of somebody else's may fail in any way
+        except Exception as error:  # a user policy may raise any exception
             if isinstance(error, OptimError) and where_user_code_failed(error) is None:
                 raise
             said = where_user_code_failed(error) or f"{type(error).__name__}: {error}"
@@ -401,7 +408,7 @@ class _Run:
     def finish(self) -> Run:
         """Return what happened."""
         books = self.books
-        for job in list(books.shown):  # only where the run was given up
+        for job in list(books.shown):  # only if the run was given up
             self._preempt(job)
         events = np.array(self.events, np.int64).reshape(-1, 4)
         log = as_log(self.cluster, events, np.array(self.places, np.int64))

@@ -1,9 +1,9 @@
-"""Free GPUs while a plan is made, which of them gangs take, and fragmentation.
+"""Free GPUs during planning: placement of gangs, and fragmentation.
 
-For a mix of demands with shares of the submissions, the fragmentation of a machine is the expected free GPU that a job
-drawn from the mix can't take: all of it if the job doesn't fit there, otherwise that of the GPUs too full for its share
-(docs/mathematics/cluster.md, (D.5)). The rule places each job where fragmentation grows least. Host demands decide
-whether a job fits where it is placed; the mix weighs GPUs alone.
+Consider a mix of demands, weighted by their share of submissions. The fragmentation of a machine is the expected amount
+of free GPU that a job drawn from the mix cannot use. This is all free GPU if the job does not fit on the machine,
+otherwise that of GPUs too full for its share (docs/mathematics/cluster.md, (D.5)). The rule places each job where
+fragmentation grows least. Host demands decide whether a job fits at its place; the mix considers GPUs alone.
 
 References
 ----------
@@ -23,7 +23,7 @@ from optim.simulation.cluster.options import Placement
 
 
 def gang_growth(widths: IntArray, largest: int) -> IntArray:
-    """Return how much fragmentation grows when a gang takes some of a machine's free GPUs, in GPUs times jobs of the mix.
+    """Return the growth of fragmentation when a gang takes GPUs of a machine, in GPUs times jobs of the mix.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def gang_growth(widths: IntArray, largest: int) -> IntArray:
     Returns
     -------
     IntArray
-        By free GPUs and gang; shape (largest + 1, largest + 1).
+        Growth by free GPUs and gang; shape (largest + 1, largest + 1).
     """
     free = np.arange(largest + 1)
     lost = free * (len(widths) - np.cumsum(np.bincount(np.minimum(widths, largest), minlength=largest + 1)))
@@ -44,28 +44,28 @@ def gang_growth(widths: IntArray, largest: int) -> IntArray:
 
 
 class Fragmentation:
-    """What a placement adds to fragmentation, for the mix of demands of a workload."""
+    """Growth of fragmentation by a placement, for the mix of demands of a workload."""
 
     def __init__(self, jobs: Workload, largest: int, is_shared: bool) -> None:
         demand = np.where(jobs.gpus == 1, jobs.share_milli if is_shared else WHOLE_MILLI, 0)
         demand += np.where(jobs.gpus > 1, WHOLE_MILLI * np.minimum(jobs.gpus, largest), 0)
-        self.demand, self.weight = np.unique(demand, return_counts=True)  # whole numbers: no tie hangs on rounding
+        self.demand, self.weight = np.unique(demand, return_counts=True)  # integers, so that rounding decides no tie
         self.growth = gang_growth(jobs.gpus, largest)
         self.is_shared = is_shared
         self._known: dict[tuple[int, ...], int] = {}
 
     def growth_of_gang(self, room: "FreeGpus", machines: IntArray, width: int) -> IntArray:
-        """Return the growth where a gang takes wholly free GPUs of each machine."""
+        """Return the growth if a gang takes completely free GPUs of each machine."""
         if not self.is_shared:
             return np.asarray(self.growth[room.free[machines], width])
         growth = np.empty(len(machines), np.int64)
         for at, machine in enumerate(machines.tolist()):
             before = self._left(room, machine)
-            growth[at] = self._lost(before[:-width]) - self._lost(before)  # wholly free ones stand last
+            growth[at] = self._lost(before[:-width]) - self._lost(before)  # completely free GPUs are last
         return growth
 
     def growth_of_share(self, room: "FreeGpus", gpus: IntArray, share: int) -> IntArray:
-        """Return the growth where each GPU gives a share."""
+        """Return the growth if each GPU provides a share."""
         growth = np.empty(len(gpus), np.int64)
         seen: dict[tuple[int, int], int] = {}
         for at, gpu in enumerate(gpus.tolist()):
@@ -83,7 +83,7 @@ class Fragmentation:
         return tuple(np.sort(room.left_milli[first[machine] : first[machine + 1]]).tolist())
 
     def _lost(self, left: tuple[int, ...]) -> int:
-        """Return the fragmentation of a machine whose GPUs have so much left, in thousandths of a GPU."""
+        """Return the fragmentation of a machine, given the free thousandths of each GPU, in thousandths of a GPU."""
         if left not in self._known:
             each = np.array(left, np.int64)
             total, whole = each.sum(), (each == WHOLE_MILLI).sum()
@@ -96,7 +96,7 @@ class Fragmentation:
 
 
 Gpus = tuple[int, ...]
-"""GPUs by number: those of machine 0 first. The order says nothing."""
+"""GPU numbers, machine 0 first; their order has no meaning."""
 
 NO_WIDTH = 2**62
 
@@ -104,18 +104,18 @@ NOTHING_KNOWN = (NO_WIDTH, NO_WIDTH)
 
 
 class SimulationContext:
-    """What doesn't change in a run: where GPUs are, what jobs ask for, and how gangs are placed.
+    """Constants of a run: location of GPUs, demands of jobs, and placement rule.
 
     Parameters
     ----------
     jobs, cluster
-        Who asks, and what there is.
+        Workload and cluster.
     placement, spread
         As in `EngineOptions`.
     is_shared
         Whether jobs take only their share of a GPU.
     jobs_a_gpu
-        How many jobs a GPU may hold, which decides whether host demands can bind.
+        Maximum number of jobs per GPU, which decides whether host demands can bind.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class SimulationContext:
         self._could_hold: dict[tuple[int, int, bytes], bool] = {}
 
     def could_hold(self, job: int, machines: BoolArray, width: int | None = None) -> bool:
-        """Tell whether the placement rule finds a job its gang, or a `width`, on some machines when all of them are free."""
+        """Return whether the placement rule places a job, or a `width`, on the given machines if all are free."""
         width = width or self.widths[job]
         key = (self.alike[job], width, machines.tobytes())
         if key not in self._could_hold:
@@ -154,24 +154,27 @@ class SimulationContext:
         return self._could_hold[key]
 
     def types_of(self, job: int) -> tuple[bool, ...]:
-        """Return which types of GPU can run a job; empty where types make no difference."""
+        """Return which GPU types can run a job; empty if types make no difference."""
         return tuple((self.jobs.gpu_type_slowdown_ppm[job] > 0).tolist())
 
     def usable(self, job: int) -> BoolArray | None:
-        """Return the machines whose type of GPU can run a job, None if all can."""
+        """Return the machines whose GPU type can run a job; None if all can."""
         if not self.jobs.gpu_type_slowdown_ppm.shape[1]:
             return None
         return np.asarray(self.jobs.gpu_type_slowdown_ppm[job, self.cluster.kind] > 0)
 
 
 def alike(jobs: Workload, *more: IntArray) -> IntArray:
-    """Return a number for each job, the same for jobs that ask for the same and have the same of whatever `more` tells; shape (jobs,)."""
+    """Return a class number for each job: jobs with equal demands and equal values in `more` share it.
+
+    Shape (jobs,).
+    """
     asked = [jobs.gpus, jobs.share_milli, jobs.cpu_milli, jobs.memory_mib, jobs.gpu_type_slowdown_ppm > 0, *more]
     return np.asarray(np.unique(np.column_stack(asked), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
-    """Return for each job the GPUs of the largest machine that its types of GPU let it use: wider gangs take whole ones."""
+    """Return, for each job, the GPUs of the largest machine of a usable type: wider gangs take complete machines."""
     if not jobs.gpu_type_slowdown_ppm.shape[1]:
         return [int(cluster.gpus.max())] * len(jobs)
     kinds, which = np.unique(jobs.gpu_type_slowdown_ppm > 0, axis=0, return_inverse=True)
@@ -180,19 +183,19 @@ def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
 
 
 class FreeGpus:
-    """Free GPUs. `place` takes some for a job; nothing happens to the cluster before the plan is handed in.
+    """Free GPUs during planning. `place` takes some for a job; the cluster changes only when the plan is applied.
 
     Parameters
     ----------
     free
-        Wholly free GPUs of each machine.
+        Completely free GPUs of each machine.
     left_milli
-        What is left of each GPU, in thousandths.
+        Free thousandths of each GPU.
     too_wide
-        Least width that is known to find no place any more among those that one machine can hold, and among wider ones: nor
-        does a wider one of its kind. Where GPUs or what is allowed differ for jobs none is known.
+        Minimum width without a place, among widths that fit on one machine, and among wider ones: no wider gang of its
+        class has a place. Unused if GPUs or permitted machines differ between jobs.
     allowed
-        Machines that a job is confined to, None for no limit: a wrapper's.
+        Function that returns the machines to which a wrapper confines a job, or None.
     """
 
     def __init__(self, site: SimulationContext) -> None:
@@ -207,7 +210,7 @@ class FreeGpus:
         self._whole = [list(range(site.first[m], site.first[m + 1])) for m in range(cluster.num_machines)]
 
     def copy(self) -> "FreeGpus":
-        """Return room of its own with the same GPUs free."""
+        """Return an independent copy."""
         other = FreeGpus.__new__(FreeGpus)
         other.site, other.allowed, other.may_spread, other.too_wide = (
             self.site,
@@ -221,11 +224,11 @@ class FreeGpus:
 
     @property
     def num_free(self) -> int:
-        """Number of wholly free GPUs."""
+        """Number of completely free GPUs."""
         return int(self.free.sum())
 
     def whole_gpus(self, machine: int) -> Gpus:
-        """Return the wholly free GPUs of a machine."""
+        """Return the completely free GPUs of a machine."""
         return tuple(self._whole[machine])
 
     def take(self, job: int, gpus: Gpus) -> None:
@@ -241,7 +244,7 @@ class FreeGpus:
                 self.host[:, machine] -= self.site.asks[:, job]
 
     def give(self, job: int, gpus: Gpus) -> None:
-        """Give GPUs of a job back."""
+        """Release GPUs of a job."""
         self.too_wide = NOTHING_KNOWN
         share, machine_of = self.site.shares[job], self.site.machine_of
         for gpu in gpus:
@@ -258,7 +261,7 @@ class FreeGpus:
         return self.site.machine_of[gpu]
 
     def short_hosts(self, job: int, gpus: Gpus) -> set[int]:
-        """Return the machines that have too little vCPU or memory left for a job on GPUs."""
+        """Return the machines with too few vCPUs or too little memory for a job on the given GPUs."""
         if not self.site.has_host:
             return set()
         machines = [self.site.machine_of[gpu] for gpu in gpus]
@@ -266,7 +269,7 @@ class FreeGpus:
         return {each for each in machines if (self.host[:, each] < asks * machines.count(each)).any()}
 
     def set_up(self, machine: int, is_up: bool) -> None:
-        """Let a machine have its GPUs again, or none; nobody holds any."""
+        """Add or remove the GPUs of a machine, all of which are free."""
         gpus = range(self.site.first[machine], self.site.first[machine + 1])
         self.too_wide = NOTHING_KNOWN
         self._whole[machine] = list(gpus) if is_up else []
@@ -274,7 +277,7 @@ class FreeGpus:
         self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
 
     def restrict_machines(self, part: Callable[[int], BoolArray | None]) -> None:
-        """Confine jobs to machines, besides other limits."""
+        """Confine jobs to machines, in addition to other limits."""
         before = self.allowed
 
         def both(job: int) -> BoolArray | None:
@@ -284,12 +287,12 @@ class FreeGpus:
         self.allowed, self.too_wide = both, NOTHING_KNOWN
 
     def limit(self, job: int) -> BoolArray | None:
-        """Return the machines that a job is confined to, None for all."""
+        """Return the machines to which a job is confined; None for all."""
         usable, allowed = self.site.usable(job), self.allowed(job) if self.allowed else None
         return allowed if usable is None else usable if allowed is None else usable & allowed
 
     def place(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
-        """Find GPUs for a job and take them; None where there is no room."""
+        """Find GPUs for a job and take them; return None if there is no room."""
         gpus = self.find(job, width, machines)
         if gpus is not None:
             self.take(job, gpus)
@@ -303,20 +306,20 @@ class FreeGpus:
         most: IntArray | None = None,
         placement: Placement | None = None,
     ) -> Gpus | None:
-        """Return GPUs for a job by the placement rule, None where there is no room; nothing is taken.
+        """Return GPUs for a job by the placement rule without taking them; None if there is no room.
 
         Parameters
         ----------
         job
-            Whose.
+            Number of the job.
         width
-            How many GPUs; its gang unless given.
+            Number of GPUs; the job's gang by default.
         machines
-            Machines that may be taken, shape (machines,); all unless given.
+            Permitted machines, shape (machines,); all by default.
         most
-            Wholly free GPUs that may be taken of each machine, shape (machines,); all unless given.
+            Maximum number of completely free GPUs to take from each machine, shape (machines,); all by default.
         placement
-            Which machine of those that hold the gang; as the run's options say unless given.
+            Rule that chooses among machines that hold the gang; that of the run by default.
         """
         placement = placement or self.site.placement
         width = width or self.site.widths[job]
@@ -350,21 +353,21 @@ class FreeGpus:
         return None
 
     def cannot_fit(self, width: int) -> bool:
-        """Tell whether a gang of some width is known to find no place."""
+        """Return whether a gang of a given width is known to have no place."""
         return width >= self.too_wide[width > self.site.largest]
 
     def allow_spread(self, may_spread: Callable[[int], bool]) -> None:
-        """Let some jobs spread over machines besides those that may already."""
+        """Let some more jobs spread over machines."""
         before = self.may_spread
         self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
         self.too_wide = NOTHING_KNOWN
 
     def spreads(self, job: int) -> bool:
-        """Tell whether a job takes GPUs anywhere where the placement rule finds none."""
+        """Return whether a job may take GPUs anywhere if the placement rule finds none."""
         return self.site.spread if self.may_spread is None else self.may_spread(job)
 
     def _choose(self, fitting: IntArray, width: int, placement: Placement) -> int:
-        """Return which of the machines that hold a gang takes it."""
+        """Return the machine, of those that hold a gang, that the rule chooses."""
         free = self.free[fitting]
         if placement == Placement.FIRST_FIT:
             return int(fitting[0])
@@ -372,7 +375,7 @@ class FreeGpus:
             return int(fitting[free.argmax()])
         if self.site.fragmentation is not None:
             growth = self.site.fragmentation.growth_of_gang(self, fitting, width)
-            return int(fitting[np.lexsort((free, growth))[0]])  # of equal ones the fullest
+            return int(fitting[np.lexsort((free, growth))[0]])  # ties: the fullest machine
         return int(fitting[free.argmin()])
 
     def _find_share(self, job: int, machines: BoolArray | None, placement: Placement) -> Gpus | None:
@@ -395,7 +398,7 @@ class FreeGpus:
         return (int(fitting[left.argmin()]),)
 
     def _wholly_free(self, free: IntArray, width: int) -> Gpus | None:
-        """Return GPUs of wholly free machines, largest first."""
+        """Return GPUs of completely free machines, largest first."""
         whole = free == self.site.cluster.gpus
         if free[whole].sum() < width:
             return None
@@ -406,7 +409,7 @@ class FreeGpus:
         return tuple(chosen)
 
     def _spread(self, free: IntArray, width: int) -> Gpus:
-        """Return GPUs of the machines with most free ones, one machine after the other."""
+        """Return GPUs machine by machine, most free GPUs first."""
         chosen: list[int] = []
         for machine in np.lexsort((np.arange(len(free)), -free)):
             if len(chosen) < width:

@@ -1,4 +1,4 @@
-"""An index policy played by planning: for wrappers, shared GPUs and whatever else the compiled loop doesn't know."""
+"""Adapter that simulates an index policy by planning, for features outside the compiled loop."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ NEVER = 2**62
 
 
 class IndexPolicyAdapter(PlanningPolicy):
-    """The same order, ticks, thresholds and rule of preemption as the compiled loop: the same log, event by event."""
+    """Uses the order, ticks, thresholds and preemption rule of the compiled loop: the logs agree event by event."""
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
         self.policy, self.jobs = policy, jobs
@@ -31,7 +31,7 @@ class IndexPolicyAdapter(PlanningPolicy):
 
     @property
     def needs(self) -> str:
-        """What it sees that a real scheduler wouldn't."""
+        """Information that the policy uses and a real scheduler lacks."""
         return self.policy.needs
 
     def rules(self, options: EngineOptions) -> Rules:
@@ -40,7 +40,7 @@ class IndexPolicyAdapter(PlanningPolicy):
         Raises
         ------
         UnsupportedProblemError
-            If GPUs are to be reserved, and jobs share them.
+            If GPUs are to be reserved while jobs share them.
         """
         rules, reserves = super().rules(options), self.policy.reservations
         if reserves is None:
@@ -50,25 +50,25 @@ class IndexPolicyAdapter(PlanningPolicy):
         return replace(rules, reservation_depth=reserves.depth)
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
-        """Return what was reserved."""
+        """Return the reserved starts."""
         return None if self.book is None else self.book.promises()
 
     def figures(self) -> dict[str, float]:
-        """Return what became of reserved starts."""
+        """Return statistics of reserved starts."""
         return {} if self.book is None else self.book.figures()
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Draw the order of a lottery, and reserve nothing."""
+        """Draw the random order, if any, and clear reservations."""
         del cluster
         self.book = None if self.policy.reservations is None else ReservationBook(self.policy, self.jobs)
         self.drawn = random_priorities(seed, len(self.jobs))
 
     def executed(self, view: View) -> IntArray:
-        """Return the time with GPUs in progress that thresholds go by."""
+        """Return the time of progress with GPUs, to which thresholds apply."""
         return view.executed_us
 
     def _keys(self, view: View) -> IntArray:
-        """Return key and tie of each job submitted so far; shape (2, jobs)."""
+        """Return key and tie-breaker of each job submitted so far; shape (2, jobs)."""
         key, count = self.policy.key, len(view.gpus)
         first = np.zeros(count, np.int64)
         if key is Key.DRAWN:
@@ -80,9 +80,9 @@ class IndexPolicyAdapter(PlanningPolicy):
         elif key is Key.TABLE:
             ranks = np.asarray(self.policy.ranks, np.int64)
             first = ranks[np.searchsorted(self.policy.thresholds, self.executed(view) * view.gpus, side="right")]
-        elif key is not Key.SUBMISSION:  # else a new key would be an order of submission here, without a word
+        elif key is not Key.SUBMISSION:  # otherwise a new key would silently mean the order of submission
             raise NotAllowedError(
-                f"policy {self.name}: planning doesn't know the key {key.name}; add what orders jobs by it"
+                f"policy {self.name}: planning does not implement the key {key.name}; add its order here"
             )
         if key in (Key.REMAINING_SERVICE, Key.ATTAINED_SERVICE):
             first = first * view.gpus
@@ -90,13 +90,13 @@ class IndexPolicyAdapter(PlanningPolicy):
         return np.stack([first, started if self.policy.tie is Tie.FIRST_START else np.zeros(count, np.int64)])
 
     def _more_left(self, view: View, job: int) -> int:
-        """Return by how much a job's key grows when it is stopped and loses work."""
+        """Return the increase of a job's key when a stop undoes part of its work."""
         if self.policy.key not in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
             return 0
         return view.undone_by_stop(job) * (int(view.gpus[job]) if self.policy.key is Key.REMAINING_SERVICE else 1)
 
     def plan(self, view: View) -> Plan:
-        """Go through the jobs once."""
+        """Make a pass through the jobs."""
         if self.book is not None:
             return self.book.plan(view, self.options)
         policy, gpus, room = self.policy, dict(view.running), view.room()
@@ -133,7 +133,7 @@ class IndexPolicyAdapter(PlanningPolicy):
         return Plan(gpus=gpus, again_us=self._next_time(view, gpus), steps=steps)
 
     def _next_time(self, view: View, gpus: dict[int, Gpus]) -> int | None:
-        """Return the next tick, or when a job reaches a threshold, if anybody waits for it."""
+        """Return the next tick, or the next time at which a job reaches a threshold, if a job is waiting."""
         if not gpus or len(gpus) == len(view.jobs):
             return None
         times = (

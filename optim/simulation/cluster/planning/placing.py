@@ -1,4 +1,4 @@
-"""What planning policies share: users, placing jobs in an order, elastic widths."""
+"""Shared parts of planning policies: users, placement in a given order, and elastic widths."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -14,40 +14,46 @@ from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, Simulati
 from optim.simulation.cluster.planning.policy import View
 
 WITHOUT_HOSTS = (
-    "it gives GPUs without regard to vCPU and memory, of which these jobs could ask for more than a machine has; "
-    "let jobs ask for less, or enlarge the machines"
+    "it ignores vCPUs and memory, and these jobs could need more of them than a machine has; reduce the demands, or "
+    "enlarge the machines"
 )
 
 
 def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
-    """Tell whether every gang finds its GPUs, with vCPU and memory, among those of one type; if not, which doesn't."""
+    """Return whether every gang finds its GPUs, vCPUs and memory on GPUs of one type.
+
+    If not, the first that does not.
+    """
     asked = np.column_stack([jobs.gpus, jobs.cpu_milli, jobs.memory_mib, jobs.gpu_type_slowdown_ppm])
     for row in np.sort(np.unique(asked, axis=0, return_index=True)[1]).tolist():
         most = int(np.bincount(cluster.kind, weights=jobs.room_on(cluster, row)).max())
         if jobs.gpus[row] > most:
-            who = f"job {jobs.ids[row][:40]} asks for {jobs.gpus[row]} GPUs of one type"
-            remedy = "enlarge the cluster, leave such jobs out, or take a policy that mixes types"
-            return Support(False, f"{who}, and no type has more than {most} for it; {remedy}")
+            who = f"job {jobs.ids[row][:40]} needs {jobs.gpus[row]} GPUs of one type"
+            remedy = "enlarge the cluster, remove such jobs, or choose a policy that mixes types"
+            return Support(False, f"{who}, but no type has more than {most} for it; {remedy}")
     return SUPPORTED
 
 
 def users_of(view: View) -> IntArray:
-    """Return the user of each job submitted so far: as the table names them, else its virtual cluster where there are several, else its app."""
+    """Return the user of each job submitted so far.
+
+    This is the user in the table; otherwise the virtual cluster, if there are several; otherwise the app.
+    """
     if view.num_users > 1:
         return view.user
     return view.group if view.num_groups > 1 else view.app
 
 
 class HeldUp:
-    """Who waits behind jobs that found no room in a pass.
+    """Jobs that must wait behind jobs without room in a pass.
 
     Parameters
     ----------
     site
-        What jobs ask for.
+        Constants of the run, with the demands of jobs.
     is_strict
-        Whether nobody may pass a job that waits for GPUs that both could use; otherwise it holds up only jobs that are as wide
-        and on the same types.
+        Whether no job may pass a waiting job if both could use the same GPUs. Otherwise a waiting job blocks only jobs
+        of equal width and types.
     """
 
     def __init__(self, site: SimulationContext, is_strict: bool) -> None:
@@ -57,14 +63,14 @@ class HeldUp:
         self.is_all = False
 
     def add(self, job: int) -> None:
-        """Let a job that found no room hold up others."""
+        """Let a job without room block others."""
         types = self.site.types_of(job)
         self.asked.add((self.site.widths[job], types))
         self.types.update(kind for kind, is_usable in enumerate(types) if is_usable)
         self.is_all = self.is_strict and (not types or len(self.types) == len(types))
 
     def holds(self, job: int) -> bool:
-        """Tell whether a job is held up."""
+        """Return whether a job is blocked."""
         if not self.asked:
             return False
         types = self.site.types_of(job)
@@ -74,19 +80,19 @@ class HeldUp:
 
 
 def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus], is_strict: bool = False) -> None:
-    """Place waiting jobs in an order and add them to a plan.
+    """Place waiting jobs in order, and add them to a plan.
 
     Parameters
     ----------
     view, room
-        What is seen, and what is free.
+        View of the policy, and free GPUs.
     order
         Numbers of waiting jobs.
     gpus
         The plan so far.
     is_strict
-        Whether a job that finds no place ends it, or with types of GPU holds up all that could use one of its types; otherwise
-        it is passed over.
+        Whether a job without a place ends the pass (with GPU types: blocks all jobs that could use one of its types).
+        Otherwise it is skipped.
     """
     held_up = HeldUp(room.site, is_strict=True)
     left = room.num_free
@@ -108,10 +114,10 @@ def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus]
 
 
 def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, Gpus]) -> bool:
-    """Stop jobs of a plan until another one finds a place, and place it; tell whether it did.
+    """Stop jobs of a plan until another one has a place, and place it; return whether it succeeded.
 
-    Victims go in their order, until the job finds a place in what they leave. Only those on that place are stopped, and where
-    its hosts have too little vCPU or memory left without them, others on these hosts.
+    Victims are considered in order until the job has a place in the GPUs that they release. Only victims on that place
+    are stopped, and others on its hosts if vCPUs or memory are still too few.
     """
     trial, passed = room.copy(), list(victims)
     for victim in passed:
@@ -119,7 +125,7 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
     found = trial.find(job) if passed else None
     if found is None:
         return False
-    least, most = 0, len(passed)  # more free GPUs never take a place away: a bisection finds the fewest victims
+    least, most = 0, len(passed)  # more free GPUs never remove a place: bisection finds the minimum number of victims
     given = most
     while least + 1 < most:
         middle = (least + most) // 2
@@ -143,11 +149,11 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
 
 
 def sparing(room: FreeGpus, job: int, victims: Sequence[int], gpus: Mapping[int, Gpus]) -> list[int]:
-    """Return which jobs are stopped so that another one finds a place, none if that isn't enough; nothing is stopped here.
+    """Return the jobs to stop so that another one has a place, empty if impossible; nothing is stopped here.
 
-    Victims yield in their order, the least urgent first, until the placement rule could place the job: on one machine, the
-    first of those that could hold it, or for wider gangs on enough wholly free machines. Of those passed, the most urgent are
-    spared first where the job finds its place, on that machine, without them.
+    Victims are considered in order, least urgent first, until the placement rule could place the job. That is on the
+    first machine that could hold it, or for wider gangs on enough completely free machines. Of the victims on that
+    place, the most urgent are retained if the job fits without them.
     """
     trial, passed, found = room.copy(), [], None
     for victim in victims:
@@ -188,16 +194,16 @@ def quotas_by_gpu_time(jobs: Workload, cluster: Cluster) -> FloatArray:
 
 
 def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int, int], float]) -> dict[int, int]:
-    """Give GPUs one at a time to the job to which one more is worth most; ties to the lower number.
+    """Assign GPUs one at a time to the job with the largest marginal gain; ties to the lower number.
 
     Parameters
     ----------
     most
-        Largest width of each job.
+        Maximum width of each job.
     num_gpus
-        GPUs that there are.
+        Number of GPUs.
     gain
-        What one more GPU is worth to a job that has so many; 0 or less for nothing.
+        Function of a job and its number of GPUs that returns the gain of one more; 0 or less for none.
 
     Returns
     -------
@@ -219,9 +225,10 @@ def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int,
 
 
 def assign_gpus(view: View, widths: Mapping[int, int]) -> dict[int, Gpus]:
-    """Return GPUs for jobs of given widths: those of an unchanged width keep theirs, the others take what one place has at most.
+    """Return GPUs for jobs of given widths; a job of unchanged width keeps its GPUs.
 
-    Wider jobs are placed first; a job that no place can hold at its width takes the largest that one machine has, if any.
+    Wider jobs are placed first. If no place holds a job at its width, it takes the largest number that one machine has,
+    if any.
     """
     gpus = {job: held for job, held in view.running.items() if widths.get(job) == len(held)}
     room = view.room([job for job in view.running if job not in gpus])

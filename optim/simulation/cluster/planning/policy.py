@@ -1,10 +1,10 @@
-"""The contract of a planning policy: what it sees at an instant, and what it answers.
+"""Interface of planning policies: views and plans.
 
-The engine calls `plan` after each instant at which something happened (a submission, an end), or at the times that the
-policy asked for. It hands over a `View`, which shows what the policy's real counterpart would see, and takes a `Plan`:
-which jobs are to run from now on, and on which GPUs. A job that runs and isn't in the plan is stopped; one whose GPUs
-change is stopped and started; one whose GPUs stay goes on undisturbed. A plan that breaks a rule ends the run by a
-`BrokenRuleError`, which names event, job and rule.
+The engine calls `plan` after each instant with an event (a submission, an end), and at times that the policy requested.
+It passes a `View`, which contains the information of the real scheduler, and receives a `Plan`: the jobs to run from
+now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped and
+started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`,
+which names event, job and rule.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Oracle(StrEnum):
-    """What of a job a policy may see that a real scheduler wouldn't; declared, printed, and shown only then."""
+    """Information about jobs that a real scheduler lacks.
+
+    A policy gets it only if it declares it, and the declaration is printed.
+    """
 
     RUN_TIMES = "the run times"
 
@@ -43,19 +46,20 @@ class BrokenRuleError(InvalidProblemError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a policy decides.
+    """Decision of a policy.
 
     Parameters
     ----------
     gpus
-        GPUs of every job that is to run from now on, by the job's number; jobs start in this order.
+        GPUs of every job that runs from now on, by job number; jobs start in this order.
     again_us
-        When to be called again at the latest, after now; None for at the next event.
+        Latest time of the next call, after now; None for the next event.
     leave
-        Jobs that are sent away for good, whether they run or wait: refused, or given up.
+        Jobs to remove permanently, running or waiting: rejected, or given up.
     steps
-        Stops (`Event.PREEMPT`) and starts (`Event.START`) in the order in which they happen, for policies to which it matters: a
-        job that is stopped and started on the same GPUs starts anew. What isn't named is stopped before, or started after.
+        Stops (`Event.PREEMPT`) and starts (`Event.START`) in order, for policies to which the order matters. A job that
+        is stopped and started on the same GPUs restarts. Other stops happen before these steps, other starts after
+        them.
     """
 
     gpus: Mapping[int, Gpus]
@@ -65,30 +69,30 @@ class Plan:
 
 
 class PlanningPolicy(ABC):
-    """A policy that plans. One object serves one run after the other: `begin` clears all that it remembers.
+    """A planning policy. One object serves several runs in succession: `begin` clears all its state.
 
     Parameters
     ----------
     name, source, assumptions
-        Its name, the publication that it follows, and how gaps of that are filled here. Decorated by `policy`, a class gets
-        the first two from there.
+        Name, publication, and how gaps in the publication are filled here. The decorator `policy` sets the first two.
     oracle_inputs
-        What it sees that a real scheduler wouldn't; empty if nothing.
+        Declared information that a real scheduler lacks; empty if none.
     reads_losses
-        Whether it follows the losses that jobs report, so that it needs loss curves.
+        Whether the policy uses the losses that jobs report, and so requires loss curves.
     places_itself
-        Whether it brings its own placement, so that the engine's rule and wrappers around placement don't reach it.
+        Whether the policy has its own placement rule, so that the engine's rule and placement wrappers do not apply.
     may_spread
-        Whether it lets gangs spread over machines where the engine's rule doesn't.
+        Whether the policy lets gangs spread over machines where the engine's rule does not.
     knows_quotas
-        Whether it goes by quotas of the virtual clusters, so that jobs may wait for theirs.
+        Whether the policy enforces quotas of virtual clusters, for which jobs may wait.
     quota
-        GPUs of each virtual cluster, which `begin` sets where it goes by quotas: figures and checker go by them, too.
+        GPUs of each virtual cluster, set by `begin` if the policy has quotas; metrics and checker use them as well.
     notes
-        What a user should know of the files that it read, one line each: fields that decide nothing here.
+        Remarks on the files that the policy read, one line each: fields without effect here.
     plans_at_events
-        Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
-        then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
+        Whether the policy is called at submissions and ends as well. Otherwise it is called only at times that it
+        requested (a round-based policy: the GPUs of an ended job stay idle until the next round). Without such a
+        request, the next event triggers the call.
     """
 
     name: ClassVar[str] = ""
@@ -105,13 +109,13 @@ class PlanningPolicy(ABC):
 
     @property
     def needs(self) -> str:
-        """What it sees that a real scheduler wouldn't, for people; empty if nothing."""
+        """Description of the declared information that a real scheduler lacks; empty if none."""
         return ", ".join(self.oracle_inputs)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return what its runs may do and what starts cost: whole gangs, one job a GPU, the engine's overhead unless it says so.
+        """Return rules of its runs: by default complete gangs, one job per GPU, and the engine's start costs.
 
-        Quotas are those of the run that was begun last.
+        Quotas are those of the run begun last.
         """
         return Rules(
             restart_us=options.overhead_us,
@@ -123,14 +127,14 @@ class PlanningPolicy(ABC):
         )
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Tell whether it can serve such jobs on such a cluster, and if not, why."""
+        """Return whether the policy supports these jobs on this cluster, with the reason if not."""
         del cluster
         if self.reads_losses and not jobs.loss.shape[1]:
-            return Support(False, "it follows loss curves, and these jobs have none")
+            return Support(False, "it requires loss curves, which these jobs lack")
         return SUPPORTED
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Forget earlier runs; called before the first `plan` of each. Random numbers come from `seed` alone."""
+        """Reset all state; called before the first `plan` of each run. Random numbers must come from `seed` alone."""
         del cluster, seed
 
     @abstractmethod
@@ -138,15 +142,18 @@ class PlanningPolicy(ABC):
         """Decide which jobs run from now on, and where."""
 
     def worth(self) -> Worth | None:
-        """Return what jobs were worth by when they ended, if the policy goes by that: logged, and recomputed by the checker."""
+        """Return the value of jobs by their end, if the policy maximises it: logged, and recomputed by the checker."""
         return None
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
-        """Return what a policy with reservations promised, as `EventLog.with_promises` takes it: logged, and held against the starts by the checker."""
+        """Return the reserved starts in the form of `EventLog.with_promises`, or None.
+
+        They are logged, and the checker compares them with the actual starts.
+        """
         return None
 
     def figures(self) -> Mapping[str, float]:
-        """Return what it has to say of the run that ended: conflicts, refusals, rounds; numbers by name."""
+        """Return counters of the completed run, by name: conflicts, rejections, rounds."""
         return {}
 
 
@@ -154,11 +161,11 @@ COLUMNS = (
     *("submit_us", "gpus", "slowdown_ppm", "app", "group", "min_gpus", "max_gpus", "share_milli", "busy_milli"),
     *("gpu_type_slowdown_ppm", "cpu_milli", "memory_mib", "priority", "user"),
 )
-"""Columns of the workload that any scheduler sees of the jobs submitted so far."""
+"""Workload columns that every scheduler sees of the jobs submitted so far."""
 
 
 class View:
-    """The cluster and the jobs submitted so far, at an instant. Arrays are read-only, one entry a job by its number.
+    """The cluster and the jobs submitted so far, at one instant. Arrays are read-only, with one entry per job number.
 
     Parameters
     ----------
@@ -167,13 +174,13 @@ class View:
     cluster
         Machines and GPUs.
     jobs
-        Numbers of the jobs that wait or run, by submission.
+        Numbers of the waiting and running jobs, by submission.
     running
-        GPUs of each job that runs, by its number, in the order of their last starts.
+        GPUs of each running job by its number, in order of their last starts.
     is_up
-        Whether each machine is up; the GPUs of the others are no room; shape (machines,).
+        Whether each machine is up; GPUs of other machines are unavailable; shape (machines,).
     prepare
-        What wrappers do to all room before the policy inside sees it.
+        Function by which wrappers change free GPUs before the inner policy sees them.
     num_groups, num_users
         Number of virtual clusters, and of users.
     is_shared
@@ -221,20 +228,20 @@ class View:
             setattr(self, name, columns[name][:num_submitted])
 
     def __getattr__(self, name: str) -> Any:
-        """Say what there is where a policy asks for something else."""
+        """Raise an error that lists the available attributes."""
         there = sorted({each for each in (*vars(self), *dir(type(self))) if not each.startswith("_")})
-        raise AttributeError(f"a view has no {name!r}; {did_you_mean(name, there)}it has: {', '.join(there)}")
+        raise AttributeError(f"a view has no attribute {name!r}; {did_you_mean(name, there)}it has: {', '.join(there)}")
 
     @property
     def waiting(self) -> IntArray:
-        """Numbers of the jobs that wait, by submission."""
+        """Numbers of the waiting jobs, by submission."""
         if self._is_whole:
             return self.jobs[~self._books.is_running[self.jobs]]
         return self.jobs[~np.isin(self.jobs, list(self.running))]
 
     @property
     def held_back(self) -> tuple[int, ...]:
-        """Numbers of the jobs that neither wait nor run, a try of theirs having failed a while ago."""
+        """Numbers of the jobs in back-off after a failed attempt."""
         return tuple(job for _, job in self._books.held_back)
 
     @property
@@ -245,36 +252,36 @@ class View:
 
     @property
     def executed_us(self) -> IntArray:
-        """Time with GPUs in progress so far."""
+        """Time of progress with GPUs so far."""
         return self._books.executed_at(self.now_us, self._count)
 
     @property
     def served_us(self) -> IntArray:
-        """Work done so far, in time on the whole gang in one machine: what a job's own step counter shows."""
+        """Work done so far, in time on the complete gang on one machine: the job's step counter."""
         return self._books.served_at(self.now_us, self._count)
 
     @property
     def first_start_us(self) -> IntArray:
-        """When each job first had GPUs, -1 if it never had."""
+        """First start of each job, -1 if it never started."""
         return _read_only(self._books.first_start[: self._count])
 
     @property
     def started_us(self) -> IntArray:
-        """When each job was last started, -1 if it never was."""
+        """Last start of each job, -1 if it never started."""
         return _read_only(self._books.started[: self._count])
 
     def progress_since(self, job: int) -> int:
-        """Return since or from when a running job gets on: after the pause of its start."""
+        """Return the time at which progress of a running job begins or began, after the pause of its start."""
         return int(self._books.pause_end[job])
 
     @property
     def stopped_us(self) -> IntArray:
-        """When each job was last stopped, -1 if it never was."""
+        """Last stop of each job, -1 if it was never stopped."""
         return _read_only(self._books.stopped[: self._count])
 
     @property
     def has_failed(self) -> BoolArray:
-        """Whether a try of the job has failed by now that it goes on from, its run time being played in one piece."""
+        """Whether an attempt of the job has failed; the job continues because its run time is simulated in one piece."""
         if self._books.rules.retries:
             return np.zeros(self._count, np.bool_)
         fails = self._books.jobs.fails_us[: self._count]
@@ -282,22 +289,26 @@ class View:
 
     @property
     def remaining_us(self) -> IntArray:
-        """Work left, in time on the whole gang in one machine, at each job's present speed; only for policies that declare it.
+        """Remaining work, in time on the complete gang on one machine at each job's present speed.
+
+        Only for policies that declare it.
 
         Raises
         ------
         NotAllowedError
-            If the policy doesn't declare `Oracle.RUN_TIMES`.
+            If the policy does not declare `Oracle.RUN_TIMES`.
         """
         if Oracle.RUN_TIMES not in self._oracle_inputs:
             raise NotAllowedError(
                 "run times are hidden from this policy; declare them: oracle_inputs = (Oracle.RUN_TIMES,)"
             )
         left = self._books.jobs.foreseen_us(self.served_us)
-        return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
+        return np.asarray(
+            np.maximum(1, left) if self._books.rules.retries else left
+        )  # a failing attempt may do more work than the job needs
 
     def undone_by_stop(self, job: int) -> int:
-        """Return the work in microseconds that a running job would lose if it were stopped now."""
+        """Return the work in microseconds that a stop now would undo."""
         books, step = self._books, int(self._books.stop_steps[job])
         if not step:
             return 0
@@ -306,11 +317,11 @@ class View:
 
     @property
     def num_losses(self) -> int:
-        """How many losses a job reports up to the end of all its planned work, 0 where losses aren't known."""
+        """Number of losses that a job reports up to the end of its planned work; 0 without loss curves."""
         return int(self._books.jobs.loss.shape[1])
 
     def losses(self, job: int) -> FloatArray:
-        """Return the losses that a job has reported so far: one at each equal step of its work, the first before any."""
+        """Return the losses that a job has reported so far: one per equal step of work, the first before any work."""
         points: FloatArray = self._books.jobs.loss[job]
         if not len(points):
             return points
@@ -318,14 +329,14 @@ class View:
         return np.asarray(points[: min(done, len(points) - 1) + 1])
 
     def room(self, without: Iterable[int] = ()) -> FreeGpus:
-        """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""
+        """Return the GPUs that are free while the running jobs continue, except the jobs in `without`."""
         room = self._books.room(without)
         for prepare in self.prepare:
             prepare(room)
         return room
 
     def hide(self, hidden: Collection[int], stopped: Collection[int] = ()) -> None:
-        """Hide jobs from the policy inside a wrapper, which looks after them itself, and show others as waiting."""
+        """Hide jobs from the inner policy of a wrapper that manages them, and show others as waiting."""
         gone = {*hidden, *stopped}
         self._is_whole = False
         self.running = MappingProxyType({job: gpus for job, gpus in self.running.items() if job not in gone})

@@ -1,7 +1,7 @@
-"""Reservations where the compiled loop doesn't know all that matters: types of GPU, hosts, wrappers.
+"""Reservations by planning, for features outside the compiled loop: GPU types, hosts, wrappers.
 
-The rules are those of `optim.simulation.cluster.index.policy.Reservations`, and so are the decisions of the compiled pass: here each
-reserved job is compared with all that the machines' plans leave free, machine by machine.
+Rules and decisions are those of `optim.simulation.cluster.index.policy.Reservations` and of the compiled pass. Here
+each reserved job is compared with all free periods of the machines, machine by machine.
 """
 
 from collections import deque
@@ -23,23 +23,24 @@ NEVER = 2**62
 
 
 def rules_of_reservations(policy: IndexPolicy, jobs: Workload, rules: Rules, options: EngineOptions) -> Rules:
-    """Return the engine's rules with whether jobs are stopped at their limits.
+    """Return the engine's rules, and whether jobs are stopped at their limits.
 
     Raises
     ------
     UnsupportedProblemError
-        If GPUs are to be reserved, and jobs share them.
+        If GPUs are to be reserved while jobs share them.
     """
     assert policy.reservations is not None  # only policies that have reservations come here
     if options.sharing and bool((jobs.share_milli < WHOLE_MILLI).any()):
         raise UnsupportedProblemError(
-            f"policy {policy.name} reserves whole GPUs, and jobs take parts of them; leave sharing=true out"
+            f"policy {policy.name} reserves complete GPUs, but with sharing=true jobs take parts of them; remove "
+            f"sharing=true"
         )
     return replace(rules, kills_at_limit=policy.reservations.kills)
 
 
 class Calendar:
-    """What is free of each machine from now on: GPUs, vCPU and memory, as steps between times."""
+    """Free GPUs, vCPUs and memory of each machine from now on, as a step function of time."""
 
     def __init__(self, now: int, room: FreeGpus) -> None:
         self.room = room
@@ -47,14 +48,14 @@ class Calendar:
         self.level = [np.vstack([room.free, room.host])]
 
     def add(self, begin: int, end: int, change: IntArray) -> None:
-        """Add a change of what is free between two times; shape (3, machines)."""
+        """Add a change between two times; shape (3, machines)."""
         first = self._step_at(max(begin, self.times[0]))
         last = self._step_at(end) if end < NEVER else len(self.times)
         for step in range(first, last):
             self.level[step] = self.level[step] + change
 
     def _step_at(self, time: int) -> int:
-        """Return the step that begins at a time; it is made if there is none."""
+        """Return the step that begins at a time; insert it if needed."""
         at = int(np.searchsorted(self.times, time))
         if at == len(self.times) or self.times[at] != time:
             self.times.insert(at, time)
@@ -62,21 +63,21 @@ class Calendar:
         return at
 
     def least(self, begin: int, need: int) -> IntArray:
-        """Return what is free throughout a time; shape (3, machines)."""
+        """Return the resources that are free throughout a period; shape (3, machines)."""
         first = int(np.searchsorted(self.times, begin, side="right")) - 1
         last = max(first + 1, int(np.searchsorted(self.times, begin + need)))
         return np.asarray(np.min(self.level[first:last], axis=0))
 
 
 class ReservationBook:
-    """What is reserved in a run, and how long jobs are thought to run.
+    """Reservations of a run, and estimated run times of jobs.
 
     Parameters
     ----------
     policy
-        Whose reservations.
+        Policy with the rule of reservations.
     jobs
-        All jobs; of those that a real scheduler doesn't know nothing is read but what the policy declares.
+        All jobs; information that a real scheduler lacks is used only if the policy declares it.
     """
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
@@ -96,14 +97,14 @@ class ReservationBook:
     def plan(
         self, view: View, options: EngineOptions, order: IntArray | None = None, *, is_new_order: bool = False
     ) -> Plan:
-        """Go through the waiting jobs once.
+        """Make a pass through the waiting jobs.
 
         Parameters
         ----------
         order
-            Waiting jobs, first come first; None for the order of submission.
+            Waiting jobs, first in order first; None for the order of submission.
         is_new_order
-            Whether it may be another one than before: reservations stay up to the first job that has another place in it.
+            Whether the order may have changed: reservations remain up to the first job whose position changed.
         """
         self.now = view.now_us
         self.view, self.options = view, options
@@ -152,17 +153,17 @@ class ReservationBook:
         return Plan(gpus=self.gpus, again_us=again, leave=leave, steps=self.steps)
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return estimates, when starts were first reserved, and which; -1 for none; shape (jobs,) each."""
+        """Return estimates, times of first reservations, and promised starts; -1 for none; shape (jobs,) each."""
         promised = np.where(self.promised < NEVER, self.promised, -1)
         return np.array(self.estimate, np.int64), self.reserved, promised
 
     def figures(self) -> dict[str, float]:
-        """Return what became of reserved starts."""
+        """Return statistics of reserved starts."""
         _, reserved, promised = self.promises()
         return promises(self.jobs.submit_us, self.jobs.gpus, reserved, promised, self.first_start)
 
     def _note_ends(self) -> None:
-        """Add the run times of jobs that are done to histories, and forget runs that are over."""
+        """Add the run times of completed jobs to the histories, and remove ended runs."""
         done, executed = self.view.is_done, self.view.executed_us
         for job in [job for job in sorted(self.ends_by) if done[job]]:
             self._remember(job, int(executed[job]))
@@ -171,7 +172,7 @@ class ReservationBook:
                 del self.ends_by[job]
 
     def _take_over(self) -> None:
-        """Expect jobs that run though this book started none of them, as in a present state, to end by their estimates."""
+        """Expect running jobs that this book did not start, as in a present state, to end by their estimates."""
         for job in self.gpus:
             if job not in self.ends_by:
                 self._guess(job)
@@ -183,7 +184,7 @@ class ReservationBook:
             self.past[history].append(run_us)
 
     def _note_outages(self) -> None:
-        """Find machines that failed though no plan said so: what is reserved there is planned again."""
+        """Find machines that failed outside the plan: their reservations are planned again."""
         is_up = self.view.is_up
         before = self.was_up if len(self.was_up) else np.ones(len(is_up), bool)
         begins = {(machine, begin) for machine, begin, _ in self.options.planned}
@@ -192,7 +193,7 @@ class ReservationBook:
         self.was_up = is_up.copy()
 
     def _pass_limits(self) -> list[int]:
-        """Return the jobs whose limits are reached, and expect those that outran their estimates to take twice as long."""
+        """Return the jobs at their limits, and double the expected run time of jobs that exceeded their estimates."""
         leave = []
         for job in sorted(self.ends_by):
             ran = self.now - self.view.progress_since(job)
@@ -208,7 +209,7 @@ class ReservationBook:
         return leave
 
     def _break_plans(self) -> None:
-        """Drop what is reserved on machines whose GPUs become free later than was expected, and lay out all that is known."""
+        """Remove reservations on machines whose GPUs become free later than expected, and rebuild the calendar."""
         for job, slot in self.planned.items():
             if slot is not None and not self.late.isdisjoint(map(self.room.machine_of, slot[1])):
                 self.planned[job] = None
@@ -229,14 +230,14 @@ class ReservationBook:
                 self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
 
     def _taken(self, job: int, gpus: Gpus) -> IntArray:
-        """Return what a job takes of each machine; shape (3, machines)."""
+        """Return the resources that a job takes of each machine; shape (3, machines)."""
         machines = np.bincount(
             [self.room.machine_of(gpu) for gpu in gpus], minlength=self.room.site.cluster.num_machines
         )
         return np.vstack([machines, self.room.site.asks[:, job][:, None] * machines]).astype(np.int64)
 
     def _guess(self, job: int) -> None:
-        """Guess how long a job runs that states no estimate, when it is first seen."""
+        """Estimate the run time of a job without a stated estimate, when it is first seen."""
         if self.estimate[job] < 0:
             past = self.past[int(self.history[job])] or self.past[-1]
             rank = max(0, int(np.ceil(self.rule.quantile * len(past))) - 1)
@@ -247,19 +248,19 @@ class ReservationBook:
         return int(self.estimate[job]) + (self.options.overhead_us if started else self.options.startup_us)
 
     def _find(self, job: int, begin: int) -> Gpus | None:
-        """Return GPUs that are free from a time on for a job's need, the first that there are, None if there are none."""
+        """Return the first GPUs that are free from a time on for a job's need, or None."""
         least = np.maximum(0, self.calendar.least(begin, self._need(job)))
         self.ideal.host = least[1:]
         gpus = self.ideal.find(job, most=least[0], placement=Placement.FIRST_FIT)
         site = self.room.site
         if gpus is None or site.widths[job] <= site.max_of[job] or self.ideal.spreads(job):
             return gpus
-        # A wide gang starts on wholly free machines: until then all of the last one is kept for it, too.
+        # # A wide gang starts on completely free machines, so all of its last machine is reserved until then.
         machines = sorted({site.machine_of[gpu] for gpu in gpus})
         return tuple(gpu for machine in machines for gpu in range(site.first[machine], site.first[machine + 1]))
 
     def _slot(self, job: int, limit: int) -> tuple[int, Gpus] | None:
-        """Return the earliest start before a limit, and a place."""
+        """Return the earliest start before a limit, and its place; None without one."""
         for time in self.calendar.times:
             if time >= limit:
                 break
@@ -269,7 +270,7 @@ class ReservationBook:
         return None
 
     def _improve(self, job: int) -> None:
-        """Start a reserved job that may start, or give it an earlier start if there is one."""
+        """Start a reserved job that may start, or move it to an earlier start if possible."""
         slot = self.planned[job]
         limit = NEVER
         if slot is not None:
@@ -296,12 +297,12 @@ class ReservationBook:
         return self._find(job, self.now) is not None
 
     def _start(self, job: int) -> None:
-        """Start a job where the placement rule says, of what is free for all of its estimate."""
+        """Start a job by the placement rule, on GPUs that are free for all of its estimate."""
         least = np.maximum(0, self.calendar.least(self.now, self._need(job)))
         trial = self.room.copy()
         trial.host = np.minimum(trial.host, least[1:])
         gpus = trial.find(job, most=least[0])
-        assert gpus is not None  # there is a place: a slot begins now
+        assert gpus is not None  # a place exists because a slot begins now
         self.room.take(job, gpus)
         self.calendar.add(self.now, self.now + self._need(job), -self._taken(job, gpus))
         self.gpus[job] = gpus

@@ -1,4 +1,4 @@
-"""Who holds which GPUs, since when, and how fast each job gets on. Times are whole microseconds, and so is work."""
+"""Allocation of GPUs, and progress of jobs. Times and work are integer microseconds."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -16,15 +16,16 @@ NEVER = 2**62
 class ClusterState:
     """The state of a run.
 
-    A job's slowdown is locality x type of GPU x others on its GPUs or machines x gang over width, rounded up to parts per
-    million ((D.4) of docs/mathematics/cluster.md). Work is rounded down to a microsecond whenever the slowdown changes.
+    A job's slowdown is the product of four factors, rounded up to parts per million ((D.4) of
+    docs/mathematics/cluster.md). They are locality, GPU type, other jobs on its GPUs or machines, and gang divided by
+    width. Work is rounded down to a microsecond whenever the slowdown changes.
 
     Parameters
     ----------
     site
         Jobs and cluster.
     rules
-        What starts cost, and who may hold what.
+        Costs of starts, and permitted allocations.
     """
 
     def __init__(self, site: SimulationContext, rules: Rules) -> None:
@@ -55,7 +56,7 @@ class ClusterState:
         self.has_neighbours = rules.jobs_a_gpu > 1 or rules.neighbour_ppm > PPM
 
     def room(self, without: Iterable[int]) -> FreeGpus:
-        """Return the room that the running jobs leave, without some of them."""
+        """Return the GPUs that are free while the running jobs continue, except some of them."""
         room = self.free_room.copy()
         for job in without:
             if job in self.shown:
@@ -63,14 +64,14 @@ class ClusterState:
         return room
 
     def executed_at(self, now: int, count: int) -> IntArray:
-        """Return the time with GPUs in progress of the first jobs."""
+        """Return the time of progress with GPUs of the first `count` jobs."""
         executed = self.executed[:count].copy()
         running = np.flatnonzero(self.is_running[:count])
         executed[running] += np.maximum(0, now - self.run_since[running])
         return executed
 
     def served_at(self, now: int, count: int) -> IntArray:
-        """Return the work of the first jobs."""
+        """Return the work done by the first `count` jobs."""
         served = self.served[:count].copy()
         running = np.flatnonzero(self.is_running[:count])
         elapsed, factor = np.maximum(0, now - self.run_since[running]), self.factor[running]
@@ -87,11 +88,11 @@ class ClusterState:
         self.is_running[job] = True
         self.started[job] = now
         self.run_since[job] = self.pause_end[job] = now + (self.rules.startup_us if is_first else pause)
-        self.factor[job] = 0  # not yet known: all starts of the instant come first
+        self.factor[job] = 0  # computed after all starts of the instant
         self._hold(job, gpus, 1, now)
 
     def stop(self, job: int, now: int, is_done: bool) -> None:
-        """Take a job's GPUs back."""
+        """Take a job's GPUs away."""
         gpus = self.shown.pop(job)
         self._settle(job, now)
         paused = min(now, int(self.pause_end[job])) - int(self.started[job])
@@ -108,11 +109,11 @@ class ClusterState:
             self.is_done[job] = True
 
     def crash(self, job: int, now: int) -> None:
-        """Take a job's GPUs, and its work since its last checkpoint or stop."""
+        """Take a job's GPUs away; it loses the work since its last checkpoint or stop."""
         self._lose(job, now, int(self.outage_steps[job]))
 
     def preempt(self, job: int, now: int) -> None:
-        """Take a job's GPUs, and where stops undo work that since its last checkpoint or stop."""
+        """Take a job's GPUs away; if stops undo work, it loses the work since its last checkpoint or stop."""
         self._lose(job, now, int(self.stop_steps[job]) or 1)
 
     def _lose(self, job: int, now: int, step: int) -> None:
@@ -124,7 +125,7 @@ class ClusterState:
         self.served[job] = self.saved[job] = kept
 
     def fault(self, job: int, now: int) -> bool:
-        """Take a job's GPUs and all work of its try, and tell whether that was the last one."""
+        """Take a job's GPUs and all work of its attempt; return whether it was the last attempt."""
         self.stop(job, now, is_done=False)
         self.lost[job] += int(self.served[job]) - self._begin_of_try(job)
         self.tried[job] += 1
@@ -137,12 +138,12 @@ class ClusterState:
         return is_last
 
     def _begin_of_try(self, job: int) -> int:
-        """Return where in a job's run time its present try begins."""
+        """Return the run time at which a job's present attempt begins."""
         number, good = self.tried[job], int(self.tries.good[job])
         return min(number * int(self.tries.fails[job]), good) if self.is_bound_to_fail(job) else good
 
     def is_bound_to_fail(self, job: int) -> bool:
-        """Tell whether the present try of a job fails."""
+        """Return whether the present attempt of a job fails."""
         return self.tried[job] < int(self.tries.failing[job])
 
     def jobs_on(self, machine: int) -> list[int]:
@@ -151,17 +152,17 @@ class ClusterState:
         return sorted({job for gpu in range(first[machine], first[machine + 1]) for job in self.holders[gpu]})
 
     def set_up(self, machine: int, is_up: bool) -> None:
-        """Let a machine have its GPUs again, or none; nobody holds any."""
+        """Add or remove the GPUs of a machine, all of which are free."""
         self.is_up[machine] = is_up
         self.free_room.set_up(machine, is_up)
 
     def close(self, job: int, now: int) -> None:
-        """Let a job be over."""
+        """Mark a job as ended."""
         self.is_active[job] = False
         self.end[job] = now
 
     def refresh(self, now: int) -> None:
-        """Work out the slowdowns that this instant's starts and stops changed, and when their jobs end."""
+        """Compute the slowdowns that starts and stops of this instant changed, and the ends of the affected jobs."""
         for job in sorted(self.touched):
             if job in self.shown:
                 factor = self.slowdown(job)
@@ -223,7 +224,7 @@ class ClusterState:
             self._touch(gpus)
 
     def _touch(self, gpus: Gpus) -> None:
-        """Note whose slowdown may change with these GPUs' holders."""
+        """Mark the jobs whose slowdown may change with the holders of these GPUs."""
         for gpu in gpus:
             self.touched.update(self.holders[gpu])
         if self.rules.neighbour_ppm > PPM:
@@ -233,7 +234,7 @@ class ClusterState:
                     self.touched.update(self.holders[gpu])
 
     def _settle(self, job: int, now: int) -> None:
-        """Book what a job did since it last made progress."""
+        """Record a job's work since its last progress update."""
         elapsed = now - int(self.run_since[job])
         if elapsed > 0:
             self.executed[job] += elapsed
@@ -241,7 +242,7 @@ class ClusterState:
             self.run_since[job] = now
 
     def _foresee(self, job: int) -> None:
-        """Note when a job will end at its present slowdown, and when its try fails."""
+        """Compute the end of a job at its present slowdown, and the failure of its attempt."""
         self.version[job] += 1
         left = int(self.jobs.duration_us[job] - self.served[job])
         if self.is_bound_to_fail(job):
@@ -251,7 +252,7 @@ class ClusterState:
         end = int(self.run_since[job]) - (-left * int(self.factor[job]) // PPM)
         heappush(self.ends, (end, job, self.version[job]))
         if self.rules.retries:
-            return  # its tries have failed
+            return  # all its attempts have failed
         fails = int(self.jobs.fails_us[job])
         if fails > self.executed[job]:
             when = int(self.run_since[job]) + fails - int(self.executed[job])
@@ -259,7 +260,7 @@ class ClusterState:
                 heappush(self.fails, (when, job, self.version[job]))
 
     def next_of(self, heap: list[tuple[int, int, int]]) -> int:
-        """Return when the first event of a heap happens; entries that no longer hold are dropped."""
+        """Return the time of the first event of a heap; void entries are removed."""
         while heap and heap[0][2] != self.version[heap[0][1]]:
             heappop(heap)
         return heap[0][0] if heap else NEVER

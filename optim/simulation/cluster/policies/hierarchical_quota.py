@@ -177,7 +177,7 @@ class HierarchicalQuota(PlanningPolicy):
         return np.array(queue, np.int64)[self.labels]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Tell whether every job that it was made for could be admitted while no other is."""
+        """Return whether every job that it was made for could be admitted while no other is."""
         tree, jobs = self.tree_for(cluster), self.jobs
         queue, machines = self._queues_of(tree), flavor_machines(tree, cluster)
         ledger = QuotaLedger(tree)
@@ -411,7 +411,7 @@ class _Pass:
         ]
 
     def _could(self, node: int, job: int, free: int, borrowers: Sequence[int], may_stop: bool) -> bool:
-        """Tell whether a job could be admitted, by quota and number of free GPUs, or might stop others; what is ruled out stays so in a pass."""
+        """Return whether a job could be admitted, by quota and number of free GPUs, or might stop others; what is ruled out stays so in a pass."""
         rules, width = self.tree.rules[node], self.room.site.widths[job]
         if rules.is_held:
             return False
@@ -424,7 +424,7 @@ class _Pass:
         return any(self.ledger.available(node, flavor) >= width * MILLI for flavor in self._flavors(node))
 
     def _could_reclaim(self, node: int, job: int, flavor: int, borrowers: Sequence[int]) -> bool:
-        """Tell whether a job could take from any queue over its quota."""
+        """Return whether a job could take from any queue over its quota."""
         rules = self.tree.rules[node]
         if not borrowers or rules.reclaim is Reclaim.NEVER:
             return False
@@ -436,7 +436,7 @@ class _Pass:
         )
 
     def _has_later(self, node: int, job: int) -> bool:
-        """Tell whether a job of the queue runs that one could stop by the rule within queues."""
+        """Return whether a job of the queue runs that one could stop by the rule within queues."""
         within = self.tree.rules[node].within
         key = (-self.priority[job], job)
         for other in self.running.get(node, ()):
@@ -623,7 +623,7 @@ class _Pass:
         return self.owner.siblings[pair]
 
     def _is_borrowing(self, ledger: QuotaLedger, queue: int, child: int, flavor: int) -> bool:
-        """Tell whether a queue and all above it up to a child of the common cohort use more than their quota."""
+        """Return whether a queue and all above it up to a child of the common cohort use more than their quota."""
         path = self.owner.paths[queue]
         return all(ledger.usage[each][flavor] > ledger.total[each][flavor] for each in path[: path.index(child) + 1])
 
@@ -685,7 +685,7 @@ class _Pass:
         return above[1] if above else queue
 
     def _may(self, trial: "_Trial", rule: ShareRule, path: Sequence[int], other: int) -> bool:
-        """Tell whether shares allow to stop a job of another queue."""
+        """Return whether shares allow to stop a job of another queue."""
         queue = self.owner.node_of[other]
         above = self._siblings(path, self.owner.paths[queue])
         assert above is not None  # candidates have a cohort in common
@@ -720,7 +720,7 @@ class _Trial:
         self.stopped.append(other)
 
     def fits(self) -> bool:
-        """Tell whether the job has quota and a place."""
+        """Return whether the job has quota and a place."""
         if self.ledger.available(self.node, self.flavor) < self.one._milli(self.job):
             return False
         return self.one._place(self.room, self.job, self.flavor) is not None

@@ -123,7 +123,7 @@ class Mesos(PlanningPolicy):
         one.until_us = view.now_us + round(self.options.filter_s * US)
 
     def _is_worse(self, view: View, one: _Framework, job: int, gpus: Gpus) -> bool:
-        """Tell whether a job still insists on fewer machines than these."""
+        """Return whether a job still insists on fewer machines than these."""
         machines = len({view.machine_of(gpu) for gpu in gpus})
         fewest = -(-int(view.gpus[job]) // int(view.cluster.gpus.max()))
         if machines <= fewest:
@@ -156,7 +156,7 @@ class Mesos(PlanningPolicy):
         return None
 
     def _wants(self, view: View, room: FreeGpus, one: _Framework, queue: IntArray, free: IntArray) -> bool:
-        """Tell whether a framework would take something of an offer; of jobs that ask alike the first is asked."""
+        """Return whether a framework would take something of an offer; of jobs that ask alike the first is asked."""
         if room.site.is_plain:
             queue = queue[view.gpus[queue] <= free.sum()]
             queue = queue[np.sort(np.unique(view.gpus[queue], return_index=True)[1])]

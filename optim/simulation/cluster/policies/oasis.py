@@ -121,7 +121,7 @@ class Oasis(PlanningPolicy):
         return Plan(gpus=assign_gpus(view, widths), again_us=again if active else None, leave=leave)
 
     def _is_idle(self, view: View, active: list[int], now: int) -> bool:
-        """Tell whether a job whose schedule is over waits while GPUs are idle."""
+        """Return whether a job whose schedule is over waits while GPUs are idle."""
         late = [job for job in active if job not in view.running and now > max(self.schedule[job])]
         return bool(late) and view.room().num_free > 0
 

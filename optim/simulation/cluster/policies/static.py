@@ -52,7 +52,7 @@ class Static(PlanningPolicy):
         self.options, self.jobs = options, jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Tell whether every virtual cluster's widest gang fits into its own machines."""
+        """Return whether every virtual cluster's widest gang fits into its own machines."""
         owner = divide(jobs, cluster)
         site = SimulationContext(jobs, cluster, Placement.BEST_FIT, spread=False)
         asked = np.column_stack([jobs.group, -jobs.gpus, site.alike])

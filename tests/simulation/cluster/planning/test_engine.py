@@ -214,16 +214,16 @@ def test_a_policy_that_only_asks_again_comes_to_an_end():
 @pytest.mark.parametrize(
     ("plan", "rule"),
     [
-        (Plan(gpus={0: (0,)}), "job j0 gets 1 GPUs, but runs on 2"),
+        (Plan(gpus={0: (0,)}), "job j0 gets 1 GPUs, but needs 2"),
         (Plan(gpus={0: (0, 0)}), "job j0 gets a GPU twice"),
-        (Plan(gpus={0: (3, 4)}), "job j0 gets GPU 4, which isn't there"),
+        (Plan(gpus={0: (3, 4)}), "job j0 gets GPU 4, which does not exist"),
         (Plan(gpus={0: (-1, 1)}), "job j0 gets GPU -1"),
         (Plan(gpus={0: (0, 1), 1: (1,)}), "job j1 gets GPU 1, which job j0 holds"),
-        (Plan(gpus={2: (0,)}), "job 2 is planned to run, but isn't there"),
+        (Plan(gpus={2: (0,)}), "job 2 is in `gpus`, but is neither waiting nor running"),
         (Plan(gpus={0: ()}), "gets 0 GPUs"),
-        (Plan(gpus={0: "ab"}), "numbers of jobs to numbers of GPUs"),
-        (Plan(gpus={"a": (0, 1)}), "numbers of jobs to numbers of GPUs"),
-        (Plan(gpus={}, again_us=0), "asks to be called again at 0 us"),
+        (Plan(gpus={0: "ab"}), "job numbers to GPU numbers"),
+        (Plan(gpus={"a": (0, 1)}), "job numbers to GPU numbers"),
+        (Plan(gpus={}, again_us=0), "requests a call at 0 us"),
         (Plan(gpus={}, leave=(0,)), "may_refuse"),
         ({0: (0, 1)}, "returns dict"),
         (lambda view: view.remaining_us, "run times are hidden"),
@@ -238,16 +238,16 @@ def test_a_plan_that_breaks_a_rule_is_named_with_event_job_and_rule(plan, rule):
 @pytest.mark.parametrize(
     ("more", "rules", "gpus", "rule"),
     [
-        ({"share_milli": np.array([600, 600])}, Rules(is_shared=True), {0: (0,), 1: (0,)}, "of which only 0.4 is left"),
-        ({"gpu_type_slowdown_ppm": np.array([[0], [PPM]])}, Rules(), {0: (0,)}, "type on which it can't run"),
+        ({"share_milli": np.array([600, 600])}, Rules(is_shared=True), {0: (0,), 1: (0,)}, "of which only 0.4 is free"),
+        ({"gpu_type_slowdown_ppm": np.array([[0], [PPM]])}, Rules(), {0: (0,)}, "type on which it cannot run"),
         (
             {"cpu_milli": np.array([9000, 9000])},
             Rules(),
             {0: (0,), 1: (1,)},
-            "vCPU or memory than is left on machine 0",
+            "vCPUs or memory than are free on machine 0",
         ),
-        ({}, Rules(jobs_a_gpu=1, is_elastic=True), {0: (0, 1)}, "runs on 1"),
-        ({"max_gpus": np.array([3, 1])}, Rules(is_elastic=True), {0: (0, 1, 2, 3)}, "runs on 1 to 3"),
+        ({}, Rules(jobs_a_gpu=1, is_elastic=True), {0: (0, 1)}, "needs 1"),
+        ({"max_gpus": np.array([3, 1])}, Rules(is_elastic=True), {0: (0, 1, 2, 3)}, "needs 1 to 3"),
     ],
 )
 def test_a_plan_that_breaks_a_rule_of_its_world_is_refused(more, rules, gpus, rule):
@@ -313,7 +313,7 @@ def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():
     def look(view):
         return view.remaining
 
-    due = r"AttributeError: a view has no 'remaining'; did you mean remaining_us or waiting\? it has: app, .* waiting"
+    due = r"AttributeError: a view has no attribute 'remaining'; did you mean remaining_us or waiting\? it has: app, .* waiting"
     with pytest.raises(BrokenRuleError, match=due):
         play(TWO, CLUSTER, Scripted(look), FREE)
 

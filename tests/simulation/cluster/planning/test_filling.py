@@ -32,12 +32,12 @@ def checked(name, jobs, cluster=TWO):
 def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, speeds, most):
     jobs = workload([(0, 1, 5), (0, gang, 5)], gpu_type_slowdown_ppm=np.array([(PPM,) * len(speeds), speeds]))
     with pytest.raises(
-        UnsupportedProblemError, match=f"j1 asks for {gang} GPUs of one type, .* more than {most} for it; enlarge"
+        UnsupportedProblemError, match=f"j1 needs {gang} GPUs of one type, .* more than {most} for it; enlarge"
     ):
         checked(name, jobs)
     is_none = "of which the cluster has"  # whatever the policy
     with pytest.raises(
-        (UnsupportedProblemError, InvalidProblemError), match=f"policy {name} can't be played|{is_none}"
+        (UnsupportedProblemError, InvalidProblemError), match=f"policy {name} cannot be simulated|{is_none}"
     ):
         simulate(jobs, TWO, make_policy(name, jobs), EngineOptions())
 
@@ -63,7 +63,7 @@ def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
     assert on_one_type(workload([(0, 4, 5)], cpu_milli=np.array([16_000])), TWO)
     found = on_one_type(jobs, TWO)
     assert not found
-    assert "j1 asks for 5 GPUs of one type, and no type has more than 4 for it" in found.reason
+    assert "j1 needs 5 GPUs of one type, but no type has more than 4 for it" in found.reason
 
 
 @pytest.mark.parametrize(("is_passed_over", "ends"), [(False, [5, 10, 15]), (True, [5, 10, 5])])

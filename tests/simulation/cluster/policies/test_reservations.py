@@ -255,7 +255,7 @@ class TestTypes:
 
     def test_jobs_that_share_gpus_are_refused(self):
         jobs = workload([(0, 1, 10)], share_milli=np.array([500]))
-        with pytest.raises(UnsupportedProblemError, match="reserves whole GPUs"):
+        with pytest.raises(UnsupportedProblemError, match="reserves complete GPUs"):
             simulate(jobs, Cluster.grid("1x1"), make_policy("easy", jobs), EngineOptions(sharing=True))
 
     def test_a_wrapper_steers_where_reserved_jobs_run(self):
@@ -275,7 +275,7 @@ def test_options_outside_their_range_are_refused(options, said):
 
 @pytest.mark.parametrize("other", [{"key": Key.REMAINING_TIME}, {"preempts": Preempts.AT_EVENTS}])
 def test_only_first_come_first_served_has_reservations(other):
-    with pytest.raises(InvalidOptionError, match="has reservations"):
+    with pytest.raises(InvalidOptionError, match="reservations require"):
         IndexPolicy(**{"name": "x", "key": Key.SUBMISSION, "reservations": Reservations(), **other})
 
 
