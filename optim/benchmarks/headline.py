@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,9 @@ def headlines(records: Sequence[Record]) -> list[Headline]:
             if value is not None:
                 values.setdefault(record.solver, {})[case_of(record)] = float(value)
             best = known.get(instance_of(record))
-            limit = (best and best.bound) if rule.limit is None else record.figure(rule.limit)
+            limit: Any = (
+                record.figure(rule.limit) if rule.limit is not None else best.bound if best is not None else None
+            )
             if limit is not None:
                 limits[case_of(record)] = float(limit)
         ours = values.get(rule.ours, {})
