@@ -245,10 +245,9 @@ class PriceProof(ComparesByValue):
 
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
     * right_hand_side`` (count cuts: without count). It is valid for all prices >= 0 if every payoff is at
-      least ``max(0, value - cost)`` over all schedules of the job. This is (A.22) in
-      docs/mathematics/admission.md. In a
-    leaf of a `TreeProof` only the schedules that satisfy the leaf's branches count. A job that the branches
-    admit has a payoff of at least ``value - cost``, possibly negative. A job that the branches reject has
+    least ``max(0, value - cost)`` over all schedules of the job. This is (A.22) in
+    docs/mathematics/admission.md. In a leaf of a `TreeProof` only the schedules that satisfy the leaf's branches
+    count. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative. A job that the branches reject has
     payoff 0.
 
     Parameters
