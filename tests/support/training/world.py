@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.kernels.parameter_server import Sgd
 from optim.training.controller import Controller, Phase
-from optim.training.messages import Compute, Kept, Pushed, Read
+from optim.training.messages import Compute, Host, Kept, Pushed, Read
 from optim.training.stages import STORAGE, ClusterOptions, Stage
 from optim.training.transport import InProcess, Lost
 from tests.support.training.oracle import CountingApplication, Log
@@ -42,6 +42,13 @@ class Recording(InProcess):
             self.sent.setdefault(machine, []).append(message)
         if isinstance(message, Compute) and self.on_compute is not None:
             self.on_compute(message)
+        if isinstance(message, Host):
+            self.check_nobody_serves_earlier(message.generation)
+
+    def check_nobody_serves_earlier(self, generation):
+        """No machine can still apply a clock of an older generation: between processes, shards share one memory."""
+        late = [name for name, machine in self.machines.items() if machine.served and machine.generation < generation]
+        assert not late, f"{late} may still write parameters of a generation before {generation}"
 
     def run_machine(self, machine):
         message, before = self.inboxes[machine][0], len(self.outboxes[machine])
