@@ -16,7 +16,7 @@ from optim.solvers.cluster.price_bound import gpu_pools
 def overloaded_interval(release, work, deadline, speed):
     """Return an interval (from, to) whose jobs can't all be done within it, (-1, -1) if all deadlines are met.
 
-    Jobs are sorted by release. Whoever is late first, is late behind work of earlier deadlines alone: the interval begins
+    Jobs are sorted by release. The first late job is late behind work of earlier deadlines alone: the interval begins
     where the machine last did something less urgent, or nothing.
     """
     queue = [(0.0, 0, 0.0)]

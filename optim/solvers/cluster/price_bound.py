@@ -19,7 +19,7 @@ from optim.core.stopping import Interruption
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import DivisibleSchedule, PriceProof
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.solvers.lp.highs import run_in_place, silent_highs
+from optim.solvers.lp.highs import PRIMAL_SIMPLEX, run_in_place, silent_highs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -411,7 +411,8 @@ class Master:
         lp.a_matrix_.start_ = np.arange(self.slots + 1, dtype=np.int32)
         lp.a_matrix_.index_ = np.arange(self.slots, dtype=np.int32)
         lp.a_matrix_.value_ = np.full(self.slots, -1.0)
-        self.highs = silent_highs(lp, presolve="off")
+        # New columns leave a basis primal feasible: the primal simplex goes on from it, where the dual one starts over.
+        self.highs = silent_highs(lp, presolve="off", simplex_strategy=PRIMAL_SIMPLEX)
 
     def add(self, kind: IntArray, slot: IntArray, seconds: FloatArray, flow: FloatArray) -> int:
         """Add what jobs buy, sorted by kind, unless it is known; return how many purchases are new."""

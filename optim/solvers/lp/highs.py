@@ -96,6 +96,9 @@ Watch = Callable[[HighsState], Termination | None]
 """Called at HiGHS' interrupt points and in between, by one thread at a time; a reason ends the run."""
 
 
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+"""HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
+
 OnSolution = Callable[[FloatArray], None]
 """Given the columns' values at a point."""
 

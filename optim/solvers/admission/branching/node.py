@@ -24,7 +24,15 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows, dominate
 from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
-from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_in_place, run_to_optimum
+from optim.solvers.lp.highs import (
+    DUAL_SIMPLEX,
+    PRIMAL_SIMPLEX,
+    add_columns,
+    add_rows,
+    empty_programme,
+    run_in_place,
+    run_to_optimum,
+)
 
 PENALTY_STEP = 100.0
 
@@ -39,9 +47,6 @@ ESTIMATE_ITERATIONS = 20
 
 NO_LIMIT = 2**31 - 1
 """HiGHS' largest limit of steps."""
-
-DUAL, PRIMAL = 1, 4
-"""HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +112,7 @@ class NodeMaster:
         self._serial, self._cut_serial = (np.zeros(0, dtype=np.int64) for _ in range(2))
         self._num_serials = self._num_cut_serials = 0
         self._penalty_factor = 1.0
-        self._strategy = DUAL
+        self._strategy = DUAL_SIMPLEX
         self._limits = BranchRestrictions.free(tables)
         self._highs = self._empty_programme()
 
@@ -145,7 +150,7 @@ class NodeMaster:
             self._restore(basis)
         if self._penalty_factor > 1.0:
             self._set_penalty(1.0)
-        self._strategy = DUAL
+        self._strategy = DUAL_SIMPLEX
 
     def raise_penalty(self) -> bool:
         """Raise the penalty of admitted jobs without room, until another node is entered; False if it can't be."""
@@ -159,12 +164,12 @@ class NodeMaster:
         added = priced.select(self._keys.append_new(priced))
         self.schedules = self.schedules.followed_by(added)
         self._append_columns(added, is_allowed=np.ones(len(added), dtype=np.bool_))
-        self._strategy = PRIMAL
+        self._strategy = PRIMAL_SIMPLEX
         return len(added)
 
     def add_cuts(self, cuts: Sequence[Cut]) -> None:
         """Add cuts as rows."""
-        self._strategy = DUAL
+        self._strategy = DUAL_SIMPLEX
         first = len(self.cuts)
         self.cuts.add(cuts)
         # The jobs' penalties have no use of cuts.
@@ -178,7 +183,7 @@ class NodeMaster:
     def estimate(self, max_iterations: int) -> float:
         """Return the objective after at most `max_iterations` steps of the dual simplex method."""
         highs = self._highs
-        highs.setOptionValue("simplex_strategy", DUAL)
+        highs.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
         highs.setOptionValue("simplex_iteration_limit", max_iterations)
         run_in_place(highs)
         highs.setOptionValue("simplex_iteration_limit", NO_LIMIT)
@@ -320,7 +325,7 @@ class NodeMaster:
         self._penalty_factor = factor
         cost = np.full(num_jobs, -self._penalty * factor)
         self._highs.changeColsCost(num_jobs, np.arange(num_jobs, dtype=np.int32), cost)
-        self._strategy = PRIMAL
+        self._strategy = PRIMAL_SIMPLEX
 
     def _set_bounds(self, columns: IntArray, upper: FloatArray) -> None:
         if len(columns):
