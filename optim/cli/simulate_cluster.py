@@ -313,11 +313,10 @@ def _print_rows(
     if recorded is not None and record.runs:
         print_line(distance_line(distance(record.jobs, record.runs[0])))
     left_out = print_stacked(("policy", *SHOWN), body, title=title, is_brief=not has_details)
-    if left_out:
-        print_line(
-            f"{len(left_out)} more columns ({left_out[0]} to {left_out[-1]}), reserved starts: --details or --format json"
-        )
-    if has_details and record.jobs.recorded_wait is not None:
+    if not has_details:
+        columns = f"{len(left_out)} more columns ({left_out[0]} to {left_out[-1]}), " if left_out else ""
+        print_line(f"{columns}reserved starts, stops: --details")
+    if record.jobs.recorded_wait is not None:
         count, hours = record.jobs.recorded_wait
         print_line(f"recorded: mean wait {hours:.3f} h of the {count:,} jobs whose start the trace tells")
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
