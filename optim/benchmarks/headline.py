@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,22 +39,28 @@ class HeadlineRule:
 
 RULES = (
     HeadlineRule(
-        suite="admission", measure="value of accepted jobs, offline (max)", ours="branch-and-price",
+        suite="admission",
+        measure="value of accepted jobs, offline (max)",
+        ours="branch-and-price",
         baselines=("compact-milp",),
     ),
     HeadlineRule(
-        suite="admission", measure="value of accepted jobs, online (max)", ours="online",
+        suite="admission",
+        measure="value of accepted jobs, online (max)",
+        ours="online",
         baselines=("drf", "fifo"),
     ),
     HeadlineRule(suite="auction", measure="welfare (max)", ours="exact", baselines=("greedy",)),
+    HeadlineRule(suite="bidding", measure="USD per unit of work (min)", ours="dinkelbach", baselines=("greedy",)),
     HeadlineRule(
-        suite="bidding", measure="USD per unit of work (min)", ours="dinkelbach", baselines=("greedy",)
+        suite="cluster",
+        measure="mean completion time, hours (min)",
+        ours="tiresias-gittins",
+        baselines=("fifo",),
+        figure="jct_mean_h",
+        limit="bound_jct_mean_h",
     ),
-    HeadlineRule(
-        suite="cluster", measure="mean completion time, hours (min)", ours="tiresias-gittins",
-        baselines=("fifo",), figure="jct_mean_h", limit="bound_jct_mean_h",
-    ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +106,8 @@ def headlines(records: Sequence[Record]) -> list[Headline]:
             if value is not None:
                 values.setdefault(record.solver, {})[case_of(record)] = float(value)
             best = known.get(instance_of(record))
-            limit: Any = (
-                record.figure(rule.limit) if rule.limit is not None else best.bound if best is not None else None
-            )
+            bound = None if best is None else best.bound
+            limit = bound if rule.limit is None else record.figure(rule.limit)
             if limit is not None:
                 limits[case_of(record)] = float(limit)
         ours = values.get(rule.ours, {})

@@ -11,7 +11,6 @@ References
 The changelog of Pallas at JAX 0.11.0, https://docs.jax.dev/en/latest/pallas/CHANGELOG.html.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -22,15 +21,11 @@ from jax import lax
 
 @cache
 def triton() -> Any:
-    """Return Pallas' parts for Triton, or None where this JAX has none.
-
-    JAX warns of the deprecation at each lowering. The user can't act on it, so the warning is switched off.
-    """
+    """Return Pallas' parts for Triton, or None where this JAX has none."""
     try:
         from jax.experimental.pallas import triton as parts
     except ImportError:
         return None
-    warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
     return parts
 
 

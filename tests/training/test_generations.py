@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from optim.training.messages import Host
 from optim.training.stages import Stage
 from tests.support.training.world import World

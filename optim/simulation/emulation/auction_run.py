@@ -292,7 +292,7 @@ class LeasedApp:
         return 1.0 - self.done / self.clocks
 
     def is_exact(self) -> bool:
-        """Return whether losses and parameters after all leases are those of a run that nobody stopped, bit for bit."""
+        """Return whether losses and parameters after all leases are those of an uninterrupted run, bit for bit."""
         alone = run_alone(self.job, self.optimiser, self.done)
         return self.record is None or self.record.equals(alone)
 

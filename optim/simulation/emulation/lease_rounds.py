@@ -107,7 +107,7 @@ class AppRow:
     planned_rho, realised_rho
         Finish-time fairness of apps that are done.
     is_exact
-        Whether training through all checkpoints is that of a run that nobody stopped, bit for bit.
+        Whether training through all checkpoints is that of an uninterrupted run, bit for bit.
     """
 
     app: str
