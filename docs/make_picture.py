@@ -1,6 +1,6 @@
-"""Draw the pictures of the README and the site: docs/schedulers.png and docs/admission.png.
+"""Draw the README's picture, docs/schedulers.png.
 
-``python docs/make_picture.py`` draws the first from the table docs/schedulers.csv. With Pollux' list of jobs,
+``python docs/make_picture.py`` draws it from the table docs/schedulers.csv. With Pollux' list of jobs,
 ``python docs/make_picture.py pollux_philly_82k.csv.gz`` simulates the policies again and rewrites the table.
 """
 
@@ -12,16 +12,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from optim.report.admission import draw_run, watch
-from optim.workloads.admission.generator import GeneratorOptions, generate
-
 HERE = Path(__file__).parent
 TABLE = HERE / "schedulers.csv"
-
-DAY = GeneratorOptions(num_jobs=60, num_slots=24, num_worker_servers=8, num_ps_servers=8)
-"""A day of 24 one-hour slots on a small cluster."""
-
-SEED = 2
 
 WITH_RUN_TIMES, WITHOUT = "#0072b2", "#d55e00"
 """Blue and orange of Okabe and Ito's palette for colour-blind readers."""
@@ -97,14 +89,12 @@ def draw_schedulers(rows: Table) -> plt.Figure:
 
 
 def main() -> None:
-    """Draw both pictures in the folder of this script."""
+    """Draw the picture in the folder of this script."""
     rows = read_table()
     if len(sys.argv) > 1:
         rows = simulated(rows, sys.argv[1])
         write_table(rows)
     draw_schedulers(rows).savefig(HERE / "schedulers.png", dpi=150)
-    instance = generate(DAY, SEED)
-    draw_run(instance, watch(instance)).savefig(HERE / "admission.png")
 
 
 if __name__ == "__main__":
