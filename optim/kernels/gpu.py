@@ -18,6 +18,9 @@ from typing import Any
 import jax
 from jax import lax
 
+STAGES = 1
+"""Turns of a loop whose reads are in flight at once. With more, Triton reads ahead of writes to the same memory."""
+
 
 @cache
 def triton() -> Any:
@@ -68,7 +71,7 @@ def call(
         out_shape=tuple(results),
         grid=grid,
         input_output_aliases=dict(in_place or {}),
-        compiler_params=None if interpret else triton().CompilerParams(num_warps=warps),
+        compiler_params=None if interpret else triton().CompilerParams(num_warps=warps, num_stages=STAGES),
         interpret=interpret,
     )(*operands)
 
@@ -76,3 +79,9 @@ def call(
 def power_of_two(least: int) -> int:
     """Return the least power of two that isn't below a number from 1 on: the only lengths of vectors in such a kernel."""
     return 1 << (least - 1).bit_length()
+
+
+def wait(interpret: bool) -> None:
+    """Let all threads of a block come here, and see what the others have written; a kernel that is interpreted has one."""
+    if not interpret:
+        triton().debug_barrier()

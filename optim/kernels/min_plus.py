@@ -17,8 +17,8 @@ from jax import lax
 from optim.core.errors import InvalidOptionError
 from optim.kernels import gpu
 
-STRIDE_BYTES, WARPS, UNROLLED = 4096, 4, 8
-"""Settings of the Pallas kernel: bytes of states per step, warps per job, and counts per turn of the inner loop."""
+STRIDE_BYTES, TURN_BYTES, FEW_COUNTS = 4096, 64, 32
+"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and counts for which four warps do."""
 
 
 class PricedJobs(NamedTuple):
@@ -198,7 +198,8 @@ def in_one_launch(
     num_jobs, num_slots, num_counts = tables.shape
     dtype = tables.dtype
     stride = min(STRIDE_BYTES // dtype.itemsize, gpu.power_of_two(width + 1))
-    back = -(-num_counts // UNROLLED) * UNROLLED - 1
+    unrolled = TURN_BYTES // dtype.itemsize
+    back = -(-num_counts // unrolled) * unrolled - 1
     length = back + -(-(width + 1) // stride) * stride
     largest = jnp.max(jnp.where(jnp.isfinite(tables), jnp.arange(num_counts, dtype=jnp.int32)[None, None], -1), axis=2)
     last = jnp.max(jnp.where(value > 0, jnp.arange(1, num_slots + 1, dtype=jnp.int32)[None], 0), axis=1)
@@ -215,20 +216,20 @@ def in_one_launch(
                 place = start + lane
                 empty = jnp.where(place == back, jnp.zeros_like(nothing), nothing) if row == 0 else nothing
                 parts.store(state.at[job, row, place], empty, mask=place < length)
-        _wait(interpret)
+        gpu.wait(interpret)
 
         def slot(
             time: jax.Array, carry: tuple[jax.Array, jax.Array, jax.Array]
         ) -> tuple[jax.Array, jax.Array, jax.Array]:
             most, old = largest[job, time], carry[0]
-            turns = jnp.where((most == 0) & (tables[job, time, 0] == 0), 0, most // UNROLLED + 1)
+            turns = jnp.where((most == 0) & (tables[job, time, 0] == 0), 0, most // unrolled + 1)
             new = jnp.where(turns > 0, 1 - old, old)
 
             def part(number: jax.Array, _: jax.Array) -> jax.Array:
                 place = number * stride + lane + back
 
                 def turn(first: jax.Array, least: jax.Array) -> jax.Array:
-                    for y in (first * UNROLLED + each for each in range(UNROLLED)):
+                    for y in (first * unrolled + each for each in range(unrolled)):
                         cost = parts.load(tables.at[job, time, y], mask=y < num_counts, other=np.inf)
                         least = jnp.minimum(least, state[job, old, place - y] + cost)
                     return least
@@ -237,7 +238,7 @@ def in_one_launch(
                 return _
 
             lax.fori_loop(0, jnp.where(turns > 0, goal // stride + 1, 0), part, 0)
-            _wait(interpret)
+            gpu.wait(interpret)
             payoff = value[job, time] - state[job, new, goal + back]
             is_better = payoff > carry[1]
             return new, jnp.where(is_better, payoff, carry[1]), jnp.where(is_better, time, carry[2])
@@ -254,16 +255,10 @@ def in_one_launch(
             jax.ShapeDtypeStruct((num_jobs, 2, length), dtype),
         ),
         grid=(num_jobs,),
-        warps=WARPS,
+        warps=4 if num_counts <= FEW_COUNTS else 2 * dtype.itemsize,
         interpret=interpret,
     )
     return payoffs, slot_of.astype(jax.dtypes.canonicalize_dtype(np.int64))
-
-
-def _wait(interpret: bool) -> None:
-    """Let all threads of a block come here, and see what the others have written; a kernel that is interpreted has one."""
-    if not interpret:
-        gpu.triton().debug_barrier()
 
 
 def by_count(state: jax.Array, table: jax.Array) -> jax.Array:

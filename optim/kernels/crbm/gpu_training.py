@@ -1,12 +1,16 @@
-"""The batches of an epoch on a card: many in one launch where they are small, a launch each where one fills the card.
+"""The batches of an epoch on a card: many in one launch where they are small, one launch each where one fills the card.
 
-Such a small machine, its velocity and the statistics of a batch fit into the registers of one block of threads.
-Launched batch by
-batch, an epoch of small batches would be spent on launches. One block visits all batches in order, with machine and
-velocity in its registers. It loads the next batch while it computes with the present one.
+Launched batch by batch, an epoch of small batches would be spent on launches. One block of threads therefore visits all
+batches in order, a thread per window. It loads the next windows while it computes with the present ones, and reads
+the parameters, which it changes, from memory.
+
+All sums over a batch are entries of one product of two matrices, whose rows run over windows:
+
+- left: errors of the visibles, differences of the hiddens' two probabilities, the second ones, and the first ones;
+- right: samples and histories, ones, and errors of the visibles.
 
 Here rows and columns of P are turned so that visibles come first among both (columns: sample, history, one), and P is filled
-up with zeros to a square. Then bias, reconstruction and error of a visible have the same row.
+up with zeros to a square.
 """
 
 from functools import partial
@@ -14,27 +18,37 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from optim.kernels import gpu
 from optim.kernels.counter_random import drawn
 
 FULL = lax.Precision.HIGHEST
+PRODUCT = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
+"""How products of blocks are made: on tensor cores, from three products of TF32's parts, as exact as float32 but for the last bits."""
 
-MIN_SIDE, MAX_SIDE = 16, 64
-"""Sides of the square: the least that a product of blocks takes, and the largest that is tried to be kept in registers."""
+MIN_SIDE, HEIGHT, LOG2_E = 16, 64, float(np.log2(np.e))
+"""The least side of a matrix in a product of blocks, and the least height with which all warps share one such product."""
 
 TILE, WARPS = 128, 4
 """Windows that a block of threads takes at a time, and groups of 32 threads that share them."""
 
-MAX_VISIBLES = 8
-"""Most visibles that the kernel treats one by one."""
+MAX_WEIGHTS = 512
+"""Most entries of P: each is a number of its own in the kernel."""
 
-LARGEST_BATCH = 512
+LARGEST_BATCH = 256
 """Windows of a batch up to which all batches go through one block; larger ones are cut into tiles, a block each."""
+
+BLOCKS, CHUNK, UNROLLED = 128, 4, 16
+"""Most blocks that sum up a batch; how many blocks' sums are read at a time; and batches per turn of the loop over launches."""
 
 LAUNCH_WINDOWS = 1 << 20
 """Windows for which random words are made at once, before the launch that takes them."""
+
+
+def _filled(least: int) -> int:
+    return max(MIN_SIDE, gpu.power_of_two(least))
 
 
 class Sizes(NamedTuple):
@@ -54,10 +68,21 @@ class Sizes(NamedTuple):
         return self.num_delays * self.num_visible
 
     @property
+    def num_inputs(self) -> int:
+        """Columns of P but the last: sample and history."""
+        return self.num_visible + self.length
+
+    @property
     def side(self) -> int:
         """Side of the square."""
-        needed = max(self.num_visible + self.num_hidden, self.length + self.num_visible + 1)
-        return max(MIN_SIDE, gpu.power_of_two(needed))
+        return _filled(max(self.num_visible + self.num_hidden, self.num_inputs + 1))
+
+    @property
+    def product(self) -> tuple[int, int]:
+        """Shape of the product."""
+        return max(HEIGHT, _filled(self.num_visible + 3 * self.num_hidden)), _filled(
+            self.num_inputs + 1 + self.num_visible
+        )
 
     @property
     def tile(self) -> int:
@@ -90,8 +115,7 @@ class Steps(NamedTuple):
 
 def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
     """Return whether a machine is small enough."""
-    sizes = Sizes(num_visible, num_delays, num_hidden, 1, 1, False, False)
-    return num_visible <= MAX_VISIBLES and sizes.side <= MAX_SIDE
+    return (num_visible + num_hidden) * ((num_delays + 1) * num_visible + 1) <= MAX_WEIGHTS
 
 
 def squared(packed: jax.Array, sizes: Sizes) -> jax.Array:
@@ -134,99 +158,139 @@ def epoch(
         Arguments of a step.
     """
     num_batches = order.shape[0]
-    at_once = max(1, min(num_batches, LAUNCH_WINDOWS // sizes.batch)) if sizes.batch <= LARGEST_BATCH else 1
-    make = partial(_batches_in_one_block, series.ravel(), seed, steps, sizes)
-    if sizes.batch > LARGEST_BATCH:
-        make = partial(_batch_in_many_blocks, series.ravel(), seed, steps, sizes)
+    at_once = max(1, min(num_batches, LAUNCH_WINDOWS // sizes.batch))
+    make = partial(_launches, series.ravel(), seed, steps, sizes)
     full, rest = divmod(num_batches, at_once)
 
     def launch(carry: Any, inputs: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
         return make(carry, *inputs), None
 
-    carry = (square, velocity, jnp.zeros((sizes.side,), square.dtype))
+    carry = (square, velocity, jnp.zeros_like(square))
     cut = order[: full * at_once].reshape(full, at_once, sizes.batch)
     carry, _ = lax.scan(launch, carry, (cut, jnp.arange(full, dtype=jnp.uint32) * jnp.uint32(at_once)))
     if rest:
         carry = make(carry, order[full * at_once :], jnp.uint32(full * at_once))
     square, velocity, error = carry
-    return square, velocity, error[: sizes.num_visible]
+    return square, velocity, jnp.diagonal(error)[: sizes.num_visible]
 
 
-def _batches_in_one_block(
-    series: jax.Array, seed: jax.Array, steps: Steps, sizes: Sizes, carry: Any, ends: jax.Array, first: jax.Array
+def _launches(
+    series: jax.Array, seed: jax.Array, steps: Steps, sizes: Sizes, carry: Any, order: jax.Array, first: jax.Array
 ) -> Any:
-    """Make the steps of some batches in one launch of one block."""
-    count, tiles, _tile, side = ends.shape[0], sizes.tiles, sizes.tile, sizes.side
+    """Make the steps of some batches."""
+    missing = sizes.tiles * sizes.tile - sizes.batch
+    ends = jnp.pad(order, ((0, 0), (0, missing)), constant_values=-1)
+    counts = jnp.sum(order >= 0, axis=1).astype(jnp.float32)
+    inputs = (ends, counts, _words(seed, first, ends.shape[0], sizes), series)
+    way = _in_one_block if sizes.batch <= LARGEST_BATCH else _in_many_blocks
+    return way(inputs, steps, sizes, carry)
+
+
+def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
+    """Make the steps in one launch of one block."""
+    count, tiles = inputs[0].shape[0], sizes.tiles
+    last = count * tiles - 1
 
     def kernel(*references: Any) -> None:
-        ends, words, series, support, step, decay, sparsity, numbers, square, velocity, error, *written = references
+        ends, counts, words, series, support, step, decay, sparsity, numbers, square, velocity, error = references[:12]
+        machine, fast, errors, product = references[12:]
         plan = Steps(support[...], step[...], decay[...], sparsity[...], numbers)
-        read = partial(_read_tile, ends, words, series, sizes)
+        ends_of, read = partial(_read_ends, ends, sizes), partial(_read_tile, words, series, sizes)
+        machine[...] = square[...]
 
         def batch(number: jax.Array, carry: Any) -> Any:
-            square, velocity, error, ahead = carry
+            velocity, error, *ahead = carry
+            gpu.wait(sizes.interpret)
+            weights = _read_weights(machine, sizes)
 
             def one(place: jax.Array, carry: Any) -> Any:
-                gradient, activity, error, counted, ahead = carry
+                sums, inputs, end = carry
+                # Issued now and waited for in later turns: the inputs of the next tile, and the ends of the one after it.
                 following = number * tiles + place + 1
-                inputs, ahead = ahead, read(jnp.minimum(following, count * tiles - 1))
-                statistics = _statistics(square, inputs, sizes)
-                more = (
-                    gradient + statistics[0],
-                    activity + statistics[1],
-                    error + statistics[2],
-                    counted + statistics[3],
-                )
-                return *more, ahead
+                ahead = read(end, jnp.minimum(following, last)), ends_of(jnp.minimum(following + 1, last))
+                return sums + _product(weights, inputs, sizes), *ahead
 
-            nothing = (jnp.zeros((side, side), jnp.float32), jnp.zeros((side,), jnp.float32))
-            start = (*nothing, error, jnp.zeros((), jnp.float32), ahead)
-            gradient, activity, error, counted, ahead = (
-                one(jnp.int32(0), start) if tiles == 1 else lax.fori_loop(0, tiles, one, start)
-            )
-            return *_stepped(square, velocity, gradient, activity, counted, plan, sizes), error, ahead
+            start = (jnp.zeros(sizes.product, jnp.float32), *ahead)
+            sums, *ahead = one(jnp.int32(0), start) if tiles == 1 else lax.fori_loop(0, tiles, one, start)
+            product[...] = sums
+            gpu.wait(sizes.interpret)
+            machine[...], velocity, more = _stepped(machine[...], velocity, product, counts[number], plan, sizes)
+            return velocity, error + more, *ahead
 
-        start = (square[...], velocity[...], error[...], read(jnp.int32(0)))
-        state = lax.fori_loop(0, count, batch, start)
-        for reference, value in zip(written, state[:3], strict=True):
-            reference[...] = value
+        begin = jnp.int32(0)
+        ahead = read(ends_of(begin), begin), ends_of(jnp.minimum(begin + 1, last))
+        fast[...], errors[...], *_ = lax.fori_loop(0, count, batch, (velocity[...], error[...], *ahead))
 
-    operands = (_padded(ends, sizes), _words(seed, first, count, sizes), series, *steps, *carry)
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in carry]
-    return tuple(gpu.call(kernel, operands, shapes, grid=(1,), warps=WARPS, interpret=sizes.interpret))
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (*(array.shape for array in carry), sizes.product)]
+    return tuple(
+        gpu.call(kernel, (*inputs, *steps, *carry), shapes, grid=(1,), warps=WARPS, interpret=sizes.interpret)[:3]
+    )
 
 
-def _batch_in_many_blocks(
-    series: jax.Array, seed: jax.Array, steps: Steps, sizes: Sizes, carry: Any, ends: jax.Array, first: jax.Array
-) -> Any:
-    """Make the step of one batch: a block for each tile, and the sum over tiles in their order."""
-    square, velocity, error = carry
-    tiles, side = sizes.tiles, sizes.side
+def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
+    """Make the steps, a launch for each batch: every block makes the step of the batch before, and then sums up some tiles.
 
-    def kernel(*references: Any) -> None:
+    All blocks come to the same machine, and write it to the same place. One launch more makes the last step.
+    """
+    count, tiles = inputs[0].shape[0], sizes.tiles
+    blocks = min(tiles, BLOCKS)
+    chunk = min(CHUNK, gpu.power_of_two(blocks))
+
+    def kernel(is_last: bool, *references: Any) -> None:
         from jax.experimental import pallas
 
-        ends, words, series, square, gradient, activity, error, counted = references
-        place = pallas.program_id(0)
-        statistics = _statistics(square[...], _read_tile(ends, words, series, sizes, place), sizes)
-        gradient[place], activity[place], error[place], counted[place] = statistics
+        which, ends, counts, words, series, support, step, decay, sparsity, numbers = references[:10]
+        square, velocity, error, parts, machine, fast, errors, written, total = references[10:]
+        plan = Steps(support[...], step[...], decay[...], sparsity[...], numbers)
+        block, now = pallas.program_id(0), which[0]
 
-    shapes = [(tiles, side, side), (tiles, side), (tiles, side), (tiles,)]
-    parts = gpu.call(
-        kernel,
-        (_padded(ends, sizes), _words(seed, first, 1, sizes), series, square),
-        [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes],
-        grid=(tiles,),
-        warps=WARPS,
-        interpret=sizes.interpret,
-    )
-    gradient, activity, more, counted = (jnp.sum(part, axis=0) for part in parts)
-    return *_stepped(square, velocity, gradient, activity, counted, steps, sizes), error + more
+        def chunk_sum(turn: jax.Array, sums: jax.Array) -> jax.Array:
+            return sums + _sum_of_chunk(parts, blocks, chunk, turn, sizes)
+
+        before = lax.fori_loop(0, -(-blocks // chunk), chunk_sum, jnp.zeros(sizes.product, jnp.float32))
+        total[block, :, :] = before
+        gpu.wait(sizes.interpret)
+        old = square[...], velocity[...], jnp.zeros_like(plan.support)
+        new = _stepped(*old[:2], total, counts[jnp.maximum(now - 1, 0)], plan, sizes, block)
+        machine[...], fast[...], more = (jnp.where(now > 0, *pair) for pair in zip(new, old, strict=True))
+        errors[...] = error[...] + more
+        if is_last:
+            return
+        gpu.wait(sizes.interpret)
+        weights = _read_weights(machine, sizes)
+
+        def one(turn: jax.Array, sums: jax.Array) -> jax.Array:
+            place = turn * blocks + block
+            number = now * tiles + jnp.minimum(place, tiles - 1)
+            end = jnp.where(place < tiles, _read_ends(ends, sizes, number), -1)
+            return sums + _product(weights, _read_tile(words, series, sizes, end, number), sizes)
+
+        nothing, turns = jnp.zeros(sizes.product, jnp.float32), -(-tiles // blocks)
+        written[block, :, :] = one(jnp.int32(0), nothing) if turns == 1 else lax.fori_loop(0, turns, one, nothing)
+
+    parts = jnp.zeros((blocks, *sizes.product), jnp.float32)
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in (*carry, parts, parts)]
+
+    def batch(carry: Any, which: jax.Array, is_last: bool = False) -> tuple[Any, None]:
+        operands, grid = (which[None], *inputs, *steps, *carry), (1 if is_last else blocks,)
+        made = gpu.call(partial(kernel, is_last), operands, shapes, grid=grid, warps=WARPS, interpret=sizes.interpret)
+        return tuple(made[:4]), None
+
+    numbers = jnp.arange(count, dtype=jnp.int32)
+    carry, _ = lax.scan(batch, (*carry, parts), numbers, unroll=min(count, UNROLLED))
+    return batch(carry, jnp.int32(count), is_last=True)[0][:3]
 
 
-def _padded(ends: jax.Array, sizes: Sizes) -> jax.Array:
-    """Return ends of windows, batch by batch, filled up to whole tiles."""
-    return jnp.pad(ends, ((0, 0), (0, sizes.tiles * sizes.tile - sizes.batch)), constant_values=-1)
+def _sum_of_chunk(parts: Any, blocks: int, chunk: int, turn: jax.Array, sizes: Sizes) -> jax.Array:
+    """Return the sum of some blocks' products, in their order."""
+    rows, columns = (lax.iota(jnp.int32, length) for length in sizes.product)
+    place = tuple(jnp.broadcast_to(each, sizes.product) for each in (rows[:, None], columns[None, :]))
+    load, total = gpu.triton().load, jnp.zeros(sizes.product, jnp.float32)
+    for each in range(chunk):
+        block = turn * chunk + each
+        mask = jnp.broadcast_to(block < blocks, sizes.product)
+        total = total + load(parts.at[jnp.minimum(block, blocks - 1), *place], mask=mask, other=0.0)
+    return total
 
 
 def _words(seed: jax.Array, first: jax.Array, count: int, sizes: Sizes) -> jax.Array:
@@ -240,85 +304,123 @@ def _words(seed: jax.Array, first: jax.Array, count: int, sizes: Sizes) -> jax.A
     return jnp.pad(words, ((0, 0), (0, 0), (0, 0), (0, sizes.tiles * sizes.tile - sizes.batch)))
 
 
-def _read_tile(ends: Any, words: Any, series: Any, sizes: Sizes, number: jax.Array) -> tuple[jax.Array, ...]:
-    """Return the windows of a tile as columns (side, tile), which of them there are, and the words of their draws."""
-    parts, visible, side = gpu.triton(), sizes.num_visible, sizes.side
+def _place(sizes: Sizes, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the batch of a tile, and the places of its windows there."""
     tiles = jnp.int32(sizes.tiles)
-    batch, row = lax.div(number, tiles), lax.iota(jnp.int32, side)
-    lane = lax.rem(number, tiles) * sizes.tile + lax.iota(jnp.int32, sizes.tile)
-    end = ends[batch, lane]
-    begin = jnp.maximum(end - sizes.num_delays, 0) * visible
-    offset = jnp.where(row < visible, sizes.length + row, row - visible)
-    is_read = row < visible + sizes.length
-    place = jnp.where(is_read, offset, 0)[:, None] + begin[None, :]
-    read = parts.load(series.at[place], mask=jnp.broadcast_to(is_read[:, None], place.shape), other=0.0)
-    columns = jnp.where((row == visible + sizes.length)[:, None], 1.0, read)
-    is_window = (end >= 0).astype(jnp.float32)
-    if not sizes.is_drawn:
-        return columns, is_window
-    hidden = row - visible
-    is_hidden = (hidden >= 0) & (hidden < sizes.num_hidden)
-    mask = jnp.broadcast_to(is_hidden[:, None], place.shape)
-    safe = jnp.broadcast_to(jnp.where(is_hidden, hidden, 0)[:, None], place.shape)
-    column = jnp.broadcast_to(lane[None, :], place.shape)
-    draws = (
-        parts.load(words.at[batch, step, safe, column], mask=mask, other=0.0) for step in range(sizes.num_gibbs_steps)
+    return lax.div(number, tiles), lax.rem(number, tiles) * sizes.tile + lax.iota(jnp.int32, sizes.tile)
+
+
+def _read_ends(ends: Any, sizes: Sizes, number: jax.Array) -> jax.Array:
+    """Return the ends of a tile's windows, shape (tile,)."""
+    return ends[_place(sizes, number)]
+
+
+def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: jax.Array) -> tuple[Any, ...]:
+    """Return a tile's inputs, which of its windows there are, and the words of its draws by hidden and step, (1, tile) each."""
+    batch, lane = (each if each.ndim == 0 else each[None, :] for each in _place(sizes, number))
+    begin = (jnp.maximum(end - sizes.num_delays, 0) * sizes.num_visible)[None, :]
+    offsets = (*range(sizes.length, sizes.num_inputs), *range(sizes.length))
+    inputs = tuple(series[begin + offset] for offset in offsets)
+    is_window = (end >= 0).astype(jnp.float32)[None, :]
+    steps = range(sizes.num_gibbs_steps if sizes.is_drawn else 0)
+    return (
+        inputs,
+        is_window,
+        *(tuple(words[batch, step, hidden, lane] for hidden in range(sizes.num_hidden)) for step in steps),
     )
-    return columns, is_window, *draws
 
 
-def _statistics(square: jax.Array, inputs: tuple[jax.Array, ...], sizes: Sizes) -> tuple[jax.Array, ...]:
-    """Return sums over a tile: of the gradient (side, side), of first hiddens, of squared errors, and of windows."""
-    columns, is_window, *draws = inputs
-    row = lax.iota(jnp.int32, sizes.side)[:, None]
-    is_visible = row < sizes.num_visible
-    is_hidden = (row >= sizes.num_visible) & (row < sizes.num_visible + sizes.num_hidden)
+def _read_weights(machine: Any, sizes: Sizes) -> list[list[jax.Array]]:
+    """Return the entries of P, row by row; those between visibles are zeros, and left out."""
+    rows, columns = range(sizes.num_visible + sizes.num_hidden), range(sizes.num_inputs + 1)
+    return [[machine[row, column] for column in columns if max(row, column) >= sizes.num_visible] for row in rows]
 
-    def probability_of(activation: jax.Array) -> jax.Array:
-        return jnp.where(is_hidden, 1.0 / (1.0 + jnp.exp(-activation)), 0.0)
 
-    activations = jnp.dot(square, columns, precision=FULL)
-    first = probability = probability_of(activations)
-    visible = range(sizes.num_visible)
-    column = lax.iota(jnp.int32, sizes.side)[None, :]
-    # Visibles are few: the inputs of the hiddens from each, (side, 1), and the errors of each, (1, tile), are separate
-    # arrays.
-    weights = [jnp.sum(jnp.where(is_hidden & (column == one), square, 0.0), axis=1)[:, None] for one in visible]
+def _product(weights: list[list[jax.Array]], inputs: tuple[Any, ...], sizes: Sizes) -> jax.Array:
+    """Return the sums over a tile's windows, of shape `Sizes.product`."""
+    given, is_window, *draws = inputs
+    split = sizes.num_visible
+
+    def activation(row: list[jax.Array], values: tuple[jax.Array, ...]) -> jax.Array:
+        *weights, total = row
+        for weight, value in zip(weights, values, strict=True):
+            total = total + weight * value
+        return total
+
+    def difference(start: jax.Array, row: list[jax.Array], values: list[jax.Array]) -> jax.Array:
+        for weight, value in zip(row, values, strict=True):
+            start = start - weight * value
+        return start
+
+    known = [value - activation(row, given[split:]) for row, value in zip(weights[:split], given[:split], strict=True)]
+    activations = [activation(row, given) for row in weights[split:]]
+    from_visible = [row[:split] for row in weights[split:]]
+    from_hidden = [list(column) for column in zip(*from_visible, strict=True)]
+    first = probability = [_sigmoid(each) for each in activations]
     errors: list[jax.Array] = []
     for step in range(sizes.num_gibbs_steps):
         hidden = probability
         if sizes.is_drawn:
-            hidden = jnp.where(is_hidden & (draws[step] < probability * float(1 << 24)), 1.0, 0.0)
-        parts = [jnp.where(row == one, columns - activations, -weights[one] * hidden) for one in visible]
-        errors = [jnp.sum(part, axis=0)[None, :] for part in parts]
-        probability = probability_of(activations - sum(weights[one] * errors[one] for one in visible))
-    counts = is_window[None, :]
-    error = jnp.zeros_like(columns)
-    rest = jnp.zeros_like(square)
-    for one in visible:
-        errors[one] = errors[one] * counts
-        error = jnp.where(row == one, errors[one], error)
-        rest = jnp.where(column == one, jnp.sum(probability * errors[one], axis=1)[:, None], rest)
-    change = jnp.where(is_visible, error, (first - probability) * counts)
-    gradient = jnp.dot(change, columns.T, precision=FULL) + rest
-    return gradient, jnp.sum(first * counts, axis=1), jnp.sum(error * error, axis=1), jnp.sum(is_window)
+            hidden = [
+                (word < each * float(1 << 24)).astype(jnp.float32)
+                for word, each in zip(draws[step], probability, strict=True)
+            ]
+        errors = [difference(start, row, hidden) for start, row in zip(known, from_hidden, strict=True)]
+        probability = [
+            _sigmoid(difference(start, row, errors)) for start, row in zip(activations, from_visible, strict=True)
+        ]
+    errors = [error * is_window for error in errors]
+    change = [(one - other) * is_window for one, other in zip(first, probability, strict=True)]
+    height, width = sizes.product
+    left = _stacked((*errors, *change, *probability, *first), height, sizes)
+    right = _stacked((*given, is_window, *errors), width, sizes)
+    return jnp.dot(left, right.T, precision=FULL if sizes.interpret else PRODUCT)
+
+
+def _sigmoid(activation: jax.Array) -> jax.Array:
+    root = lax.rsqrt(1.0 + jnp.exp2(activation * -LOG2_E))  # two instructions of a card; a division is many
+    return root * root
+
+
+def _stacked(rows: tuple[jax.Array, ...], height: int, sizes: Sizes) -> jax.Array:
+    """Return rows (1, tile) below one another, filled up with zeros."""
+    number, stacked = lax.iota(jnp.int32, height)[:, None], jnp.zeros((height, sizes.tile), jnp.float32)
+    for place, row in enumerate(rows):
+        stacked = jnp.where(number == place, row, stacked)
+    return stacked
 
 
 def _stepped(
     square: jax.Array,
     velocity: jax.Array,
-    gradient: jax.Array,
-    activity: jax.Array,
+    product: Any,
     counted: jax.Array,
     steps: Steps,
     sizes: Sizes,
-) -> tuple[jax.Array, jax.Array]:
-    """Return machine and velocity after the step along a batch's statistics."""
+    *where: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return machine and velocity after the step along a batch's sums, and squared errors, on a square's diagonal."""
+    visible, hidden, last = sizes.num_visible, sizes.num_hidden, sizes.num_inputs
+    shape = (sizes.side, sizes.side)
+    row, column = (
+        jnp.broadcast_to(each, shape)
+        for each in (lax.iota(jnp.int32, shape[0])[:, None], lax.iota(jnp.int32, shape[1])[None, :])
+    )
+    is_hidden = (row >= visible) & (row < visible + hidden)
+
+    def entry(is_there: jax.Array, at_row: jax.Array, at_column: jax.Array) -> jax.Array:
+        place = (*(jnp.broadcast_to(each, shape) for each in where), at_row, at_column)
+        return gpu.triton().load(product.at[place], mask=is_there, other=0.0)
+
+    gradient = entry((row < visible + hidden) & (column <= last), row, column)
+    gradient = gradient + entry(is_hidden & (column < visible), row + hidden, column + last + 1)
+    activity = entry(is_hidden & (column == last), row + 2 * hidden, column)
+    error = entry((row < visible) & (column == row), row, column + last + 1)
     momentum, limit, target = (steps.numbers[place] for place in range(3))
     scale = 1.0 / jnp.maximum(counted, 1.0)
     gradient = scale * gradient * steps.support
     norm = jnp.sqrt(jnp.sum(gradient * gradient))
     gradient = gradient * jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
-    gradient = gradient + steps.sparsity * (target - scale * activity)[:, None]
+    gradient = gradient + steps.sparsity * (target - scale * activity)
     velocity = momentum * velocity + steps.step * (gradient - steps.decay * square)
-    return square + velocity, velocity
+    return square + velocity, velocity, error

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from optim.core.errors import InvalidOptionError, check_in
@@ -111,7 +112,7 @@ def _train(
     state: TrainingState,
     series: jax.Array,
     ends: jax.Array,
-    rates: Rates,
+    rates: Rates | jax.Array,
     key: jax.Array,
     mask: CrbmParameters | None,
     *,
@@ -123,6 +124,7 @@ def _train(
 ) -> tuple[TrainingState, jax.Array]:
     """Train for some epochs; see `train`."""
     num_visible, num_delays = state.parameters.num_visible, state.parameters.num_delays
+    rates = Rates(*rates)
     num_batches = -(-ends.shape[0] // batch_size)
     plan = _plan(rates, jax.tree.map(jnp.ones_like, state.parameters) if mask is None else mask)
     num_windows = jnp.maximum(jnp.sum(ends >= 0), 1)
@@ -255,7 +257,7 @@ def train(
         If a count is below 1, a shape doesn't fit, or no such sampling exists.
     """
     static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
-    return _train_one(state, series, ends, rates, key, mask, **static)  # type: ignore[no-any-return]
+    return _train_one(state, series, ends, _in_one_array(rates), key, mask, **static)  # type: ignore[no-any-return]
 
 
 def sweep(
@@ -294,9 +296,15 @@ def sweep(
         As `train`.
     """
     static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
-    size = masks.weights.shape[0]
-    spread = Rates(*(jnp.broadcast_to(jnp.asarray(rate, jnp.float32), (size,)) for rate in rates))
+    spread = _in_one_array(rates, masks.weights.shape[:1])
     return _train_many(state, series, ends, spread, keys, masks, **static)  # type: ignore[no-any-return]
+
+
+def _in_one_array(rates: Rates, leading: tuple[int, ...] = ()) -> jax.Array:
+    """Return all rates along a last axis: one transfer to a device instead of ten."""
+    library = jnp if any(isinstance(rate, jax.Array) for rate in rates) else np
+    broadcast = (library.broadcast_to(library.asarray(rate, np.float32), leading) for rate in rates)
+    return library.stack(list(broadcast), axis=-1)
 
 
 def _checked(  # type: ignore[no-untyped-def]
