@@ -25,18 +25,8 @@ $(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 bench: $(STAMP)  ## run every suite at small size: table and report
 	$(BIN)/optim bench --processes $(PROCESSES)
 
-# For a GPU of 40 GB: 256M parameters, dense and in a table of 4M rows, few of which are pushed again and again.
-GPU_KERNELS ?= parameters=268435456 rows=4194304 pushed=1048576 skew=1.1 rounds=10 is_brief=true
-GPU_CRBM ?= windows=10000000 machines=64 epochs=1 repeats=3
-GPU_PRICING ?= wide-0
-GPU_FILE ?= results/gpu.json
-bench-gpu: $(STAMP)  ## kernels at the size of a GPU, on the device that JAX finds (install its jax[cuda] into .venv before), into GPU_FILE
-	@mkdir -p $(dir $(GPU_FILE))
-	$(BIN)/optim bench kernels --study kernels --size full $(addprefix --option ,$(GPU_KERNELS)) --format json > $(GPU_FILE).lines
-	$(BIN)/optim bench phases --study crbm --size full --solver batched,sweep $(addprefix --option ,$(GPU_CRBM)) --format json >> $(GPU_FILE).lines
-	$(BIN)/optim bench admission --study pricing --instance $(GPU_PRICING) --format json >> $(GPU_FILE).lines
-	$(BIN)/python -c 'import json, sys; json.dump([json.loads(line) for line in open(sys.argv[1])], open(sys.argv[2], "w"), indent=1)' $(GPU_FILE).lines $(GPU_FILE)
-	@rm $(GPU_FILE).lines
+bench-gpu: $(STAMP)  ## every kernel at the size of a GPU of 40 GB, as a share of its speed (install JAX's jax[cuda] into .venv before)
+	$(BIN)/optim bench kernels --study roofline --size full
 
 test: $(STAMP)  ## the tests, 25 fresh random examples a property
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile

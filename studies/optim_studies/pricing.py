@@ -51,7 +51,7 @@ class PricingWork(AbstractWork):
             with clock.phase("build"):
                 tables = JobTables.build(self.subject.instance)
                 rows = CapacityRows.of(tables)
-                row_prices = _prices(tables, rows)
+                row_prices = prices_of(tables, rows)
             call, device = _way(self.solver, tables, rows.prices(row_prices))
             with clock.phase("compile"):
                 payoff = call()
@@ -90,7 +90,7 @@ class PricingWork(AbstractWork):
         )
 
 
-def _prices(tables: JobTables, rows: CapacityRows) -> FloatArray:
+def prices_of(tables: JobTables, rows: CapacityRows) -> FloatArray:
     """Return prices at which some jobs pay and others don't: one over capacity, well scaled."""
     even = np.divide(1.0, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0)
     return search_scale(tables, rows, even).row_prices

@@ -1,37 +1,48 @@
-"""`make bench-gpu` asks for studies, options and an instance that there are."""
+"""`make bench-gpu` asks for a study that there is, at the size of a GPU."""
 
 import re
 from pathlib import Path
 
-from optim_studies.crbm import CrbmOptions
-from optim_studies.kernels.baselines import KernelOptions
+import pytest
+from optim_studies.roofline import BRIEF, ROWS, SIZES, RooflineOptions
 
-import optim
-from optim.benchmarks.suite import choose_suites
-from optim.cli.parameters import split_options
-from optim.core.options import build_options
+from optim.benchmarks.suite import FULL, choose_suites
+from optim.core.errors import InvalidOptionError
 
 MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text()
-RECIPE = MAKEFILE[MAKEFILE.index("bench-gpu: ") : MAKEFILE.index("\ntest: ")]
 
 
-def given(variable):
-    words = re.search(rf"^{variable} \?= (.*)$", MAKEFILE, flags=re.MULTILINE).group(1).split()
-    return split_options(words)
+def test_the_study_exists_and_its_arrays_are_a_gpus():
+    problem, study, size = re.search(r"bench-gpu: .*\n\t\S+ bench (\w+) --study (\w+) --size (\w+)", MAKEFILE).groups()
+    assert choose_suites((problem,), (study,))
+    assert size == FULL
+    assert min(SIZES[size].parameters, SIZES[size].rows * SIZES[size].width) >= 2**28
+    assert not SIZES[size].is_brief
 
 
-def test_the_options_exist_and_the_sizes_are_a_gpus():
-    kernels = build_options(KernelOptions, given("GPU_KERNELS"))
-    crbm = build_options(CrbmOptions, given("GPU_CRBM"))
-    assert min(kernels.parameters, kernels.rows * kernels.width) >= 2**28
-    assert kernels.skew > 0
-    assert (crbm.windows, crbm.machines) == (10_000_000, 64)
+def test_the_rows_that_stand_for_all_are_rows():
+    assert set(BRIEF) < set(ROWS)
 
 
-def test_the_studies_and_the_instance_exist():
-    asked = re.findall(r"optim bench (\w+) --study (\w+)", RECIPE)
-    assert [study for _, study in asked] == ["kernels", "crbm", "pricing"]
-    for problem, study in asked:
-        assert choose_suites((problem,), (study,))
-    name = re.search(r"^GPU_PRICING \?= (.*)$", MAKEFILE, flags=re.MULTILINE).group(1)
-    assert optim.reference_instance(name).name == name
+@pytest.mark.parametrize("wrong", [{"parameters": 0}, {"windows": 3}, {"rounds": 0}])
+def test_sizes_that_leave_nothing_to_measure_are_rejected(wrong):
+    with pytest.raises(InvalidOptionError):
+        RooflineOptions(**wrong)
+
+
+@pytest.mark.parametrize("name", ["dense-sgd-4", "sparse-adagrad-zipf", "pull-even", "k-means", "best-payoffs"])
+def test_a_wrong_result_is_seen(name):
+    options = RooflineOptions(parameters=512, rows=64, pushed=128, width=4, series=20, jobs=3)
+    trial = ROWS[name](options, 0)
+    for call in trial.calls.values():
+        call()
+    assert trial.error() <= trial.tolerance
+    ours = trial.calls["kernel"]
+    ours.state = _spoilt(ours.state)
+    assert trial.error() > trial.tolerance
+
+
+def _spoilt(state):
+    import jax
+
+    return jax.tree.map(lambda leaf: leaf * 1.25 + 1 if leaf.dtype.kind == "f" else leaf, state)
