@@ -103,14 +103,14 @@ class Steps(NamedTuple):
     support, step, decay, sparsity
         Where there are parameters, their rates, their decays, and the pushes of the hiddens' biases per unit of activity.
     numbers
-        Shape (3,): momentum, largest norm of a gradient, and the hiddens' target.
+        Momentum, largest norm of a gradient, and the hiddens' target: shape (3,), or three numbers in a kernel.
     """
 
     support: jax.Array
     step: jax.Array
     decay: jax.Array
     sparsity: jax.Array
-    numbers: jax.Array
+    numbers: Any
 
 
 def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
@@ -194,14 +194,14 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
     def kernel(*references: Any) -> None:
         ends, counts, words, series, support, step, decay, sparsity, numbers, square, velocity, error = references[:12]
         machine, fast, errors, product = references[12:]
-        plan = Steps(support[...], step[...], decay[...], sparsity[...], numbers)
+        plan = Steps(*(each[...] for each in (support, step, decay, sparsity)), tuple(numbers[k] for k in range(3)))
         ends_of, read = partial(_read_ends, ends, sizes), partial(_read_tile, words, series, sizes)
         machine[...] = square[...]
 
         def batch(number: jax.Array, carry: Any) -> Any:
             velocity, error, *ahead = carry
             gpu.wait(sizes.interpret)
-            weights = _read_weights(machine, sizes)
+            weights, square, counted = _read_weights(machine, sizes), machine[...], counts[number]
 
             def one(place: jax.Array, carry: Any) -> Any:
                 sums, inputs, end = carry
@@ -214,7 +214,7 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
             sums, *ahead = one(jnp.int32(0), start) if tiles == 1 else lax.fori_loop(0, tiles, one, start)
             product[...] = sums
             gpu.wait(sizes.interpret)
-            machine[...], velocity, more = _stepped(machine[...], velocity, product, counts[number], plan, sizes)
+            machine[...], velocity, more = _stepped(square, velocity, product, counted, plan, sizes)
             return velocity, error + more, *ahead
 
         begin = jnp.int32(0)
@@ -241,7 +241,7 @@ def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, c
 
         which, ends, counts, words, series, support, step, decay, sparsity, numbers = references[:10]
         square, velocity, error, parts, machine, fast, errors, written, total = references[10:]
-        plan = Steps(support[...], step[...], decay[...], sparsity[...], numbers)
+        plan = Steps(*(each[...] for each in (support, step, decay, sparsity)), tuple(numbers[k] for k in range(3)))
         block, now = pallas.program_id(0), which[0]
 
         def chunk_sum(turn: jax.Array, sums: jax.Array) -> jax.Array:
@@ -416,7 +416,7 @@ def _stepped(
     gradient = gradient + entry(is_hidden & (column < visible), row + hidden, column + last + 1)
     activity = entry(is_hidden & (column == last), row + 2 * hidden, column)
     error = entry((row < visible) & (column == row), row, column + last + 1)
-    momentum, limit, target = (steps.numbers[place] for place in range(3))
+    momentum, limit, target = steps.numbers
     scale = 1.0 / jnp.maximum(counted, 1.0)
     gradient = scale * gradient * steps.support
     norm = jnp.sqrt(jnp.sum(gradient * gradient))
