@@ -194,7 +194,7 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
     def kernel(*references: Any) -> None:
         ends, counts, words, series, support, step, decay, sparsity, numbers, square, velocity, error = references[:12]
         machine, fast, errors, product = references[12:]
-        plan = Steps(*(each[...] for each in (support, step, decay, sparsity)), tuple(numbers[k] for k in range(3)))
+        plan = Steps(support[...], step[...], decay[...], sparsity[...], tuple(numbers[k] for k in range(3)))
         ends_of, read = partial(_read_ends, ends, sizes), partial(_read_tile, words, series, sizes)
         machine[...] = square[...]
 
@@ -241,7 +241,7 @@ def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, c
 
         which, ends, counts, words, series, support, step, decay, sparsity, numbers = references[:10]
         square, velocity, error, parts, machine, fast, errors, written, total = references[10:]
-        plan = Steps(*(each[...] for each in (support, step, decay, sparsity)), tuple(numbers[k] for k in range(3)))
+        plan = Steps(support[...], step[...], decay[...], sparsity[...], tuple(numbers[k] for k in range(3)))
         block, now = pallas.program_id(0), which[0]
 
         def chunk_sum(turn: jax.Array, sums: jax.Array) -> jax.Array:
