@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import click
+import numpy as np
 import typer.main
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -18,8 +19,10 @@ from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
 from optim.core.options import named_fields, option_meanings
-from optim.core.policies import policies_of
+from optim.core.policies import RegisteredPolicy, policies_of
 from optim.core.registry import describe_options
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.catalogue import make_policy
 from optim.solvers.solve import solvers_of
 
 
@@ -98,12 +101,7 @@ class Policies(GeneratedTable):
         """Return the table of policies and that of their options."""
         del notes
         entries = policies_of(self.arguments[0])
-        parts = [
-            table(
-                ("name", "what it does", "source"),
-                ((f"`{name}`", entry.summary, entry.source) for name, entry in entries.items()),
-            )
-        ]
+        parts = [policy_table(self.arguments[0], entries)]
         rows = [
             (f"`{name}`" if not place else "", *row)
             for name, entry in entries.items()
@@ -113,6 +111,18 @@ class Policies(GeneratedTable):
             parts.append("Their options, as `--option NAME.OPTION=VALUE`:\n\n")
             parts.append(table(("policy", "option", "default", "meaning"), rows))
         return "".join(parts)
+
+
+def policy_table(world: str, entries: Mapping[str, RegisteredPolicy]) -> str:
+    """Return the table of policies; for a cluster with the information that a real scheduler lacks."""
+    head, rows = ("name", "what it does", "source"), [(f"`{n}`", e.summary, e.source) for n, e in entries.items()]
+    if world != "cluster":
+        return table(head, rows)
+    jobs = Workload(submit_us=np.zeros(1, int), gpus=np.ones(1, int), duration_us=np.ones(1, int))
+    known = [str(getattr(make_policy(name, jobs), "needs", "")) for name in entries]
+    return table(
+        (*head, "knows, unlike a real scheduler"), [(*row, know) for row, know in zip(rows, known, strict=True)]
+    )
 
 
 def defaults_of(options: type[Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The compiled loop of index policies: state, placement, keys, victims, queues, and order of events.
 
-`optim.simulation.cluster.index.policy.IndexPolicy` and docs/cluster.md describe the rules.
+`optim.simulation.cluster.index.policy.IndexPolicy` and docs/explanation/cluster-rules.md describe the rules.
 """
 
 from collections.abc import Callable, Iterator
