@@ -1,1 +1,1 @@
-"""The `optim` command: one module a sub-command, no logic; what they do lives in the library."""
+"""The `optim` command: one module per sub-command. They parse, call the library and print; the logic is in the library."""

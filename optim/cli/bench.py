@@ -1,4 +1,4 @@
-"""`optim bench`: every solver side by side, verified, with a table, a report and a comparison."""
+"""`optim bench`: run solvers on suites, verify the solutions, print tables, write a report and compare results."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 SOLVING, RESULTS = "Solving", "Results"
 
-PROFILES = "Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds."
+PROFILES = "Job profiles for generated jobs: a file of `optim profile`, or 'published'."
 
-OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
+OPTIONS = "Option of all solvers that have it; for one solver SOLVER.NAME=VALUE; repeatable."
 
 GOLDEN = (
-    "A solver: paired differences with intervals. Or a results file, or the name of shipped golden results; "
-    "exit code 4 on a regression, also of merged results."
+    "A solver (prints paired differences with intervals), a results file, or the name of shipped golden results; "
+    "exit code 4 on a regression."
 )
 
 Several = list[str] | None
@@ -61,23 +61,23 @@ SuitesArgument = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteChoice:
-    """Which suites, of which size, on which instances."""
+    """Suites, their size, and instances."""
 
     suite: Annotated[
         Several,
         option(
             "--suite,--study",
-            "A suite (study) of the problem; repeat or commas.",
+            "Suites (studies) of the problem; repeatable or comma-separated.",
             "NAME",
             autocompletion=complete_suite,
         ),
     ] = None
-    size: Annotated[str, option("--size", "Size of the suite's own instances.", panel=INSTANCES)] = "small"
+    size: Annotated[str, option("--size", "Size of the suites' built-in instances.", panel=INSTANCES)] = "small"
     instance: Annotated[
         Several,
         option(
             "--instance",
-            "A file, or a reference instance's name; repeat or commas.",
+            "Files, or names of reference instances; repeatable or comma-separated.",
             "NAME",
             INSTANCES,
             autocompletion=complete_instance,
@@ -87,97 +87,114 @@ class SuiteChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class SolveChoice:
-    """Which solvers, and how they are run."""
+    """Solvers, their options, seeds and limits."""
 
     solver: Annotated[
         Several,
-        option("--solver", "Repeat or commas. Default: the suite's.", "NAME", SOLVING, autocompletion=complete_solver),
+        option(
+            "--solver",
+            "Solvers; repeatable or comma-separated. Default: the suite's.",
+            "NAME",
+            SOLVING,
+            autocompletion=complete_solver,
+        ),
     ] = None
     settings: Annotated[Several, option("--option", OPTIONS, "NAME=VALUE", SOLVING)] = None
     seed: Annotated[
-        Several, option("--seed", "Same seed, same answer; repeat or commas. Default: 0.", "N", SOLVING)
+        Several, option("--seed", "Random seeds; repeatable or comma-separated. Default: 0.", "N", SOLVING)
     ] = None
     time_limit: Annotated[
-        float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", SOLVING)
+        float | None, option("--time-limit", "Wall-clock limit per solve, in seconds.", "S", SOLVING)
     ] = None
     history: Annotated[
         Several,
-        option("--history", "Earlier days, or a forecast, for online-learned; repeat or commas.", "FILE", SOLVING),
+        option(
+            "--history",
+            "Instances of earlier days, or a forecast, for online-learned; repeatable or comma-separated.",
+            "FILE",
+            SOLVING,
+        ),
     ] = None
     histories: Annotated[
         int | None,
-        option("--histories", "Earlier days of each instance: shipped, or else drawn.", "N", SOLVING, min=0, max=1_000),
+        option(
+            "--histories",
+            "Number of earlier days per instance for online-learned: shipped ones, otherwise generated.",
+            "N",
+            SOLVING,
+            min=0,
+            max=1_000,
+        ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultsChoice:
-    """Where results go, and what they are compared with."""
+    """Output files, and the results to compare with."""
 
-    out: Annotated[Path, option("--out", "Folder of results and report.", "DIR", RESULTS)] = Path("results")
-    results: Annotated[Path | None, option("--results", "JSON lines. Default: DIR/bench.jsonl.", "FILE", RESULTS)] = (
-        None
-    )
-    report: Annotated[Path | None, option("--report", "HTML page. Default: DIR/bench.html.", "FILE", RESULTS)] = None
-    no_report: Annotated[bool, option("--no-report", "Write no page.", panel=RESULTS)] = False
-    rows: Annotated[bool, option("--rows", "Print every row, however many.", panel=RESULTS)] = False
+    out: Annotated[Path, option("--out", "Folder for results and report.", "DIR", RESULTS)] = Path("results")
+    results: Annotated[
+        Path | None, option("--results", "Results as JSON lines. Default: DIR/bench.jsonl.", "FILE", RESULTS)
+    ] = None
+    report: Annotated[Path | None, option("--report", "HTML report. Default: DIR/bench.html.", "FILE", RESULTS)] = None
+    no_report: Annotated[bool, option("--no-report", "Write no report.", panel=RESULTS)] = False
+    rows: Annotated[bool, option("--rows", "Print every record, not a summary.", panel=RESULTS)] = False
     resume: Annotated[
-        bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
+        bool,
+        option("--resume/--no-resume", "Reuse records in the results file that the same code wrote.", panel=RESULTS),
     ] = True
     merge: Annotated[
         Path | None,
-        option(
-            "--merge", "Run nothing: join this and the files named after it, print and compare them.", "FILE", RESULTS
-        ),
+        option("--merge", "Merge this and the following results files without running solvers.", "FILE", RESULTS),
     ] = None
     compare: Annotated[str | None, option("--compare", GOLDEN, "GOLDEN", RESULTS)] = None
     write_golden: Annotated[
-        Path | None, option("--write-golden", "Store the results to compare with later.", "FILE", RESULTS)
+        Path | None, option("--write-golden", "Store the results as golden results for --compare.", "FILE", RESULTS)
     ] = None
 
     def check(self) -> None:
-        """Refuse to be told where a page goes that isn't written."""
+        """Raise if both ``--no-report`` and ``--report`` are given."""
         if self.no_report and self.report is not None:
-            raise InvalidOptionError("--no-report writes no page; leave it out, or --report")
+            raise InvalidOptionError("--no-report and --report exclude each other; give one")
 
     @property
     def results_path(self) -> Path:
-        """Where records are kept."""
+        """Path of the results file."""
         return self.results if self.results is not None else self.out / "bench.jsonl"
 
     @property
     def report_path(self) -> Path | None:
-        """Where the page goes, None for no page."""
+        """Path of the report, None for no report."""
         return None if self.no_report else self.report if self.report is not None else self.out / "bench.html"
 
 
 MIN_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
-"""Columns that a narrow terminal lacks; records and report have them."""
+"""Columns omitted first on a narrow terminal; records and report contain them."""
 
 CLAIMED = "claimed bound"
-"""Of another library's solver, not checked: a table has the column where a row has the figure."""
+"""Unchecked bound of another library's solver; a column of tables in which a record has one."""
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, "ratio", "decision ms", "p99 ms"})
-"""Columns that a study leaves empty: its table goes without."""
+"""Columns that the table of a study omits if they are empty."""
 
 MARK = "*"
-"""After a rule that is told something of the future: a line below the table says what."""
+"""Suffix of a solver that uses future information; a line below the table describes the information."""
 
 MAX_TOLD = 20
-"""Regressions, or pairs of one reason, named one by one at most."""
+"""Maximum number of regressions, or of pairs with the same reason, that are listed."""
 
 MAX_ROWS = 30
-"""Without `--rows`, more records than this become a scoreboard: the rows of fewer fit on a screen."""
+"""Maximum number of records printed as rows without `--rows`; more records are summarised."""
 
 MAX_PROBLEM_LINES = 10
-"""Failures and refusals named below a scoreboard."""
+"""Maximum number of failures and refusals listed below a scoreboard."""
 
 MAX_SUITES = 12
-"""A scoreboard of more suites has one row per problem."""
+"""Maximum number of suites listed one per row; a scoreboard of more suites has one row per problem."""
 
 
 def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
-    """Print one row per solver of a single suite, or one row per suite; then failures, and how to see all rows."""
+    """Print one row per solver (single suite), per suite or per problem; then failures, and how to print all rows."""
     from optim.benchmarks.summary import compare_solvers
 
     by_suite = {
@@ -207,7 +224,7 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
             title=f"{spec.name}: {spec.summary} ({found.cases} cases)",
         )
         print_line(
-            f"means over the cases that all have: gap % over {found.gap_cases}, "
+            f"means over the cases that all solvers have: gap % over {found.gap_cases}, "
             f"seconds over {found.seconds_cases}, cpu s over {found.processor_cases}"
         )
         _print_marks(mine)
@@ -233,8 +250,8 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
         print_line(line)
     if len(lines) > MAX_PROBLEM_LINES:
         print_line(f"and {len(lines) - MAX_PROBLEM_LINES} more such lines")
-    left_out = f", and the {len(skipped)} pairs of solver and instance that were left out" if skipped else ""
-    print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
+    left_out = f", and the {len(skipped)} skipped pairs of solver and instance" if skipped else ""
+    print_line(f"The same command with --rows prints all {len(records)} rows{left_out}, without solving again.")
 
 
 def _print_problems(specs: "Sequence[BenchSpec]", records: "Sequence[Record]") -> None:
@@ -269,7 +286,10 @@ def _four(value: float | None) -> float | None:
 def print_paired(
     specs: "Sequence[BenchSpec]", records: "Sequence[Record]", baseline: str, known: "Mapping[Of, BestKnown]"
 ) -> None:
-    """Print per suite how each solver differs from the baseline on the cases that both solved, by what is known of each instance."""
+    """Print per suite how each solver differs from the baseline on the cases that both solved.
+
+    Differences are relative to the best known bound of each instance.
+    """
     from optim.benchmarks.summary import compare_with
 
     head = ("solver", "cases", "better", "equal", "worse", "% of bound", "difference", "95 % (Student's t)")
@@ -300,7 +320,7 @@ def print_paired(
 
 
 def print_best_known(records: "Sequence[Record]", known: "Mapping[Of, BestKnown]") -> None:
-    """Print per instance what ratios are to, and whose it is."""
+    """Print per instance the best known value and bound that ratios refer to, and their sources."""
     for instance in dict.fromkeys(instance_of(record) for record in records if record.objective is not None):
         if instance in known:
             print_line(f"{instance[1]}: {known[instance]}")
@@ -312,7 +332,7 @@ def print_bench_tables(
     skipped: "Sequence[Skipped]",
     known: "Mapping[Of, BestKnown] | None" = None,
 ) -> None:
-    """Print a table a suite, then what was left out, refused or failed, and why."""
+    """Print one table per suite, then the skipped, refused and failed pairs with reasons."""
     known = best_known(records) if known is None else known
     for spec in specs:
         mine = [record for record in records if record.suite == spec.name]
@@ -328,18 +348,18 @@ def print_bench_tables(
 
 
 def _named(solver: str, records: "Sequence[Record]") -> str:
-    """Return a solver's name, marked if a record of it was told something of the future."""
+    """Return a solver's name, with `MARK` if one of its records used future information."""
     return solver + (MARK if any(record.solver == solver and foresight_of(record) for record in records) else "")
 
 
 def _print_marks(records: "Sequence[Record]") -> None:
-    """Say below a table what each marked rule is told of the future."""
+    """Print the future information that each marked solver uses."""
     for text in sorted({f"{record.solver}{MARK}: {said}" for record in records if (said := foresight_of(record))}):
         print_line(text)
 
 
 def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
-    """Return one line per reason for which pairs of solver and instance were left out, failed or were refused."""
+    """Return one line per reason why pairs of solver and instance were skipped, failed or were refused."""
     told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
     for record in records:
         if record.error is not None:
@@ -362,7 +382,7 @@ def _short(seconds: float | None) -> float | None:
 
 
 def tell_differences(differences: "Sequence[Difference]") -> None:
-    """Name on stderr what got worse, is missing, or got better, and count the rest."""
+    """Print regressions, missing rows and improvements to stderr, and count the rest."""
     told = [difference for difference in differences if difference.change != "same"]
     for difference in sorted(told, key=lambda difference: not difference.is_regression)[:MAX_TOLD]:
         info(str(difference))
@@ -371,7 +391,7 @@ def tell_differences(differences: "Sequence[Difference]") -> None:
 
 
 def _header(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the heads of a suite's table."""
+    """Return the column names of a suite's table."""
     return (
         *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND),
         *(CLAIMED, "ratio"),
@@ -380,7 +400,7 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Leave out what no row of a study has; a table of solves keeps its columns but for the suite's own, claimed bounds and ratios."""
+    """Drop empty columns: in a study any, in a table of solves only the suite's columns, claimed bounds and ratios."""
     header = _header(columns)
     is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
     dropped = {name for name in (*columns, CLAIMED, TO_BEST, TO_BOUND) if is_empty[name]}
@@ -391,7 +411,7 @@ def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tup
 
 
 def _row(record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]") -> tuple[object, ...]:
-    """Return a record's row; seconds are those of the whole solve, the processor's with those of compiling."""
+    """Return a record's row; seconds cover the complete solve, CPU seconds also compilation."""
     decision = record.decision_ms or {}
     best = known.get(instance_of(record)) if record.verified else None
     return (
@@ -419,7 +439,7 @@ def _rounded(share: float | None) -> float | None:
 
 
 def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Return pairs of solver and instance by what happened to them and why."""
+    """Group pairs of solver and instance by event and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for what, solver, instance, reason in told:
         reasons.setdefault((what, reason), []).append(f"{solver} on {instance}")
@@ -427,7 +447,7 @@ def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str
 
 
 DEFAULT_PROBLEM = "admission"
-"""Whose generator sizes are meant for where no suite is named."""
+"""Problem whose generator takes the sizes if no suite is named."""
 
 LEARNER = "online-learned"
 """The solver that learns from earlier days."""
@@ -447,7 +467,7 @@ def bench(
     output: FormatOption = OutputFormat.TABLE,
     files: ResultsChoice,
 ) -> ExitCode:
-    """Run suites: every solver on every instance, each answer verified."""
+    """Run benchmark suites: every solver on every instance, with verified solutions."""
     files.check()
     if files.merge is not None:
         asked = (suites, sizes, trace, profile, instance_option, solving, where, files.resume)
@@ -470,16 +490,16 @@ def bench(
     specs, request = _requested(wanted, words or (), suites, solving, files.out)
     baseline = _baseline(files.compare, specs, request.solvers or ())
     if baseline is not None and request.solvers is not None and baseline not in request.solvers:
-        info(f"{baseline} is run, too: --compare names it")
+        info(f"also running {baseline}, the baseline of --compare")
         request = replace(request, solvers=(*request.solvers, baseline))
     golden = _golden(files) if baseline is None else None
     path = files.results_path
     records: list[Record] = []
-    hint = f"what is finished stays in {path}, the same command goes on from there"
+    hint = f"finished records stay in {path}, and the same command resumes"
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
         if not words and not suites.suite and (request.sources is not None or request.profile is not None):
-            info(f"only suites that take these instances are run: {', '.join(spec.name for spec in specs)}")
+            info(f"running only the suites that accept these instances: {', '.join(spec.name for spec in specs)}")
         for place in filter(None, (files.report_path, files.write_golden)):
             prepare_folder(place)
         with where.opened() as engine:
@@ -491,7 +511,7 @@ def bench(
                     print_json(row_of(record))
     records = plan.in_order(records)
     if output is OutputFormat.TABLE:
-        known = best_known([*records, *read_records(path)])  # also what other solvers proved in earlier runs
+        known = best_known([*records, *read_records(path)])  # includes results of other solvers from earlier runs
         has_rows = files.rows or len(records) <= MAX_ROWS
         if has_rows:
             print_bench_tables(specs, records, plan.skipped, known)
@@ -502,7 +522,7 @@ def bench(
             if not has_rows:
                 print_best_known(records, known)
     if len(records) < len(plan.work):
-        info(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
+        info(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command resumes")
         return ExitCode.INTERRUPTED
     return _finish(records, plan.skipped, files, golden, plan.compare)
 
@@ -532,7 +552,7 @@ def _finish(
 
 
 def _baseline(compare: str | None, specs: "Sequence[BenchSpec]", solvers: Sequence[str]) -> str | None:
-    """Return the solver that the others are compared with: one by its name, or a class of a user's file; None for a file of results."""
+    """Return the solver that `compare` names (also MODULE.py:CLASS), or None if it names a results file."""
     from optim.solvers.solve import solver_names
 
     if compare is None or compare in solvers or Path(compare).exists():
@@ -542,22 +562,22 @@ def _baseline(compare: str | None, specs: "Sequence[BenchSpec]", solvers: Sequen
 
 
 def _golden(files: ResultsChoice) -> "Sequence[Record] | None":
-    """Return what is compared with, if anything is."""
+    """Return the golden results to compare with, if any."""
     from optim.benchmarks.compare import read_golden
 
     return None if files.compare is None else read_golden(files.compare)
 
 
 def _check_merged(is_alone: bool) -> None:
-    """Refuse to join results where something is asked for that only a run knows."""
+    """Raise if ``--merge`` is combined with options of a run."""
     if not is_alone:
         raise InvalidOptionError(
-            "--merge runs nothing; leave out suites, instances, solvers, seeds, --no-resume and where it runs, or --merge"
+            "--merge runs no solvers; omit suites, instances, solvers, seeds, --no-resume and execution options, or --merge"
         )
 
 
 def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) -> ExitCode:
-    """Join results files of several machines, and treat them as one run's; all golden rows are asked for."""
+    """Merge results files of several machines and finish as after a run; a golden row missing in all files is a regression."""
     from optim.benchmarks.compare import Selection, compare, merge_results
     from optim.benchmarks.records import row_of
     from optim.benchmarks.suite import SUITES
@@ -581,7 +601,7 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
 
 
 def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
-    """Return the problem whose generator the sizes are meant for."""
+    """Return the problem whose generator takes the sizes."""
     from optim.benchmarks.suite import SUITES
 
     first = next(iter((*split_list(suites.suite), *words)), None)
@@ -591,7 +611,7 @@ def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
 def _requested(
     wanted: "InstanceRequest", words: Sequence[str], suites: SuiteChoice, solving: SolveChoice, folder: Path
 ) -> "tuple[tuple[BenchSpec, ...], BenchRequest]":
-    """Return the suites that are meant, and what is asked of them."""
+    """Return the chosen suites, and the request to run."""
     from optim.benchmarks.suite import SMALL, BenchRequest, choose_suites
 
     is_profiled = wanted.is_profile_only
@@ -600,7 +620,7 @@ def _requested(
     specs = choose_suites(tuple(words), split_list(suites.suite), instances_of=problem, is_profiled=is_profiled)
     is_own = sources is not None or wanted.profile is not None
     if is_own and suites.size != SMALL and any(spec.name == spec.problem for spec in specs):
-        raise InvalidOptionError("--size is of the suites' own instances; leave it out, or the instances that you name")
+        raise InvalidOptionError("--size applies to built-in instances only; omit it, or the instances that you name")
     if solving.histories is not None:
         _check_histories(solving, specs)
     request = BenchRequest(
@@ -618,24 +638,24 @@ def _requested(
 
 
 def _learned_from(solving: SolveChoice) -> dict[str, str]:
-    """Return the option that hands earlier days to the solver that learns from them."""
+    """Return the solver option that passes the earlier days to `LEARNER`."""
     names = split_list(solving.history)
     return {f"{LEARNER}.history": ",".join(names)} if names else {}
 
 
 def _check_histories(solving: SolveChoice, specs: "Sequence[BenchSpec]") -> None:
-    """Refuse a number of earlier days that nobody would learn from."""
+    """Raise if ``--histories`` has no effect on this run."""
     solvers = split_list(solving.solver)
     if all(spec.name != DEFAULT_PROBLEM for spec in specs):
-        raise InvalidOptionError(f"--histories is of the suite {DEFAULT_PROBLEM!r}; add it, or leave --histories out")
+        raise InvalidOptionError(f"--histories applies to the suite {DEFAULT_PROBLEM!r}; add it, or omit --histories")
     if solvers and LEARNER not in solvers:
-        raise InvalidOptionError(f"--histories is for solver {LEARNER!r}, which isn't run; add --solver {LEARNER}")
+        raise InvalidOptionError(f"--histories applies to the solver {LEARNER!r}; add --solver {LEARNER}")
     if solving.history is not None:
-        raise InvalidOptionError("--history names the earlier days that --histories counts; leave one of them out")
+        raise InvalidOptionError("--history and --histories exclude each other; give one")
 
 
 def _exit_code(records: "Sequence[Record]", differences: "Sequence[Difference]") -> ExitCode:
-    """Return the gravest of what happened."""
+    """Return the exit code of the most severe event."""
     if any(record.is_refused for record in records):
         return ExitCode.REFUSED
     if any(difference.is_regression for difference in differences):

@@ -1,4 +1,4 @@
-"""The border between library and shell: exceptions become exit codes and single lines, Ctrl-C included."""
+"""Error handling of the command line: exceptions become exit codes and one-line messages; Ctrl-C stops a solve."""
 
 import errno
 import logging
@@ -31,7 +31,7 @@ WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
 ANYWHERE = ("--quiet", "-q", "--verbose", "-v")
-"""Flags of the root that may stand behind a sub-command."""
+"""Global flags that are also accepted after a sub-command."""
 
 LOGGER = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _NUMBERS |= {"float_parsing": _NUMBER, "float_type": _NUMBER, "finite_number": "
 
 
 class OptimGroup(TyperGroup):
-    """The root of the command: runs a sub-command and ends the process with its exit code."""
+    """The root command group: run a sub-command and exit with its exit code."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -56,7 +56,7 @@ class OptimGroup(TyperGroup):
             self.add_command(stub(name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Load the sub-command that is called, and no other."""
+        """Load only the sub-command that is called."""
         if args and args[0] in COMMANDS:
             self.add_command(load(args[0]), args[0])
         return super().resolve_command(ctx, args)
@@ -70,7 +70,7 @@ class OptimGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command line; a usage error is one line on stderr, exit code 2. `ANYWHERE` may stand anywhere."""
+        """Run the command line; a usage error prints one line on stderr and exits with code 2."""
         words = list(sys.argv[1:] if args is None else args)
         mine = words[: words.index("--")] if "--" in words else words
         first = [word for word in mine if word in ANYWHERE]
@@ -80,11 +80,11 @@ class OptimGroup(TyperGroup):
             sys.stdout.flush()
         except _UsageError as error:
             code = _usage_error(error)
-        except SystemExit as error:  # what prints tables and help ends so where its reader went away
+        except SystemExit as error:  # rich and typer raise it when the pipe is closed
             if not isinstance(error.__context__, BrokenPipeError):
                 raise
             code = _failed(error.__context__)
-        except OSError as error:  # of help, version and names for shells: printed while words are read
+        except OSError as error:  # from printing help, version or completions during parsing
             code = _failed(error)
         code = ExitCode.DONE if code is None else code
         if not standalone_mode:
@@ -92,7 +92,7 @@ class OptimGroup(TyperGroup):
         sys.exit(int(code))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the sub-command and turn what it raises on purpose into an exit code."""
+        """Run the sub-command and turn its expected exceptions into exit codes."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
@@ -101,20 +101,20 @@ class OptimGroup(TyperGroup):
         except OptimError as error:
             said, place = str(error), where_user_code_failed(error)
             if place is not None:
-                LOGGER.debug("what was raised:", exc_info=True)
+                LOGGER.debug("traceback:", exc_info=True)
                 if not isinstance(error, InvalidOptionError) and place.partition(":")[0] not in said:
-                    said = place  # the library refused what the user's code gave it
+                    said = place  # the library rejected a value that user code returned
             return error_exit(said)
         except SystemExit as error:
             if (place := where_user_code_failed(error)) is None:
                 raise
-            LOGGER.debug("what was raised:", exc_info=True)
-            return error_exit(f"{place}; let it raise another error")
+            LOGGER.debug("traceback:", exc_info=True)
+            return error_exit(f"{place}; raise an error other than SystemExit")
         except (OverflowError, MemoryError, RecursionError) as error:
-            LOGGER.debug("what was raised:", exc_info=True)
+            LOGGER.debug("traceback:", exc_info=True)
             if (place := where_user_code_failed(error)) is not None:
-                return error_exit(f"{place}; mend it, or see all of it with --verbose")
-            return error_exit(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
+                return error_exit(f"{place}; --verbose prints the traceback")
+            return error_exit(f"a number in the input is too large, or its lists are nested too deeply ({error})")
         except KeyboardInterrupt:
             return error_exit("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
@@ -122,18 +122,18 @@ class OptimGroup(TyperGroup):
         except Exception as error:
             if isinstance(error, (RuntimeError, AssertionError)) and _lacks_device():
                 wanted = os.environ["JAX_PLATFORMS"]
-                said = f"JAX has no device of JAX_PLATFORMS={wanted} here; unset it, or set JAX_PLATFORMS=cpu"
+                said = f"JAX finds no device for JAX_PLATFORMS={wanted}; unset it, or set JAX_PLATFORMS=cpu"
             elif (place := where_user_code_failed(error)) is not None:
-                said = f"{place}; mend it, or see all of it with --verbose"
+                said = f"{place}; --verbose prints the traceback"
             else:
                 raise
-            LOGGER.debug("what was raised:", exc_info=True)
+            LOGGER.debug("traceback:", exc_info=True)
             return error_exit(said)
         return code
 
 
 def _usage_error(error: Any) -> ExitCode:
-    """Print a usage error; where help was asked for by saying nothing, it is printed already."""
+    """Print a usage error; a command without arguments has no message, because Typer has printed its help."""
     _put_plainly(error)
     message = error.format_message().strip().rstrip(".")
     if message:
@@ -144,12 +144,12 @@ def _usage_error(error: Any) -> ExitCode:
 
 
 def _put_plainly(error: Any) -> None:
-    """Word a wrong number, choice or name of an option in one way, whichever release of typer found it."""
+    """Give errors about numbers, choices and option names the same text under all releases of Typer."""
     told = getattr(error, "message", None)
     if not isinstance(told, str):
         return
     cause: Any = error.__cause__
-    if callable(getattr(cause, "errors", None)):  # recent releases leave the check to pydantic, which omits the value
+    if callable(getattr(cause, "errors", None)):  # recent releases check with pydantic, whose message omits the value
         (first, *_) = cause.errors()
         kind, limits = first["type"], first.get("ctx") or {}
         if kind in _NUMBERS:
@@ -168,7 +168,7 @@ def _put_plainly(error: Any) -> None:
 
 
 def _outside(given: Any, least: Any, most: Any) -> str:
-    """Say which end of its range a number is beyond, one of which may be open."""
+    """Name the limit that a number is beyond; `least` or `most` may be None."""
     if least is not None and float(given) < float(least):
         return f"{given} is less than {least}"
     return f"{given} is more than {most}"
@@ -181,7 +181,7 @@ def error_exit(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
 
 
 def _failed(error: OSError) -> ExitCode:
-    """Say what the system refused, but nothing of a reader that went away; what stdout doesn't take is left unsaid."""
+    """Print an operating-system error and return its exit code; a closed pipe prints nothing."""
     if isinstance(error, BrokenPipeError):
         _close_stdout()
         return ExitCode.CLOSED_PIPE
@@ -194,13 +194,13 @@ def _failed(error: OSError) -> ExitCode:
         return error_exit(f"{where}{error.strerror}; check the path")
     if error.errno in TOO_MANY_OPEN:
         return error_exit(
-            f"{where}{error.strerror}; allow more with 'ulimit -n 1024', or use fewer processes", ExitCode.NOTHING
+            f"{where}{error.strerror}; raise the limit with 'ulimit -n 1024', or use fewer processes", ExitCode.NOTHING
         )
     return error_exit(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
 
 
 def _lacks_device() -> bool:
-    """Tell whether JAX finds none of the devices that it was asked for; its own errors say so only of some."""
+    """Return whether JAX finds no device for JAX_PLATFORMS; JAX's messages name this cause only for some platforms."""
     jax = sys.modules.get("jax")
     if jax is None or not os.environ.get("JAX_PLATFORMS"):
         return False
@@ -212,45 +212,45 @@ def _lacks_device() -> bool:
 
 
 def have_streams() -> None:
-    """See to it that there are all standard streams, or a file that is opened would get the number of one.
+    """Open missing standard streams, because the next file opened would otherwise get the descriptor of one.
 
-    Who has closed stderr wants to hear nothing; without stdout there is nowhere to put results.
+    A closed stdin or stderr becomes /dev/null; a closed stdout is an error.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it stays open as long as the process
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - stays open until the process ends
     if sys.stdout is None:
         sys.exit(int(error_exit("stdout is closed; leave it open, or send it to a file or to /dev/null")))
 
 
 def _close_stdout() -> None:
-    """Let nothing more be written to where nothing can be, not even by the interpreter's last flush."""
+    """Redirect stdout to /dev/null, so that the interpreter's final flush cannot fail."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
 
 
 GRACE_S = 1.0
-"""How long a second Ctrl-C waits for the main thread, which may be inside a solver's compiled code."""
+"""Seconds that a second Ctrl-C waits for the main thread, which may be inside a solver's compiled code."""
 
 SHOW_CURSOR = b"\x1b[?25h"
 
 
 @contextmanager
 def listening(hint: str) -> Iterator[Interruption]:
-    """Give a stopping rule that the first Ctrl-C triggers; a second one within the block aborts.
+    """Yield a stopping rule that the first Ctrl-C triggers; a second Ctrl-C within the block aborts.
 
-    Python runs signal handlers only between two of its own instructions, never while a solver's
-    compiled code runs. So a thread reads the signals from a pipe, which the system fills at once.
+    Python runs signal handlers only between bytecode instructions, never while a solver's
+    compiled code runs. Therefore a thread reads the signals from a wake-up pipe.
 
     Parameters
     ----------
     hint
-        What the first Ctrl-C prints: what happens next.
+        Text that the first Ctrl-C prints about the consequence.
     """
     interruption = Interruption()
     with _reading_signals(partial(_watch, interruption=interruption, hint=hint), _SecondRaises()):
@@ -259,9 +259,9 @@ def listening(hint: str) -> Iterator[Interruption]:
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Let the first Ctrl-C end the command, where there is nothing to keep yet.
+    """Let the first Ctrl-C end the command while there is no result to save.
 
-    It ends without cleaning up: libraries that are interrupted while they load or compile may crash in that.
+    The process exits without clean-up, because libraries interrupted while loading or compiling may crash in it.
     """
     with _reading_signals(_end, _ignore):
         yield
@@ -269,7 +269,7 @@ def ending_at_once() -> Iterator[None]:
 
 @contextmanager
 def _reading_signals(read: Callable[[int], None], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have a thread read signals from the end of a pipe; the handler is what the main thread does besides."""
+    """Run `read` on the signal pipe in a thread; `handler` handles SIGINT in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -290,7 +290,7 @@ def _reading_signals(read: Callable[[int], None], handler: Callable[[int, FrameT
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """Leave a signal to the thread that reads it."""
+    """Do nothing; the reading thread handles the signal."""
 
 
 def _end(read_end: int) -> None:
@@ -299,12 +299,12 @@ def _end(read_end: int) -> None:
         if received[0] == signal.SIGINT:
             info("interrupted")
             if sys.stderr.isatty():
-                os.write(2, SHOW_CURSOR)  # bars hide it
+                os.write(2, SHOW_CURSOR)  # progress bars hide the cursor
             os._exit(ExitCode.INTERRUPTED)
 
 
 class _SecondRaises:
-    """Handle SIGINT in the main thread: nothing at first (the watcher acts), then KeyboardInterrupt."""
+    """Handle SIGINT in the main thread: ignore the first (the watcher acts), then raise KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -316,7 +316,7 @@ class _SecondRaises:
 
 
 def _watch(read_end: int, interruption: Interruption, hint: str) -> None:
-    """Read signals until the pipe is closed."""
+    """Request the interruption at the first SIGINT; exit if the block runs on after a second one."""
     while received := os.read(read_end, 1):
         if received[0] != signal.SIGINT:
             continue

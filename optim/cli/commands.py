@@ -1,4 +1,4 @@
-"""The sub-commands: where each lives, the examples that its help ends with, and shell completion."""
+"""The sub-commands: their modules, the examples in their help, and shell completion."""
 
 import pkgutil
 import re
@@ -112,7 +112,7 @@ _REGISTERED = re.compile(r"""^@register\("([^"]+)", problem="([^"]+)"\)""", re.M
 
 
 def matching(names: Callable[[], Iterable[str]]) -> Complete:
-    """Return what completes a name, or the last of several with commas."""
+    """Return a completer for a name, or for the last of several comma-separated names."""
 
     def complete(incomplete: str) -> list[str]:
         done, comma, begun = incomplete.rpartition(",")
@@ -123,7 +123,7 @@ def matching(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def registered_solvers() -> tuple[str, ...]:
-    """Return the names of all solvers, read from their files: loading them takes seconds."""
+    """Return the names of all solvers, parsed from their source files, because importing them takes seconds."""
     from optim.models.catalogue import problem_names
 
     found = set()
@@ -135,7 +135,7 @@ def registered_solvers() -> tuple[str, ...]:
 
 
 def suite_names() -> tuple[str, ...]:
-    """Return the names of the suites: those of their files, and of plug-ins' entry points."""
+    """Return the names of the suites, from file names and plug-ins' entry points."""
     folder = files("optim") / "benchmarks" / "suites"
     shipped = {module.name.replace("_", "-") for module in pkgutil.iter_modules([str(folder)])}
     return tuple(sorted(shipped | set(installed_names("optim.suites"))))
@@ -174,12 +174,12 @@ complete_problem_or_instance = matching(lambda: (*problems(), *instance_names())
 
 
 def complete_policy(*worlds: str) -> Complete:
-    """Return what completes the names of the policies of some worlds."""
+    """Return a completer for the policies of some worlds."""
     return matching(partial(policies, *worlds))
 
 
 class Listed(NamedTuple):
-    """A sub-command by its module and attribute, and what the list of commands says of it."""
+    """Module and attribute of a sub-command, and its help in the list of commands."""
 
     module: str
     attribute: str
@@ -187,32 +187,36 @@ class Listed(NamedTuple):
 
 
 COMMANDS = {
-    "bench": Listed("optim.cli.bench", "bench", "Run suites: every solver on every instance, each answer verified."),
+    "bench": Listed(
+        "optim.cli.bench",
+        "bench",
+        "Run benchmark suites: every solver on every instance, with verified solutions.",
+    ),
     "solve": Listed(
         "optim.cli.solve",
         "solve",
-        "Solve an instance. What is printed and written is verified; exit code 3 if the checker refuses it.",
+        "Solve an instance, verify the solution, and print it; exit code 3 if the checker refuses it.",
     ),
     "verify": Listed(
         "optim.cli.verify",
         "verify",
-        "Recompute every claim of a solution from the instance alone, or replay a logged run; exit code 3 if one doesn't hold.",
+        "Recompute every claim of a solution from the instance, or replay a logged run; exit code 3 if a claim is false.",
     ),
     "profile": Listed(
         "optim.cli.profile",
         "profile",
-        "Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement.",
+        "Profile training jobs on this machine: step times, bandwidths, speed functions, scaling, placement slowdown.",
     ),
-    "instance": Listed("optim.cli.instance", "app", "Make, convert and describe instances."),
-    "phases": Listed("optim.cli.phases", "app", "Find phases in what containers consume."),
+    "instance": Listed("optim.cli.instance", "app", "Generate, convert and describe instances."),
+    "phases": Listed("optim.cli.phases", "app", "Find phases in the resource usage of containers."),
     "containers": Listed(
-        "optim.cli.containers", "app", "What containers should ask for, and which GPUs are held and idle."
+        "optim.cli.containers", "app", "Recommend container requests and limits, and report idle GPUs."
     ),
-    "simulate": Listed("optim.cli.simulate", "app", "Run policies in a simulated world."),
+    "simulate": Listed("optim.cli.simulate", "app", "Run policies in a simulation."),
     "run": Listed(
         "optim.cli.run",
         "run",
-        "Train the jobs of an admission solution, or an auction's leases, on this machine: planned against realised completion.",
+        "Execute an admission or auction solution with real training processes, and compare planned with realised completion.",
     ),
     "solvers": Listed(
         "optim.cli.solvers",
@@ -222,39 +226,39 @@ COMMANDS = {
     "info": Listed(
         "optim.cli.info",
         "info",
-        "Show versions, processor and devices, and what problems, solvers, suites and instances there are.",
+        "Show versions, processor, devices, and the available problems, solvers, suites and instances.",
     ),
 }
 
 
 def stub(name: str) -> Any:
-    """Return what stands for a sub-command in lists."""
+    """Return a placeholder with the help of a sub-command, without importing its module."""
     return TyperCommand(name=name, help=COMMANDS[name].help)
 
 
 @cache
 def load(name: str) -> Any:
-    """Return a sub-command with its examples; built once a process, for that takes ten times as long as reading words."""
+    """Return a sub-command with its examples; cached, because building it takes ten times as long as parsing."""
     listed = COMMANDS[name]
     found = getattr(import_module(listed.module), listed.attribute)
     app = found
     if not isinstance(found, typer.Typer):
         app = typer.Typer(add_completion=False)
         app.command(name)(found)
-    app._add_completion = False  # the root's own completion is that of all
+    app._add_completion = False  # the root command provides completion
     command: Any = typer.main.get_command(app)
     _end_with_examples(command, name)
     return command
 
 
 def _invoke(run: Any, context: Any) -> Any:
-    """Run a command once it is clear that it writes over nothing that it reads."""
+    """Run a command after checking that it overwrites none of its inputs."""
     check_inputs_stay(context.params)
     return run(context)
 
 
 def _end_with_examples(command: Any, path: str) -> None:
-    """Let the help of a command, and of those below it, end with its examples, and have it leave its inputs alone."""
+    """Add examples to the help of a command and its sub-commands, and check that a call overwrites no input."""
     if isinstance(command, TyperGroup):
         for name, each in command.commands.items():
             _end_with_examples(each, f"{path} {name}")

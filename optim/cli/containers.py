@@ -1,4 +1,4 @@
-"""`optim containers`: what containers should ask for, and which GPUs are held and idle."""
+"""`optim containers`: recommend requests and limits of containers, and report idle GPUs."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.reclaim import Queue
 
 app = typer.Typer(
-    name="containers", help="What containers should ask for, and which GPUs are held and idle.", no_args_is_help=True
+    name="containers", help="Recommend container requests and limits, and report idle GPUs.", no_args_is_help=True
 )
 BLOCK = 100
 """Series that are looked at together."""
@@ -39,7 +39,7 @@ class Form(StrEnum):
 
 @app.callback()
 def containers() -> None:
-    """Say what containers should ask for, and which GPUs are idle; nothing here talks to a cluster."""
+    """Recommend container requests and limits, and report idle GPUs."""
 
 
 @app.command("recommend")

@@ -1,4 +1,4 @@
-"""`optim info`: versions, processor, accelerators, and what is installed: for reports of faults."""
+"""`optim info`: versions, processor, devices and installed parts, for bug reports."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ PACKAGES = (
 
 
 def info(output: FormatOption = OutputFormat.TABLE) -> None:
-    """Show versions, processor and devices, and what problems, solvers, suites and instances there are."""
+    """Show versions, processor, devices, and the available problems, solvers, suites and instances."""
     from optim.benchmarks.compare import golden_names
     from optim.benchmarks.suite import SUITES
     from optim.core.optional import installed_version

@@ -1,4 +1,4 @@
-"""What sub-commands read or generate: jobs of a cluster, spot prices, series of containers."""
+"""Inputs of sub-commands, read or generated: jobs of a cluster, spot prices, series of containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,20 +24,22 @@ GENERATORS = ("philly", "themis")
 
 @dataclass(frozen=True, kw_only=True)
 class JobChoice:
-    """Which jobs are played."""
+    """Jobs to simulate."""
 
-    trace: Annotated[Path | None, option("--trace", "Jobs of a trace.", "FILE", JOBS)] = None
+    trace: Annotated[Path | None, option("--trace", "Read jobs from a trace.", "FILE", JOBS)] = None
     trace_format: Annotated[str | None, option("--trace-format", FORMATS, "NAME", JOBS)] = None
     generate: Annotated[
-        str | None, option("--generate", "Draw jobs: philly (bursts), or themis (apps that arrive).", "NAME", JOBS)
+        str | None, option("--generate", "Generate jobs: philly (bursts) or themis (arriving apps).", "NAME", JOBS)
     ] = None
-    jobs: Annotated[int | None, option("--jobs", "The first so many in time.", panel=JOBS, min=1)] = None
-    apps: Annotated[int | None, option("--apps", "Apps of --generate themis.", panel=JOBS, min=1)] = None
-    since: Annotated[str | None, option("--from", "Jobs submitted from then on.", "DATE", JOBS)] = None
+    jobs: Annotated[int | None, option("--jobs", "Number of jobs, the earliest first.", panel=JOBS, min=1)] = None
+    apps: Annotated[int | None, option("--apps", "Number of apps of --generate themis.", panel=JOBS, min=1)] = None
+    since: Annotated[str | None, option("--from", "Use only jobs submitted on or after this date.", "DATE", JOBS)] = (
+        None
+    )
 
 
 def take(given: dict[str, str], prefix: str) -> dict[str, str]:
-    """Take the options with a prefix out of a mapping, and return them without it."""
+    """Remove the options with a prefix from a mapping, and return them without the prefix."""
     names = [name for name in given if name.startswith(prefix)]
     return {name.removeprefix(prefix): given.pop(name) for name in names}
 
@@ -54,20 +56,20 @@ def load_or_generate_jobs(
     Parameters
     ----------
     choice, cluster
-        What was asked for, and where it is to run.
+        The command's options, and the cluster to run on.
     selecting
-        Options of the selection besides what `choice` says.
+        Options of the selection that are not in `choice`.
     own
-        Options of the reader (`trace`) and of the generator (`generate`).
+        Options of the trace reader (`trace`) and of the generator (`generate`).
     seed
-        Of what is drawn.
+        Random seed of the generator and the selection.
 
     Raises
     ------
     InvalidOptionError
-        If options don't go together, or one is unknown or out of its range.
+        If options exclude each other, or one is unknown or out of its range.
     InvalidProblemError
-        If the trace is bad, or no job is left.
+        If the trace is invalid, or no job is selected.
     """
     from optim.core.options import build_options
     from optim.workloads.cluster.jobs import Selection, cluster_jobs
@@ -99,7 +101,7 @@ def load_or_generate_jobs(
 
 
 def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse what doesn't go together."""
+    """Raise if options exclude each other."""
     if (choice.trace is None) == (choice.generate is None):
         raise InvalidOptionError(f"give either --trace FILE or --generate {' or '.join(GENERATORS)}")
     if choice.generate is not None and choice.generate not in GENERATORS:
@@ -115,53 +117,59 @@ def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Ma
         *((f"--option {name}", True, "--trace or --generate philly", not is_themis) for name in selecting),
     ):
         if is_given and not is_there:
-            raise InvalidOptionError(f"{name} goes with {goes_with} only; leave it out")
+            raise InvalidOptionError(f"{name} requires {goes_with}; omit it")
 
 
 PRICES = "Prices"
 
 MAX_USD = 1e6
-"""Dollars an hour that no machine costs."""
+"""Upper limit of a price in USD per hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PriceChoice:
-    """Files of prices, and when the policies' knowledge of them ends."""
+    """Price files, and the end of the training period."""
 
     prices: Annotated[
         list[Path] | None,
-        option("--prices", "CSV, or a cloud's list; repeat for several files; else generated.", "FILE", PRICES),
+        option("--prices", "Prices as CSV or a cloud's price list; repeatable; default: generated.", "FILE", PRICES),
     ] = None
     on_demand: Annotated[
         str | None,
         option(
-            "--on-demand", "Prices on demand by type; with --availability also dollars or a type.", "FILE|USD", PRICES
+            "--on-demand",
+            "File of on-demand prices; with --availability also USD per hour or an instance type.",
+            "FILE|USD",
+            PRICES,
         ),
     ] = None
-    product: Annotated[str | None, option("--product", "Of a cloud's list; default: Linux/UNIX.", "NAME", PRICES)] = (
-        None
-    )
-    train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
-        None
-    )
+    product: Annotated[
+        str | None, option("--product", "Product in a cloud's price list; default: Linux/UNIX.", "NAME", PRICES)
+    ] = None
+    train_until: Annotated[
+        str | None, option("--train-until", "End of the prices that policies learn from.", "DATE", PRICES)
+    ] = None
     volatile: Annotated[
-        int | None, option("--volatile", "Only the N markets whose price varied most before it.", "N", PRICES)
+        int | None,
+        option("--volatile", "Use only the N markets with the most volatile prices in training.", "N", PRICES),
     ] = None
     gap_hours: Annotated[
-        float | None, option("--gap-hours", "Quiet times this long weren't recorded; default: by rule.", "H", PRICES)
+        float | None,
+        option("--gap-hours", "Treat a longer silence as missing data; default: by rule.", "H", PRICES),
     ] = None
     work: Annotated[
-        str | None, option("--work", "Machines work by: gpus, vcpus; default: what all have.", "NAME", PRICES)
+        str | None,
+        option("--work", "Unit of machine speed: gpus or vcpus; default: the one that all types have.", "NAME", PRICES),
     ] = None
 
 
 def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":
-    """Return the prices of files, with those on demand of another, or generated ones without files.
+    """Return the prices of `choice`, with on-demand prices, or generated prices if no file is given.
 
     Raises
     ------
     InvalidOptionError
-        If only one of the two is given.
+        If options exclude each other, or on-demand prices are missing.
     """
     from optim.core.files import read_bytes
     from optim.workloads.bidding.instances import Work
@@ -170,10 +178,10 @@ def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: 
 
     if not choice.prices:
         if choice.on_demand is not None:
-            raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
+            raise InvalidOptionError("--on-demand requires --prices FILE or --availability FILE")
         for name in ("product", "gap_hours", "work"):
             if getattr(choice, name) is not None:
-                raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
+                raise InvalidOptionError(f"--{name.replace('_', '-')} requires --prices FILE")
         return generate_prices(options, seed)
     if choice.on_demand is None and not all(
         path.is_file() and provider_in(read_bytes(path)) in SNAPSHOTS for path in choice.prices
@@ -192,12 +200,12 @@ def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: 
 
 
 def on_demand_of(text: str | None) -> "OnDemand":
-    """Return the micro-dollars of ``--on-demand`` beside a trace: a number's, a type's list price, or a file's by type.
+    """Return the prices of ``--on-demand`` in micro-dollars: of a number, of an instance type, or of a file, by type.
 
     Raises
     ------
     InvalidOptionError
-        If a number isn't a positive price.
+        If a number is not a positive price.
     """
     from optim.models.bidding.market.prices import MICRO
     from optim.workloads.prices.availability_files import LIST_PRICES
@@ -212,12 +220,12 @@ def on_demand_of(text: str | None) -> "OnDemand":
     except ValueError:
         return read_on_demand(text)
     if not 1 / MICRO <= usd <= MAX_USD:
-        raise InvalidOptionError(f"--on-demand must be a file, or dollars an hour above 0, got {text}")
+        raise InvalidOptionError(f"--on-demand must be a file, or USD per hour in [1e-6, 1e6], got {text}")
     return round(usd * MICRO)
 
 
 def split_time(train_until: str | None) -> int | None:
-    """Return the seconds since 1970 of ``--train-until``, None where it isn't given."""
+    """Return ``--train-until`` as seconds since 1970, or None."""
     return None if train_until is None else time_of(train_until, "--train-until")
 
 
@@ -227,7 +235,7 @@ def time_of(text: str, flag: str) -> int:
     Raises
     ------
     InvalidOptionError
-        If the text is no date.
+        If the text is not a date.
     """
     from optim.workloads.prices.price_files import parse_times
 
@@ -239,64 +247,65 @@ def time_of(text: str, flag: str) -> int:
 
 SERIES, PHASES = "Series", "Phases"
 
-EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)]
+EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases, or 'truth'.", "NAME", PHASES)]
 
-NumPhasesOption = Annotated[int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)]
+NumPhasesOption = Annotated[
+    int | None, option("--phases,--num-phases", "Number of phases; default: chosen by rule.", panel=PHASES, min=1)
+]
 
 GeneratorOption = Annotated[
-    list[str] | None, option("--generator-option", "A knob of the generator.", "NAME=VALUE", SERIES)
+    list[str] | None, option("--generator-option", "An option of the generator; repeatable.", "NAME=VALUE", SERIES)
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileChoice:
-    """Files of series, and what they don't say themselves."""
+    """Files of series, and metadata that they lack."""
 
     input_: Annotated[
         list[str] | None,
         option(
             "--input",
-            "CSV, or answers of Prometheus (.json), one a resource; repeat for several.",
+            "CSV file, or Prometheus responses (.json), one per resource; repeatable.",
             "[NAME=]FILE",
             SERIES,
         ),
     ] = None
     unit: Annotated[
         list[str] | None,
-        option("--unit", "Unit of a resource where the file doesn't tell: memory=bytes.", "NAME=UNIT", SERIES),
+        option("--unit", "Unit of a resource if the file lacks it, such as memory=bytes.", "NAME=UNIT", SERIES),
     ] = None
     counter: Annotated[
-        list[str] | None, option("--counter", "A resource that counts up, where likewise: cpu.", "NAME", SERIES)
+        list[str] | None, option("--counter", "A resource that is a counter (Prometheus), such as cpu.", "NAME", SERIES)
     ] = None
     drop_incomplete: Annotated[
-        bool, option("--drop-incomplete", "Go on though most containers lack a resource.", panel=SERIES)
+        bool,
+        option("--drop-incomplete", "Drop containers that lack a resource, even if most do.", panel=SERIES),
     ] = False
     generator_option: GeneratorOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesChoice(FileChoice):
-    """Files of series, or a number to draw."""
+    """Files of series, or a number of containers to generate."""
 
-    generate: Annotated[int | None, option("--generate", "Draw N containers instead.", "N", SERIES, min=1)] = None
+    generate: Annotated[int | None, option("--generate", "Generate N containers instead.", "N", SERIES, min=1)] = None
 
     @property
     def is_given(self) -> bool:
-        """Whether there are any series."""
+        """Whether series are given or to be generated."""
         return bool(self.input_ or self.generate is not None or self.generator_option)
 
 
 def load_or_generate_series(
     choice: FileChoice, generate: int | None, seed: int, *, interval_s: float | None = None
 ) -> "ContainerSeries":
-    """Read the files of ``--input``, or draw as many containers as ``--generate`` says, on a grid of `interval_s`.
-
-    What the files' reader remarks is said.
+    """Read the files of ``--input`` and print the reader's remarks, or generate `generate` containers every `interval_s`.
 
     Raises
     ------
     InvalidOptionError
-        If neither or both are given, or options don't go together.
+        If neither or both are given, or other options exclude each other.
     """
     from optim.core.options import build_options
     from optim.workloads.containers import ContainerOptions, generate_containers
@@ -307,12 +316,12 @@ def load_or_generate_series(
         if choice.input_:
             raise InvalidOptionError("--generate and --input exclude each other; give one")
         if choice.unit or choice.counter or choice.drop_incomplete:
-            raise InvalidOptionError("--unit, --counter and --drop-incomplete go with --input FILE")
+            raise InvalidOptionError("--unit, --counter and --drop-incomplete require --input FILE")
         grid = {} if interval_s is None else {"interval_s": interval_s}
         own = {**grid, **split_options(choice.generator_option), "num_containers": generate}
         return generate_containers(build_options(ContainerOptions, own), seed)
     if choice.generator_option:
-        raise InvalidOptionError("--generator-option goes with --generate N")
+        raise InvalidOptionError("--generator-option requires --generate N")
     series = read_input(choice)
     for remark in series.remarks:
         info(remark)
@@ -325,7 +334,7 @@ def read_input(choice: FileChoice) -> "ContainerSeries":
     Raises
     ------
     InvalidOptionError
-        If several files aren't all answers of Prometheus, or a resource comes twice.
+        If several files are not all Prometheus responses, or a resource is given twice.
     """
     from optim.workloads.containers import read_containers, read_prometheus
 
@@ -337,12 +346,12 @@ def read_input(choice: FileChoice) -> "ContainerSeries":
         name, sign, path = text.partition("=")
         key = name if sign else f"#{place}"
         if key in files:
-            raise InvalidOptionError(f"--input {key}= is given twice; one file a resource")
+            raise InvalidOptionError(f"--input {key}= is given twice; give one file per resource")
         files[key] = path if sign else text
     if all(path.removesuffix(".gz").endswith(".json") for path in files.values()):
         return read_prometheus(files, units=units, counters=counters, drop_incomplete=choice.drop_incomplete)
     if len(given) > 1:
-        raise InvalidOptionError("several --input must all be answers of Prometheus (.json); join CSV files first")
+        raise InvalidOptionError("several --input files must all be Prometheus responses (.json); join CSV files first")
     if counters:
-        raise InvalidOptionError("--counter goes with answers of Prometheus (.json); a table holds rates")
+        raise InvalidOptionError("--counter requires Prometheus responses (.json); CSV files must contain rates")
     return read_containers(next(iter(files.values())), units=units, drop_incomplete=choice.drop_incomplete)

@@ -1,4 +1,4 @@
-"""`optim instance`: make, convert and describe instances, and print the schema of their files."""
+"""`optim instance`: generate, convert and describe instances, and print the schema of their files."""
 
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-app = typer.Typer(name="instance", help="Make, convert and describe instances.", no_args_is_help=True)
+app = typer.Typer(name="instance", help="Generate, convert and describe instances.", no_args_is_help=True)
 
 PRICED = "bidding"
-"""The problem that a cloud's price list is for."""
+"""The problem that price lists belong to."""
 
 ProblemArgument = Annotated[
     str, typer.Argument(autocompletion=complete_problem, metavar="PROBLEM", help="Name of the problem.")
@@ -51,7 +51,7 @@ def generate(
     seed: SeedOption = 0,
     out: OutOption = None,
 ) -> ExitCode:
-    """Draw an instance from the calibrated generator; without --out it goes to stdout."""
+    """Generate an instance from calibrated distributions, and write it to --out or stdout."""
     from optim.models.catalogue import problem_named
     from optim.workloads.instances import InstanceRequest, generated
 
@@ -78,7 +78,7 @@ def convert(
     seed: SeedOption = 0,
     out: OutOption = None,
 ) -> ExitCode:
-    """Turn a public trace, or another instance file, into an instance; without --out it goes to stdout."""
+    """Convert a public trace or an instance file to an instance, and write it to --out or stdout."""
     from optim.models.catalogue import problem_named, problem_names, problem_of
     from optim.workloads.instances import InstanceRequest
 
@@ -105,12 +105,12 @@ def describe(
         typer.Argument(
             autocompletion=complete_problem_or_instance,
             metavar="[PROBLEM] INSTANCE",
-            help="A file (also a price list of Amazon, Azure or Google), or a reference instance's name.",
+            help="An instance file, a price list of Amazon, Azure or Google, or the name of a reference instance.",
         ),
     ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Show figures that tell what an instance is like, or what was read of a cloud's price list."""
+    """Print summary statistics of an instance, or the contents of a cloud's price list."""
     from optim.benchmarks.suite import Subject
     from optim.workloads.instances import find_instance
     from optim.workloads.prices.price_files import ListedKind, describe_list, is_price_list
@@ -118,7 +118,9 @@ def describe(
     problem, (name,) = split_problem(words, ("INSTANCE",))
     if is_price_list(name):
         if problem not in (None, PRICED):
-            raise InvalidOptionError(f"{name} is a price list, for {PRICED!r}, not for {problem!r}; leave the name out")
+            raise InvalidOptionError(
+                f"{name} is a price list, for {PRICED!r}, not for {problem!r}; omit the problem's name"
+            )
         print_rows(describe_list(name), output, [field.name for field in fields(ListedKind)], title=name)
         return ExitCode.DONE
     subject = Subject(find_instance(name))
@@ -139,7 +141,7 @@ def schema(problem: ProblemArgument) -> ExitCode:
 
 
 def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:
-    """Write an instance to a file or to stdout, and say on stderr what it is."""
+    """Write an instance to a file or to stdout, and print its name and remarks to stderr."""
     from optim.models.catalogue import problem_of
     from optim.models.files import save
 

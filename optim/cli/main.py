@@ -14,8 +14,8 @@ app = typer.Typer(
     name="optim",
     cls=OptimGroup,
     help="Optimisation for machine-learning clusters: solve, certify, verify, benchmark.",
-    epilog="Exit codes: 0 done and verified, 1 nothing found or work left undone, 2 wrong use or bad input, "
-    "3 certificate refused, 4 regression, 130 interrupted, 141 nobody reads what is printed.",
+    epilog="Exit codes: 0 done and verified, 1 no result or incomplete work, 2 wrong use or bad input, "
+    "3 certificate refused, 4 regression, 130 interrupted, 141 output pipe closed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -33,19 +33,21 @@ def _show_version(is_wanted: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole log on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all log messages to stderr.")] = False,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="NAME=N", help="Read more than usual: see the reference; repeat for several."),
+        typer.Option(
+            "--limit", metavar="NAME=N", help="Raise a limit on input size (names: docs/limits.md); repeatable."
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")] = False,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Optimisation for machine-learning clusters: solve, certify, verify, benchmark."""
-    del version  # its callback has spoken already
+    del version  # the option's callback has handled it
     show_logs(verbose)
     be_quiet(quiet)
     limits = split_options(limit, "--limit")

@@ -1,4 +1,4 @@
-"""Exit codes, and single lines on stderr: remarks, log lines."""
+"""Exit codes, and one-line messages on stderr."""
 
 import logging
 import sys
@@ -9,14 +9,14 @@ from optim.core.text import printable
 
 
 class ExitCode(IntEnum):
-    """What a finished command tells its caller."""
+    """Exit status of a command."""
 
     DONE = 0
     """Done and verified; a verified solution or bound at a limit counts."""
     NOTHING = 1
-    """No solution or bound, or work left undone."""
+    """No solution or bound, or incomplete work."""
     WRONG_USE = 2
-    """Wrong use or bad input; one line on stderr says what and how to mend it."""
+    """Wrong use or bad input; one line on stderr names the fault and the correction."""
     REFUSED = 3
     """The checker refused a certificate."""
     REGRESSION = 4
@@ -24,34 +24,37 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Stopped by Ctrl-C."""
     CLOSED_PIPE = 141
-    """The reader of stdout went away."""
+    """The reader of stdout closed the pipe."""
 
 
 MAX_CHARACTERS = 600
-"""Of a line on stderr: the longest listing of options has some 500."""
+"""Maximum length of a line on stderr; the longest listing of options has about 500 characters."""
 
 
 def one_line(text: str, most: int = MAX_CHARACTERS) -> str:
-    """Return a text as one line for a terminal: nothing in it steers the terminal, and a long one lacks its middle."""
+    """Return a text as one line without terminal control characters; cut the middle of a text longer than `most`."""
     text = printable(" ".join(text.split()))
     rest = most // 3
     return text if len(text) <= most else f"{text[: most - rest - 3]}...{text[-rest:]}"
 
 
 def info(message: str) -> None:
-    """Print a remark on stderr."""
+    """Print a one-line message on stderr."""
     print(one_line(f"optim: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
 
 
 SPOKEN = ("optim.benchmarks", "optim.workloads")
-"""Parts whose remarks are always shown: what was left out of a trace, what is run again."""
+"""Packages whose INFO messages are always shown, such as jobs left out of a trace or solves that are repeated."""
 
 
 class _StderrLines(logging.Handler):
-    """Write each message as a line, and a trace whole; stderr is looked up each time, for a progress display may stand in."""
+    """Write each message as one line, followed by the traceback if there is one.
+
+    The handler looks up `sys.stderr` for each record, because a progress display may replace it.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the message, and below it the trace of an error that it is about."""
+        """Write the message, then the traceback of its exception."""
         lines = [one_line(f"optim: {record.getMessage()}")]
         if record.exc_info:
             trace = "".join(traceback.format_exception(record.exc_info[1]))
@@ -60,9 +63,9 @@ class _StderrLines(logging.Handler):
 
 
 def show_logs(is_verbose: bool) -> None:
-    """Send the library's log to stderr: warnings, and with `is_verbose` everything.
+    """Send the library's log to stderr: warnings, or every message with `is_verbose`.
 
-    Warnings of Python and NumPy are remarks for developers: they are shown with `is_verbose` only.
+    Warnings of Python and NumPy address developers, so only `is_verbose` shows them.
     """
     logging.captureWarnings(True)
     levels = {"optim": logging.WARNING, "py.warnings": logging.CRITICAL, **dict.fromkeys(SPOKEN, logging.INFO)}

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPE_WIDTH = 200
-"""Width of a table that doesn't go to a terminal, unless cells would be cut."""
+"""Minimum width of a table that is not printed to a terminal."""
 
 STACKED_WIDTH = 100
-"""Width of tables that are stacked and don't go to a terminal."""
+"""Width of stacked tables that are not printed to a terminal."""
 
 NAME_WIDTH = 9
-"""Signs of a column's name in a line of such a table."""
+"""Maximum characters per line of a column name in a stacked table."""
 
 
 class OutputFormat(StrEnum):
-    """How results are printed."""
+    """Format of printed results."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object on a line, at once."""
+    """Print one JSON object on a line, and flush."""
     sys.stdout.write(printable_json(encode_line(value).decode()) + "\n")
     sys.stdout.flush()
 
@@ -52,7 +52,7 @@ def print_line(text: str = "") -> None:
 
 
 def print_document(text: str, *, is_json: bool = False) -> None:
-    """Print a text of many lines."""
+    """Print a text of several lines."""
     sys.stdout.write((printable_json if is_json else printable_lines)(text).rstrip("\n") + "\n")
 
 
@@ -65,25 +65,25 @@ def print_table(
     is_wrapped: bool = False,
     breaks: bool = False,
 ) -> None:
-    """Print a table; columns of numbers are set to the right.
+    """Print a table with right-aligned numeric columns.
 
     Parameters
     ----------
     header, rows
-        Names and values.
+        Column names and cell values.
     title
-        A line above it.
+        Line above the table.
     min_wanted
-        Columns to leave out, first to last, while there is no room for all; on a terminal the others follow from the last to
+        Columns to omit, in this order, while the table is too wide; on a terminal the others follow from the last to
         the second.
     is_wrapped
-        Whether long texts go on in the next line; then only what is least wanted is left out.
+        Whether long texts wrap; then only columns of `min_wanted` are omitted.
     breaks
-        Whether line feeds in the header are meant, and everything else in it is printable.
+        Whether line feeds in the header break lines; the rest of the header must be printable.
 
     Notes
     -----
-    No cell is cut, and what is left out is named below the table. Where not even the first column fits it goes on in the next line.
+    Cells are never truncated. A line below the table names the omitted columns. A first column that is too wide wraps.
     """
     from rich.console import Console
 
@@ -105,7 +105,7 @@ def print_table(
         print_line(title)
     Console(file=sys.stdout, width=width).print(_table(names, body, is_wrapped))
     if left_out:
-        print_line(f"left out, as there is no room: {', '.join(left_out)}")
+        print_line(f"columns omitted, terminal too narrow: {', '.join(left_out)}")
 
 
 def print_stacked(
@@ -113,8 +113,8 @@ def print_stacked(
 ) -> tuple[str, ...]:
     """Print a table of many columns as several parts, one below the other, each with the first column.
 
-    A part is as wide as the terminal. In a pipe its width is `COLUMNS`, or `STACKED_WIDTH` if that is not set. Names
-    of columns are broken before underscores.
+    Each part is as wide as the terminal, or in a pipe `COLUMNS` (if set) or `STACKED_WIDTH` characters. Column names
+    wrap before underscores.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def print_stacked(
 
 
 def _broken(name: str) -> str:
-    """Return a name in lines of at most `NAME_WIDTH` signs, broken before low lines where there are any."""
+    """Wrap a name to lines of at most `NAME_WIDTH` characters, before underscores where possible."""
     lines = [""]
     for number, part in enumerate(name.split("_")):
         word = part if number == 0 else f"_{part}"
@@ -169,16 +169,16 @@ def print_rows(
     title: str | None = None,
     is_wrapped: bool = False,
 ) -> None:
-    """Print rows, mappings or objects: each as JSON, or some of their fields as a table.
+    """Print rows (mappings or objects) as JSON lines, or selected fields as a table.
 
     Parameters
     ----------
     rows
-        All of one kind.
+        Rows of the same type.
     output
-        How.
+        Output format.
     header
-        Fields of the table; all those of the first row, a mapping, if absent.
+        Fields of the table; default: all fields of the first row, which must be a mapping.
     title, is_wrapped
         As for `print_table`.
     """
@@ -192,7 +192,7 @@ def print_rows(
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as a CSV file with a header; it is whole or absent."""
+    """Write rows as a CSV file with a header, atomically."""
     import csv
     from io import StringIO
 
@@ -204,7 +204,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: bool) -> "Table":
-    """Return a table without lines around it."""
+    """Return a table without borders."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -227,7 +227,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
 
 
 def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> int:
-    """Return the width of a table in which nothing is cut."""
+    """Return the width that the table needs without wrapping."""
     from rich.cells import cell_len
 
     columns = zip(header, *body, strict=True)
@@ -236,7 +236,7 @@ def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> i
 
 
 def print_fields(fields: Mapping[str, object], title: str | None = None) -> None:
-    """Print names and values, one pair a line; nested mappings are written as `name.name`."""
+    """Print one name and value per line; nested mappings become `name.name`."""
     pairs = [(printable(name), value) for name, value in _flatten(fields)]
     width = max((len(name) for name, _ in pairs), default=0)
     if title is not None:
@@ -246,7 +246,7 @@ def print_fields(fields: Mapping[str, object], title: str | None = None) -> None
 
 
 def print_one(fields: Mapping[str, object], output: OutputFormat) -> None:
-    """Print one row: as JSON, or a field a line."""
+    """Print one row as JSON, or one field per line."""
     if output is OutputFormat.JSON:
         print_json(fields)
     else:
@@ -254,7 +254,7 @@ def print_one(fields: Mapping[str, object], output: OutputFormat) -> None:
 
 
 def show(value: object) -> str:
-    """Return a value for people: six figures, a dash for none."""
+    """Return a value as text: six significant digits, a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -267,7 +267,7 @@ def show(value: object) -> str:
 
 
 def show_default(value: object) -> str:
-    """Return an option's default as --option takes it: true or false, entries of a list with commas alone."""
+    """Return an option's default in the syntax of --option: true or false; list entries separated by commas."""
     if isinstance(value, list | tuple):
         return ",".join(show(entry) for entry in value)
     return str(value).lower() if isinstance(value, bool) else show(value)
@@ -282,7 +282,7 @@ def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterable[tuple[s
 
 
 PATIENCE_S = 2.0
-"""Work that is done sooner shows no progress."""
+"""Seconds before the first progress display; shorter work shows none."""
 
 LINE_EVERY_S = 30.0
 """Seconds before the first line of progress in a pipe; each later wait is twice as long, up to `MAX_LINE_S`."""
@@ -294,14 +294,14 @@ _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def be_quiet(is_quiet: bool) -> None:
-    """Say nothing of progress from now on, or speak again."""
+    """Turn progress displays off or on."""
     _QUIET.set(is_quiet)
 
 
 class TerminalProgress:
-    """A line for the whole and a line for the running solve, on stderr.
+    """Progress bars on stderr, one line per nested task.
 
-    Tasks may be nested: each `start` opens a line below the others, `finish` removes the last.
+    Each `start` adds a line below the others, and `finish` removes the last.
     """
 
     def __init__(self, bars: "Bars") -> None:
@@ -309,11 +309,11 @@ class TerminalProgress:
         self._tasks: list[TaskID] = []
 
     def start(self, task: str, total: float | None = None) -> None:
-        """Open a line."""
+        """Add a line."""
         self._tasks.append(self._bars.add_task(printable(task), total=total, figures=""))
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Move the last line on, and show figures beside it."""
+        """Update the last line and its values."""
         if self._tasks:
             self._bars.update(self._tasks[-1], completed=completed, figures=_figures(values))
 
@@ -325,7 +325,7 @@ class TerminalProgress:
 
 @dataclass(slots=True)
 class _Task:
-    """A task, and how far it is."""
+    """A task and its progress."""
 
     name: str
     total: float | None
@@ -335,18 +335,18 @@ class _Task:
 
 
 class LineProgress:
-    """The same news for a pipe: `line` tells them in one line, whenever it is asked."""
+    """Progress for a pipe: `line` describes the state of all tasks in one line."""
 
     def __init__(self) -> None:
         self._tasks: list[_Task] = []
         self._begun_s = time.monotonic()
 
     def start(self, task: str, total: float | None = None) -> None:
-        """Begin a task within the present one."""
+        """Begin a task within the current one."""
         self._tasks.append(_Task(task, total, time.monotonic()))
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Note how far the last task is."""
+        """Set the progress of the last task."""
         if self._tasks:
             self._tasks[-1].completed, self._tasks[-1].values = completed, values
 
@@ -356,7 +356,7 @@ class LineProgress:
             self._tasks.pop()
 
     def line(self) -> str:
-        """Return what is done, for how long, and where the total is known for about how much longer."""
+        """Return the tasks with completed work, elapsed time and, if the total is known, the estimated time left."""
         now = time.monotonic()
         told = [_told(task, now) for task in list(self._tasks)] or ["working"]
         return "; ".join([f"{_clock(now - self._begun_s)} gone: {told[0]}", *told[1:], *filter(None, [_compiling()])])
@@ -364,7 +364,7 @@ class LineProgress:
 
 @contextmanager
 def terminal_progress(patience_s: float = PATIENCE_S, line_every_s: float = LINE_EVERY_S) -> Iterator[Progress]:
-    """Give a progress: bars once the block has taken `patience_s` if stderr is a terminal, else a line now and then."""
+    """Yield a progress: on a terminal bars that appear after `patience_s`, else occasional lines on stderr."""
     if _QUIET.get():
         yield SilentProgress()
     elif sys.stderr.isatty():
@@ -385,7 +385,7 @@ def _lines(every_s: float) -> Iterator[LineProgress]:
             info(lines.line())
             wait_s = min(2 * wait_s, max(MAX_LINE_S, every_s))
 
-    # A thread, as below: compiled code reports nothing for long.
+    # A thread, because compiled code may not call `update` for a long time.
     thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
@@ -411,7 +411,7 @@ def _bars(patience_s: float) -> Iterator["Bars"]:
     from rich.text import Text
 
     class Figures(TextColumn):
-        """The figures of a task, and on the last line whether loops are compiled."""
+        """The values of a task and, on the last line, whether code is being compiled."""
 
         max_refresh = None
 
@@ -432,7 +432,7 @@ def _bars(patience_s: float) -> Iterator["Bars"]:
         console=Console(stderr=True),
         transient=True,
     )
-    # A timer, not a look at the clock in `update`: a solver inside compiled code reports nothing for long.
+    # A timer rather than a check in `update`, because compiled code may not call `update` for a long time.
     timer = threading.Timer(patience_s, bars.start)
     timer.daemon = True
     timer.start()
@@ -450,14 +450,14 @@ def _figures(values: Mapping[str, float | None] | None) -> str:
 
 
 def _compiling() -> str:
-    """Say that something is being compiled: loops at first use, what JAX compiles anew in each run."""
+    """Return a note on a running compilation: Numba compiles at first use, JAX in each run."""
     name = COMPILING.name
-    often = "once a run" if name == XLA else "first use only"
+    often = "once per run" if name == XLA else "first use only"
     return "" if name is None else f"compiling ({COMPILING.done + 1}; {often})"
 
 
 def _told(task: _Task, now: float) -> str:
-    """Return a task with its progress, and about how long it takes yet."""
+    """Return a task with its progress and the estimated time left."""
     parts = [task.name]
     if task.total:
         parts.append(f"{task.completed:g} of {task.total:g}")
@@ -470,7 +470,7 @@ def _told(task: _Task, now: float) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Return seconds as people write them: 45 s, 3:05, 1:02:03."""
+    """Format seconds as 45 s, 3:05 or 1:02:03."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

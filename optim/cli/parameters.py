@@ -1,4 +1,4 @@
-"""Options that several sub-commands share, executors among them, and how their texts are read."""
+"""Options that several sub-commands share (also executors), and the parsing of their values."""
 
 import inspect
 import math
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 INSTANCES = "Instances"
 
 MAX_THINGS = 1_000_000
-"""Of a kind in an instance that is generated."""
+"""Maximum number of jobs, slots, servers, apps, GPUs or machines in a generated instance."""
 
 MAX_PROCESSES = 1_000
-"""At once."""
+"""Maximum number of concurrent processes."""
 
 WRITTEN = ("out", "results", "log", "jobs_csv", "report", "picture", "write_golden")
-"""Names of parameters that say where something is written."""
+"""Names of parameters that are output paths."""
 
 MAX_DIGITS = 18
-"""Of a whole number, so that 64 bits hold it."""
+"""Maximum digits of an integer, so that it fits 64 bits."""
 
 
 def option(flags: str, said: str, metavar: str | None = None, panel: str | None = None, **more: Any) -> Any:
-    """Return an option: its flags (with commas), its help, what stands for its value, and the panel it is shown in."""
+    """Return a Typer option; `flags` are separated by commas, `said` is its help."""
     return typer.Option(*flags.split(","), help=said, metavar=metavar, rich_help_panel=panel, **more)
 
 
 def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take several options as one object: each parameter that is a dataclass stands for its fields."""
+    """Expand each parameter whose annotation is a dataclass into one option per field."""
     signature = inspect.signature(command)
     groups: dict[str, Any] = {
         name: entry.annotation for name, entry in signature.parameters.items() if is_dataclass(entry.annotation)
@@ -70,23 +70,23 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-FormatOption = Annotated[OutputFormat, option("--format", "A table, or one JSON object a line.")]
+FormatOption = Annotated[OutputFormat, option("--format", "Output format; json prints one object per line.")]
 
-DetailsOption = Annotated[bool, option("--details", "Print all columns and rows of the table.", panel="Output")]
+DetailsOption = Annotated[bool, option("--details", "Print all columns and rows.", panel="Output")]
 
-SeedOption = Annotated[int, option("--seed", "Same seed, same answer.", min=0)]
+SeedOption = Annotated[int, option("--seed", "Random seed.", min=0)]
 
 TimeLimitOption = Annotated[
-    float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", "Solving")
+    float | None, option("--time-limit", "Wall-clock limit per solve, in seconds.", "S", "Solving")
 ]
 
-OutOption = Annotated[Path | None, option("--out", "Where to write; .gz is compressed.", "FILE")]
+OutOption = Annotated[Path | None, option("--out", "Output file; a name ending in .gz is compressed.", "FILE")]
 
 InstanceOptionsOption = Annotated[
     list[str] | None,
     option(
         "--instance-option",
-        "An option of the generator or of the trace's reader; repeat for several.",
+        "An option of the generator or the trace reader; repeatable.",
         "NAME=VALUE",
         INSTANCES,
     ),
@@ -104,7 +104,7 @@ class JobSizes:
     jobs: Annotated[int | None, _number("--jobs", "Number of jobs.")] = None
     slots: Annotated[int | None, _number("--slots", "Number of time slots.")] = None
     worker_servers: Annotated[int | None, _number("--worker-servers", "Number of worker servers.")] = None
-    ps_servers: Annotated[int | None, _number("--ps-servers", "Number of parameter servers' hosts.")] = None
+    ps_servers: Annotated[int | None, _number("--ps-servers", "Number of parameter-server hosts.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +117,12 @@ class Sizes(JobSizes):
 
 
 FORMATS = "csv (the default), sacct, philly, pollux, gavel, alibaba, tiresias, muri or helios."
-"""Of traces: what help says, without loading their readers."""
+"""Trace formats, listed here so that help does not load their readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceChoice:
-    """A public trace and how it is read."""
+    """A public trace and its format."""
 
     trace: Annotated[Path | None, option("--trace", "Sample the jobs of a public trace.", "FILE", INSTANCES)] = None
     trace_format: Annotated[
@@ -140,8 +140,7 @@ def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
     Raises
     ------
     InvalidOptionError
-        If the option is given but has no entry, as from a shell variable that isn't set: that doesn't mean all of them. Or if an
-        entry comes twice.
+        If the option is given without an entry (as from an unset shell variable), or an entry is given twice.
     """
     given = list(texts or ())
     entries = (entry.strip() for text in given for entry in text.split(","))
@@ -150,29 +149,29 @@ def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
         if count > 1:
             raise InvalidOptionError(f"{entry[:60]!r} is given twice; give it once")
     if given and not listed:
-        msg = f"a list of names was given as {given[0]!r}, without any name; name one, or leave the option out"
+        msg = f"expected a list of names, got {given[0]!r}; give at least one name, or omit the option"
         raise InvalidOptionError(msg)
     return listed
 
 
 def split_seeds(texts: Iterable[str] | None) -> tuple[int, ...]:
-    """Return a list of seeds, (0,) where none is given.
+    """Return the seeds, by default (0,).
 
     Raises
     ------
     InvalidOptionError
-        If one isn't a whole number of at least 0.
+        If a seed is not a whole number of at least 0.
     """
     return tuple(whole_number(text, "--seed") for text in split_list(texts)) or (0,)
 
 
 def whole_number(text: str, flag: str) -> int:
-    """Return the number that a text writes.
+    """Parse a whole number of at least 0.
 
     Raises
     ------
     InvalidOptionError
-        If it isn't a whole number of at least 0.
+        If the text is something else.
     """
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
         raise InvalidOptionError(f"{flag} must be a whole number of at least 0, got {text!r}")
@@ -180,12 +179,12 @@ def whole_number(text: str, flag: str) -> int:
 
 
 def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:
-    """Return options given as ``NAME=VALUE``; values are `OptionText`, which is parsed.
+    """Return options given as ``NAME=VALUE``; values are `OptionText`, which is parsed later.
 
     Raises
     ------
     InvalidOptionError
-        If a text has no equals sign, or a name comes twice.
+        If a text has no equals sign, or a name is given twice.
     """
     options: dict[str, str] = {}
     for text in texts or ():
@@ -193,18 +192,18 @@ def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[s
         if not sign or not name.strip():
             raise InvalidOptionError(f"{flag} must be NAME=VALUE, got {text!r}")
         if name.strip() in options:
-            raise InvalidOptionError(f"{flag} {name.strip()} is given twice; leave one out")
+            raise InvalidOptionError(f"{flag} {name.strip()} is given twice; give it once")
         options[name.strip()] = OptionText(value.strip())
     return options
 
 
 def check_out(path: Path | None) -> None:
-    """Find out whether a result can be written, before it is made.
+    """Check before the computation that a result can be written.
 
     Raises
     ------
     InvalidProblemError
-        If it can't.
+        If the folder is not writable.
     """
     from optim.core.files import check_folder
 
@@ -213,17 +212,17 @@ def check_out(path: Path | None) -> None:
 
 
 def check_inputs_stay(given: Mapping[str, Any]) -> None:
-    """Raise if a command was told to write to a file that it also reads, or twice to one.
+    """Raise if a command would write to a file that it also reads, or write two results to one file.
 
     Parameters
     ----------
     given
-        Values of its parameters by name.
+        Values of the command's parameters, by name.
 
     Raises
     ------
     InvalidOptionError
-        Naming the two.
+        The message names both options.
     """
     written = {name: given[name] for name in WRITTEN if given.get(name) is not None}
     for name, place in written.items():
@@ -231,13 +230,13 @@ def check_inputs_stay(given: Mapping[str, Any]) -> None:
         for other, value in given.items():
             both = f"{flag} and {other.replace('_', '-')}"
             if other in written and other != name and _is_same(place, value):
-                raise InvalidOptionError(f"{both} name one file, {place}; give each its own")
+                raise InvalidOptionError(f"{both} name the same file, {place}; choose different files")
             if other not in written and any(_is_same(place, word) for word in _words(value)):
-                raise InvalidOptionError(f"{flag} would write over {place}, which is read; choose another file")
+                raise InvalidOptionError(f"{flag} would overwrite the input file {place}; choose another file")
 
 
 def _words(value: Any) -> Iterator[str]:
-    """Yield all in a parameter's value that may be a file: entries of lists, and what stands after an equals sign."""
+    """Yield every part of a parameter's value that may be a file: list entries, and the text after an equals sign."""
     if isinstance(value, (str, PurePath)):
         for entry in {str(value), *str(value).split(",")}:
             yield from (entry, entry.partition("=")[2])
@@ -247,7 +246,7 @@ def _words(value: Any) -> Iterator[str]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Tell whether two paths are one regular file, by whatever name, or would be."""
+    """Return whether two paths name the same regular file, which may not exist yet."""
     try:
         if os.path.exists(one):
             return bool(os.path.isfile(one) and os.path.samefile(one, other))
@@ -262,7 +261,7 @@ def check_time_limit(seconds: float | None) -> float | None:
     Raises
     ------
     InvalidOptionError
-        If it is negative or not finite.
+        If the limit is negative or not finite.
     """
     if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
         raise InvalidOptionError(f"--time-limit must be at least 0 seconds and finite, got {seconds}")
@@ -270,43 +269,43 @@ def check_time_limit(seconds: float | None) -> float | None:
 
 
 def split_problem(words: Sequence[str], names: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Split ``[PROBLEM] FILE ...`` into the problem, if one is named, and as many files as `names`.
+    """Split ``[PROBLEM] FILE ...`` into the problem (None if omitted) and as many files as `names`.
 
     Raises
     ------
     InvalidOptionError
-        If there are too few or too many words, or the problem is unknown.
+        If there are too few or too many arguments, or the problem is unknown.
     """
     wanted = " ".join(names)
     if len(words) == len(names):
         return None, tuple(words)
     if len(words) == len(names) + 1:
         return problem_named(words[0]).name, tuple(words[1:])
-    raise InvalidOptionError(f"expected [PROBLEM] {wanted}, got {len(words)} words: {' '.join(words)}")
+    raise InvalidOptionError(f"expected [PROBLEM] {wanted}, got {len(words)} arguments: {' '.join(words)}")
 
 
 def check_problem(expected: str | None, actual: str, name: str) -> None:
-    """Raise if a file belongs to another problem than the one named.
+    """Raise if a file belongs to a problem other than `expected`.
 
     Raises
     ------
     InvalidOptionError
-        Naming both; the problem's name may simply be left out.
+        The message names both problems.
     """
     if expected is not None and expected != actual:
         known = ", ".join(problem_names())
         raise InvalidOptionError(
-            f"{name} is an instance of {actual!r}, not of {expected!r}; leave the name out (known: {known})"
+            f"{name} is an instance of {actual!r}, not of {expected!r}; omit the problem's name (known: {known})"
         )
 
 
-WHERE = "Where it runs"
+WHERE = "Execution"
 
 BYTES_IN_MB = 1e6
 
 
 class EngineName(StrEnum):
-    """What hands out pieces of work."""
+    """Execution engines."""
 
     LOCAL = "local"
     DASK = "dask"
@@ -314,75 +313,71 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineChoice:
-    """Which engine, and how many workers it has."""
+    """Execution engine and number of workers."""
 
-    engine: Annotated[EngineName, option("--engine", "Processes of this machine, or a Dask cluster.", panel=WHERE)] = (
+    engine: Annotated[EngineName, option("--engine", "Local processes, or a Dask cluster.", panel=WHERE)] = (
         EngineName.LOCAL
     )
     processes: Annotated[
         int | None,
-        option(
-            "--processes", "How many pieces of work run at once (default: 1).", panel=WHERE, min=1, max=MAX_PROCESSES
-        ),
+        option("--processes", "Number of concurrent tasks (default: 1).", panel=WHERE, min=1, max=MAX_PROCESSES),
     ] = None
     scheduler: Annotated[
-        str | None, option("--scheduler", "An existing Dask scheduler; its workers do the work.", "ADDRESS", WHERE)
+        str | None, option("--scheduler", "Address of an existing Dask scheduler.", "ADDRESS", WHERE)
     ] = None
-    dashboard: Annotated[bool, option("--dashboard", "Print the address of Dask's page.", panel=WHERE)] = False
+    dashboard: Annotated[bool, option("--dashboard", "Print the address of Dask's dashboard.", panel=WHERE)] = False
     unless_said: ClassVar[int] = 1
-    """Number of processes."""
+    """Default number of processes."""
 
     @contextmanager
     def opened(self, num_short: int | None = None) -> "Iterator[Engine]":
-        """Give the engine; a cluster that was started for it ends with the block.
+        """Yield the engine; a cluster that it starts ends with the block.
 
         Parameters
         ----------
         num_short
-            How many pieces there are, where each takes less time than a process to begin: a few are done in this one.
+            Number of tasks if each is shorter than the start of a process; few such tasks run in this process.
 
         Raises
         ------
         InvalidOptionError
             If options contradict one another.
         MissingDependencyError
-            If Dask isn't installed.
+            If Dask is not installed.
         EngineError
-            If no scheduler answers.
+            If the scheduler does not answer.
         """
         from optim.execution import load_dask, local_engine
 
         if self.scheduler is not None and (self.processes or 1) > 1:
             raise InvalidOptionError(
-                "--scheduler's cluster has its own number of workers; leave out --processes, or --scheduler"
+                "the cluster of --scheduler sets the number of workers; omit --processes, or --scheduler"
             )
         processes = self.processes or self.unless_said
         if self.engine is EngineName.LOCAL and self.scheduler is None:
             if self.dashboard:
-                raise InvalidOptionError("--dashboard is Dask's page; add --engine dask or --scheduler ADDRESS")
+                raise InvalidOptionError("--dashboard requires Dask; add --engine dask or --scheduler ADDRESS")
             is_few = num_short is not None and num_short < 2 * processes
             yield local_engine(1 if is_few else processes)
             return
         with load_dask().dask_cluster(self.scheduler, processes) as engine:
             if self.dashboard:
-                info(f"Dask's page: {engine.page}")
+                info(f"Dask dashboard: {engine.page}")
             yield engine
             _report_workers(engine)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoice(EngineChoice):
-    """The same, where two processes are the default."""
+    """The same options with two processes by default."""
 
     processes: Annotated[
         int | None,
-        option(
-            "--processes", "How many pieces of work run at once (default: 2).", panel=WHERE, min=1, max=MAX_PROCESSES
-        ),
+        option("--processes", "Number of concurrent tasks (default: 2).", panel=WHERE, min=1, max=MAX_PROCESSES),
     ] = None
     unless_said: ClassVar[int] = 2
 
 
 def _report_workers(engine: "DaskExecutor") -> None:
-    """Say how much was sent to workers beside the pieces themselves."""
-    info(f"sent to workers once each: {engine.sent_bytes / BYTES_IN_MB:.3g} MB")
+    """Print the size of the shared data that the workers received."""
+    info(f"shared data sent to workers: {engine.sent_bytes / BYTES_IN_MB:.3g} MB")

@@ -113,14 +113,14 @@ def _likely(value: object) -> object:
     return f"{name} {value[name]:.2f}"
 
 
-app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
+app = typer.Typer(name="phases", help="Find phases in the resource usage of containers.", no_args_is_help=True)
 
 MODEL = "Model"
 
 
 @app.callback()
 def phases() -> None:
-    """Find phases in what containers consume."""
+    """Find phases in the resource usage of containers."""
 
 
 @app.command()

@@ -58,7 +58,7 @@ def profile(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement.
+    """Profile training jobs on this machine: step times, bandwidths, speed functions, scaling, placement slowdown.
 
     With --command it is a script of one's own, in any framework, whose loop calls `optim.profiling.StepTimer` each step.
     """

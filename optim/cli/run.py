@@ -1,4 +1,4 @@
-"""`optim run`: play a solution with real training jobs, lease rounds, or train one application."""
+"""`optim run`: execute a solution with real training jobs, run lease rounds, or train one application."""
 
 import tempfile
 from collections.abc import Mapping
@@ -23,28 +23,34 @@ if TYPE_CHECKING:
     from optim.training.application import Application
 
 SHOWN = 10
-"""Clocks between two rows of the table."""
+"""Clocks per row of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushChoice:
-    """How workers push."""
+    """Options of workers' pushes to the servers."""
 
-    staleness: Annotated[int, option("--staleness", "Clocks that a worker may be ahead; 0 keeps all bits.", min=0)] = 0
-    pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
+    staleness: Annotated[
+        int, option("--staleness", "Clocks that a worker may run ahead; 0 gives bit-identical results.", min=0)
+    ] = 0
+    pushes: Annotated[Pushes, option("--pushes", "Push rows or dense gradients; auto chooses by density.")] = (
+        Pushes.AUTO
+    )
     non_finite: Annotated[
         NonFinite,
-        option("--non-finite", "Gradients that are infinite or no number: stop, skip them, or refuse them once."),
+        option("--non-finite", "Reaction to infinite or NaN gradients: stop, skip, or reject once."),
     ] = NonFinite.STOP
     replay_mb: Annotated[
         float,
-        option("--replay-mb", "Kept pushes, replayed when a server dies; also for --kill-servers.", "MB", min=0.0),
+        option(
+            "--replay-mb", "Memory for pushes to replay when a server dies; also for --kill-servers.", "MB", min=0.0
+        ),
     ] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationRun:
-    """What is asked for: the options of the command."""
+    """Options of training one application."""
 
     name: str
     data: Path | None
@@ -60,7 +66,7 @@ class ApplicationRun:
 
 
 def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
-    """Train with worker processes, and print a row for each clock (JSON) or every tenth."""
+    """Train with worker processes, and print one row per clock (JSON) or per ten clocks."""
     from optim.training.processes import Processes
     from optim.training.stages import ClusterOptions, Fixed, Stage
     from optim.training.trainer import Action, Event, Trainer, resumable
@@ -70,14 +76,14 @@ def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
     names = tuple(f"worker-{k}" for k in range(asked.workers))
     with (
         Processes(application, options, max_machines=asked.workers) as processes,
-        listening("the last checkpoint stays" if asked.checkpoint else "nothing is kept without --checkpoint") as stop,
+        listening("the last checkpoint stays" if asked.checkpoint else "progress is lost without --checkpoint") as stop,
     ):
         if asked.checkpoint is None:
             trainer = Trainer(application, optimiser, options, processes)
         else:
             trainer = resumable(application, optimiser, options, processes, asked.checkpoint)
             if trainer.clock:
-                info(f"going on from clock {trainer.clock} of {asked.checkpoint}")
+                info(f"resuming from clock {trainer.clock} of {asked.checkpoint}")
         events = [Event(clock=0, action=Action.ADD_RELIABLE, machines=names)]
         losses: tuple[float, ...] = ()
         while trainer.clock < asked.clocks and not stop.is_requested:
@@ -102,12 +108,12 @@ def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
 
 
 def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
-    """Return the application, on the user's data if there is some, and a rule that suits it.
+    """Return the application, with the user's data if given, and a suitable optimiser.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such application, or it takes no file.
+        If the application is unknown, or accepts no data file.
     """
     from optim.kernels.parameter_server import Adagrad, Sgd
     from optim.training.applications import APPLICATIONS
@@ -119,14 +125,14 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
         own = APPLICATIONS[asked.name](seed=asked.seed)
     else:
         own = APPLICATIONS[asked.name].from_file(str(asked.data.resolve()), seed=asked.seed)
-    if asked.name == "topic-model":  # its gradient is a natural one: the rate says how far to go along it
+    if asked.name == "topic-model":  # natural gradient: the rate is the step along it
         return own, Sgd(learning_rate=min(asked.rate, 1.0))
-    # What a worker hasn't seen applied yet simply adds only without slots.
+    # Stale updates add up only if the optimiser has no state, so staleness requires SGD.
     return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
 
 
 def _own(asked: ApplicationRun) -> "Application":
-    """Return an application of the user's own, made by code that may fail in any way."""
+    """Return an application of the user; its code may raise anything."""
     from optim.core.user_code import format_exception_line
     from optim.training.application import check_application
     from optim.training.applications import APPLICATIONS
@@ -134,15 +140,15 @@ def _own(asked: ApplicationRun) -> "Application":
     module, _, name = asked.name.partition(":")
     if not (module and name.isidentifier()):
         raise InvalidOptionError(
-            f"unknown application {asked.name!r}; there are: {', '.join(APPLICATIONS)}, and MODULE:CLASS for one's own"
+            f"unknown application {asked.name!r}; known: {', '.join(APPLICATIONS)}, or MODULE:CLASS"
         )
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
-    except (Exception, SystemExit) as error:  # anything may happen in somebody else's module
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise InvalidOptionError(
-            f"--application {asked.name}: {format_exception_line(error)}; mend the module"
+            f"--application {asked.name}: {format_exception_line(error)}; correct the module"
         ) from error
     try:
         own: Application = found() if asked.data is None else found(str(asked.data))
@@ -152,20 +158,20 @@ def _own(asked: ApplicationRun) -> "Application":
         raise
     except (Exception, SystemExit) as error:
         raise InvalidOptionError(
-            f"--application {asked.name}: {format_exception_line(error)}; mend the class"
+            f"--application {asked.name}: {format_exception_line(error)}; correct the class"
         ) from error
     return own
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundChoice:
-    """How many rounds of an auction's leases are played."""
+    """Number of lease rounds, and their fairness."""
 
     rounds: Annotated[
-        int, option("--rounds", "Of leases: the auction's own, then the arbiter's.", min=1, max=MAX_THINGS)
+        int, option("--rounds", "Rounds of leases: the solution's, then the arbiter's.", min=1, max=MAX_THINGS)
     ] = 1
     fairness: Annotated[
-        float, option("--fairness", "f: in later rounds the 1 - f of the apps that are worst off bid.", "F")
+        float, option("--fairness", "f: in later rounds, the share 1 - f of the worst-off apps bids.", "F")
     ] = 0.8
 
 
@@ -177,7 +183,7 @@ def tell_rounds(
     asked: Mapping[str, Any],
     output: OutputFormat,
 ) -> ExitCode:
-    """Play rounds of leases, and print a row for each lease and one for each app."""
+    """Run rounds of leases, and print one row per lease and one per app."""
     from optim.simulation.emulation.lease_rounds import RoundOptions, play_rounds, total_error
 
     rounds = RoundOptions(rounds=choice.rounds, fairness=choice.fairness)
@@ -187,12 +193,12 @@ def tell_rounds(
         for fields in (*map(asdict, rows), *map(asdict, apps)):
             print_json({"instance": instance.name, "seed": options.seed, **fields})
     else:
-        print_rows([asdict(row) for row in rows], output, title="serial GPU minutes done in each lease")
-        print_rows([asdict(row) for row in apps], output, title="all rounds, foreseen from the first and as they went")
+        print_rows([asdict(row) for row in rows], output, title="serial GPU minutes per lease")
+        print_rows([asdict(row) for row in apps], output, title="all rounds: planned in the first round, and realised")
     own_s = 60.0 * instance.lease_min
     info(
-        f"scale of time: a lease of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it; between leases, "
-        f"while processes start, the clock stands still ({max((row.start_s for row in rows), default=0.0):.1f} s at most)"
+        f"time scale: a lease of {own_s:g} s runs in {options.slot_s:g} s (factor {options.slot_s / own_s:.3g}); the clock stops while "
+        f"processes start between leases ({max((row.start_s for row in rows), default=0.0):.1f} s at most)"
     )
     for number in sorted({row.round for row in rows}):
         own = [row for row in rows if row.round == number]
@@ -203,9 +209,9 @@ def tell_rounds(
     if done:
         planned = [row.planned_rho for row in done if row.planned_rho is not None]
         info(
-            f"{len(done)} of {len(apps)} apps done, {sum(row.planned_rho is not None for row in apps)} foreseen; largest rho of those "
-            f"done {max(row.realised_rho for row in done if row.realised_rho is not None):.4g}"
-            + (f", foreseen {max(planned):.4g}" if planned else "")
+            f"{len(done)} of {len(apps)} apps done, {sum(row.planned_rho is not None for row in apps)} planned; largest rho of finished "
+            f"apps: {max(row.realised_rho for row in done if row.realised_rho is not None):.4g}"
+            + (f", planned {max(planned):.4g}" if planned else "")
         )
     if asked["is_stopped"]():
         return ExitCode.INTERRUPTED
@@ -228,7 +234,7 @@ FilesArgument = Annotated[
     typer.Argument(
         autocompletion=complete_instance,
         metavar="INSTANCE SOLUTION",
-        help="An admission or auction instance (file or name) and its solution.",
+        help="An admission or auction instance (file or name), and a solution file.",
     ),
 ]
 
@@ -237,52 +243,62 @@ FilesArgument = Annotated[
 def run(
     files: FilesArgument = None,
     *,
-    slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = SLOT_S,
+    slot_seconds: Annotated[
+        float, option("--slot-seconds", "Real duration of a slot or lease, in seconds.", "S")
+    ] = SLOT_S,
     gradient_seconds: Annotated[
-        float, option("--gradient-seconds", "Least time from one push of a worker to its next.", "S")
+        float, option("--gradient-seconds", "Minimum time between two pushes of a worker, in seconds.", "S")
     ] = GRADIENT_S,
     max_processes: Annotated[
-        int, option("--max-processes", "Most processes at once.", min=1, max=MAX_PROCESSES)
+        int, option("--max-processes", "Maximum number of concurrent processes.", min=1, max=MAX_PROCESSES)
     ] = PROCESSES,
-    cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = CORES,
+    cores: Annotated[float, option("--cores", "Processor cores that all workers share.", "N")] = CORES,
     kill_servers: Annotated[
         int | None,
-        option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1, max=MAX_PROCESSES),
+        option(
+            "--kill-servers",
+            "Chaos test without INSTANCE: train a job and kill N active servers.",
+            "N",
+            min=1,
+            max=MAX_PROCESSES,
+        ),
     ] = None,
     application: Annotated[
         str | None,
         option(
             "--application",
-            "What all jobs train, by name; without INSTANCE it is trained alone, and may be a class of one's own.",
+            "Application that all jobs train; without INSTANCE, train only this application, also from MODULE:CLASS.",
             "NAME|MODULE:CLASS",
         ),
     ] = None,
-    data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
-    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1, max=MAX_THINGS)] = CLOCKS,
+    data: Annotated[
+        Path | None, option("--data", "Training data for the application (docs/training.md).", "FILE")
+    ] = None,
+    clocks: Annotated[int, option("--clocks", "Clocks to train the application.", min=1, max=MAX_THINGS)] = CLOCKS,
     workers: Annotated[
         int, option("--workers", "Worker processes; the first one also serves.", min=1, max=MAX_PROCESSES)
     ] = WORKERS,
-    rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = RATE,
+    rate: Annotated[float, option("--rate", "Learning rate; for topic-model at most 1.")] = RATE,
     checkpoint: Annotated[
-        Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")
+        Path | None, option("--checkpoint", "Folder of checkpoints; training resumes from the newest.", "FOLDER")
     ] = None,
     pushes: PushChoice,
     leases: RoundChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Train the jobs of an admission solution, or an auction's leases, on this machine: planned against realised completion.
+    """Execute an admission or auction solution with real training processes, and compare planned with realised completion.
 
-    Every worker and every parameter server is a process; they change each slot as the solution says. A job's work, sizes and
-    speed are the instance's own, at the scale of time that --slot-seconds sets; workers hold themselves to shares of cores.
-    An auction's slot is its lease, a GPU is a worker, and the slowdown of its placement is time that it waits for its link. With
-    --rounds the arbiter awards lease after lease: processes stop at a checkpoint, and others go on from it.
-    Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
+    Every worker and every parameter server is a process. The processes change in each slot according to the solution. Work,
+    sizes and speed of a job are those of the instance, on the time scale of --slot-seconds; each worker limits itself to a
+    share of the cores. In an auction, a slot is a lease, a GPU is a worker, and a worker waits for its link as long as the
+    placement slowdown requires. With --rounds, the arbiter awards further leases; jobs move between them by checkpoints.
+    Exit code 3 if a job's result differs in any bit from that of an undisturbed run.
     """
     _check_alone(files, application, kill_servers, leases)
     if not files and (slot_seconds, gradient_seconds, max_processes, cores) != (SLOT_S, GRADIENT_S, PROCESSES, CORES):
         raise InvalidOptionError(
-            "--slot-seconds, --gradient-seconds, --max-processes and --cores are of INSTANCE SOLUTION; leave them out"
+            "--slot-seconds, --gradient-seconds, --max-processes and --cores require INSTANCE SOLUTION; omit them"
         )
     if application is not None and not files:
         asked = ApplicationRun(
@@ -299,13 +315,15 @@ def run(
     drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
     if (data, checkpoint, pushes, clocks, workers, rate) != (None, None, drilled, CLOCKS, WORKERS, RATE):
         raise InvalidOptionError(
-            "--data, --clocks, --workers, --rate, --checkpoint and how to push, from --staleness to --replay-mb, belong to "
-            "--application NAME that is trained alone; add it without INSTANCE SOLUTION, or leave them out"
+            "--data, --clocks, --workers, --rate, --checkpoint, --staleness, --pushes, --non-finite and --replay-mb "
+            "require --application NAME without INSTANCE SOLUTION"
         )
     if kill_servers is not None:
         return _drill(kill_servers, pushes.replay_mb, seed, output)
     if files is None or len(files) != 2:
-        raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
+        raise InvalidOptionError(
+            f"expected INSTANCE SOLUTION, got {len(files or ())} arguments; or use --kill-servers N"
+        )
     from optim.simulation.emulation.job_run import PlanOptions
 
     plan = PlanOptions(
@@ -322,19 +340,19 @@ def run(
 def _check_alone(
     files: list[str] | None, application: str | None, kill_servers: int | None, leases: RoundChoice
 ) -> None:
-    """Raise if what trains a job of its own is given a plan to play besides."""
+    """Raise if ``--application`` alone or ``--kill-servers`` is combined with a solution or lease rounds."""
     is_played = bool(files) or leases != RoundChoice()
     if application is not None and ((is_played and not files) or kill_servers is not None):
         raise InvalidOptionError(
-            "--application without INSTANCE SOLUTION is trained alone; leave --rounds, --fairness and --kill-servers out"
+            "--application without INSTANCE SOLUTION excludes --rounds, --fairness and --kill-servers; omit them"
         )
     if kill_servers is not None and is_played:
         out = " ".join(files or ["--rounds and --fairness"])
-        raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {out} out")
+        raise InvalidOptionError(f"--kill-servers trains a built-in job; omit {out}")
 
 
 def _play(instance_name: str, solution_path: str, options: Any, leases: RoundChoice, output: OutputFormat) -> ExitCode:
-    """Play a solution and print a row for each job or app."""
+    """Execute a solution and print one row per job or app."""
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution, verify
     from optim.workloads.instances import find_instance
@@ -343,36 +361,34 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
     problem = problem_of(instance).name
     if problem not in ("admission", "auction"):
         raise UnsupportedProblemError(
-            f"{instance_name} is neither an admission instance nor an auction: only those say who trains when; a bidder's "
-            "leases are played by `optim simulate training`"
+            f"{instance_name} is neither an admission nor an auction instance; for bidding use "
+            "'optim simulate training'"
         )
     if leases != RoundChoice() and (problem == "admission" or leases.rounds == 1):
         raise InvalidOptionError(
-            "--rounds N and --fairness are of an auction's rounds of leases, two at least; leave them out"
+            "--rounds and --fairness require an auction, and --fairness at least two rounds; omit them"
         )
     solution = load_solution(solution_path, instance)
     if solution.decision is None:
-        return error_exit(f"{solution_path} holds no plan to play", ExitCode.NOTHING)
+        return error_exit(f"{solution_path} contains no plan to execute", ExitCode.NOTHING)
     violations = verify(instance, solution).violations
     if violations:
-        return error_exit(
-            f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED
-        )
-    with listening("all jobs end where they are") as interruption:
+        return error_exit(f"{solution_path}: {len(violations)} violations, first: {violations[0]}", ExitCode.REFUSED)
+    with listening("all jobs end now") as interruption:
         asked: dict[str, Any] = {
             "is_stopped": lambda: interruption.is_requested,
             "on_slot": lambda slot: info(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
         }
         if leases.rounds > 1:
             return tell_rounds(instance, solution.decision, options, leases, asked, output)
-        asked["on_paused"] = lambda seconds: info(f"the clock stood still for {seconds:.1f} s, while processes started")
+        asked["on_paused"] = lambda seconds: info(f"the clock stopped for {seconds:.1f} s while processes started")
         rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
         unit = "slots" if problem == "admission" else "leases"
-        print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the beginning")
+        print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the start")
     _print_summary(instance, problem, rows, options)
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
@@ -382,7 +398,7 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
 
 
 def _play_plan(instance: Any, problem: str, decision: Any, options: Any, asked: Any) -> Any:
-    """Return a row for each job of an admission plan, or for each app with a lease."""
+    """Return one row per job of an admission plan, or per app with a lease."""
     if problem == "admission":
         from optim.simulation.emulation.plan_run import run_plan
 
@@ -393,27 +409,27 @@ def _play_plan(instance: Any, problem: str, decision: Any, options: Any, asked: 
 
 
 def _print_summary(instance: Any, problem: str, rows: Any, options: Any) -> None:
-    """Say how what was planned lies to what was realised, and what that does to utility."""
+    """Print the errors of planned completion, and the planned and realised utility."""
     from optim.simulation.emulation.auction_run import log_welfare
     from optim.simulation.emulation.plan_run import summary_of
 
     own_s = instance.slot_micro_s / 1e6 if problem == "admission" else 60.0 * instance.lease_min
     what = "slot" if problem == "admission" else "lease"
-    info(f"scale of time: a {what} of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it")
+    info(f"time scale: a {what} of {own_s:g} s runs in {options.slot_s:g} s (factor {options.slot_s / own_s:.3g})")
     found = summary_of(rows)
     if found.median_error is not None:
         info(
-            f"error of completion: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, most {found.max_error:.1%}, "
-            f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} {'jobs' if problem == 'admission' else 'apps'} not done"
+            f"completion error: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, maximum {found.max_error:.1%}, "
+            f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} {'jobs' if problem == 'admission' else 'apps'} unfinished"
         )
     if problem == "admission":
-        info(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
+        info(f"utility: planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
     elif (welfare := log_welfare(rows)) is not None:
-        info(f"log welfare of the apps with leases planned {welfare[0]:.6g}, realised {welfare[1]:.6g}")
+        info(f"log welfare of the apps with leases: planned {welfare[0]:.6g}, realised {welfare[1]:.6g}")
 
 
 def _shown(row: Any) -> dict[str, object]:
-    """Return a job's row as people want to see it."""
+    """Return the printed columns of a job or app."""
     is_done = row.realised_slots is not None
     return {
         "job": row.job, "application": row.application, "planned": row.planned_slots, "realised": row.realised_slots,
@@ -425,7 +441,7 @@ def _shown(row: Any) -> dict[str, object]:
 
 
 def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> ExitCode:
-    """Kill active servers and print a row for each."""
+    """Kill active servers, and print one row per kill."""
     from optim.kernels.parameter_server import Adagrad
     from optim.training.applications import LogisticRegression
     from optim.training.drill import DrillOptions, kill_servers
@@ -440,7 +456,9 @@ def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> Exi
             print_json(asdict(row))
     if output is OutputFormat.TABLE:
         print_rows([asdict(row) for row in rows], output)
-        print_line(f"{sum(row.is_equal for row in rows)} of {len(rows)} runs on have the undisturbed run's losses")
+        print_line(
+            f"{sum(row.is_equal for row in rows)} of {len(rows)} recovered runs have the losses of the undisturbed run"
+        )
     if all(row.is_equal for row in rows):
         return ExitCode.DONE
-    return error_exit("a loss differs from the undisturbed run's", ExitCode.REFUSED)
+    return error_exit("a loss differs from that of the undisturbed run", ExitCode.REFUSED)

@@ -1,15 +1,15 @@
-"""`optim simulate`: worlds that policies run in, one sub-command a world."""
+"""`optim simulate`: simulations of policies, one sub-command per simulation."""
 
 import typer
 
 from optim.cli import simulate_cluster, simulate_containers, simulate_packing, simulate_spot, simulate_training
 
-app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
+app = typer.Typer(name="simulate", help="Run policies in a simulation.", no_args_is_help=True)
 
 
 @app.callback()
 def simulate() -> None:
-    """Run policies in a simulated world."""
+    """Run policies in a simulation."""
 
 
 app.command("cluster")(simulate_cluster.cluster)

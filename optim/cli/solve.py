@@ -1,4 +1,4 @@
-"""`optim solve`: solve one instance, verify the answer, print and store it."""
+"""`optim solve`: solve one instance, verify the solution, print and store it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +32,7 @@ def solve(
         typer.Argument(
             autocompletion=complete_problem_or_instance,
             metavar="[PROBLEM] INSTANCE",
-            help="A file, or a reference instance's name.",
+            help="An instance file, or the name of a reference instance.",
         ),
     ],
     *,
@@ -40,24 +40,22 @@ def solve(
         str | None,
         option(
             "--solver",
-            "One of `optim solvers`; default for admission: exact where the instance is small, else search.",
+            "Solver (`optim solvers` lists them); default for admission: exact for small instances, else search.",
             "NAME",
             autocompletion=complete_solver,
         ),
     ] = None,
     seed: SeedOption = 0,
     time_limit: TimeLimitOption = None,
-    settings: Annotated[
-        list[str] | None, option("--option", "A solver option; repeat for several.", "NAME=VALUE")
-    ] = None,
+    settings: Annotated[list[str] | None, option("--option", "A solver option; repeatable.", "NAME=VALUE")] = None,
     options_file: Annotated[
-        Path | None, option("--options-file", "Solver options; --option goes before it.", "TOML")
+        Path | None, option("--options-file", "File of solver options; --option overrides it.", "TOML")
     ] = None,
-    details: Annotated[bool, option("--details", "Print phases, loads, counts and memory too.")] = False,
+    details: Annotated[bool, option("--details", "Also print phases, loads, counts and memory.")] = False,
     out: OutOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Solve an instance. What is printed and written is verified; exit code 3 if the checker refuses it."""
+    """Solve an instance, verify the solution, and print it; exit code 3 if the checker refuses it."""
     from optim.benchmarks.suite import SolveWork, Subject
     from optim.core.options import read_options
     from optim.models.files import save_solution
@@ -79,14 +77,14 @@ def solve(
         time_limit_s=check_time_limit(time_limit),
         options={**from_file, **split_options(settings)},
     )
-    hint = "the best solution so far is kept"
+    hint = "the best solution so far will be returned"
     with terminal_progress() as progress, listening(hint) as interruption:
         limit = "" if time_limit is None else f", at most {time_limit:g} s"
         progress.start(f"{solver} on {subject.name}{limit}")
         solution, record = work.attempt(interruption, progress)
     if record.is_refused:
         return error_exit(
-            f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED
+            f"the checker refused the solution of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED
         )
     if out is not None:
         save_solution(solution, subject.instance, out)
@@ -100,14 +98,14 @@ def solve(
 
 
 def _summary(record: "Record") -> dict[str, Any]:
-    """Return the result in at most 15 lines, without fields that are empty."""
+    """Return the main fields of the result, without empty ones."""
     names = ("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified")
     fields = {name: getattr(record, name) for name in (*names, "certificate", "wall_s", "processor_s", "message")}
     return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _details(record: "Record") -> dict[str, Any]:
-    """Return all fields worth reading, without load and decision times where there are none."""
+    """Return all fields for `--details`; decision times only if the solver recorded them."""
     names = (
         *(
             "instance",

@@ -1,4 +1,4 @@
-"""`optim solvers`: which solvers there are, and what their options are."""
+"""`optim solvers`: list solvers, policies and their options."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,13 +10,13 @@ from optim.cli.output import OutputFormat, print_json, print_line, print_rows, p
 from optim.cli.parameters import FormatOption
 
 CLUSTER, ENGINE = "cluster", "engine"
-"""The world that has wrappers and rules of its own, and the name of the latter among its policies."""
+"""The world with wrappers and engine options, and the name that selects its engine options."""
 
 WORLDS = (CLUSTER, "spot", "zones", "containers")
-"""Simulations whose policies are listed as solvers are."""
+"""Simulations whose policies `optim solvers` lists."""
 
 SIMULATED = {"zones": "spot, several zones"}
-"""What worlds are called on the command line, where it isn't their name."""
+"""Command-line names of worlds where they differ from the world's name."""
 
 
 def solvers(
@@ -25,12 +25,14 @@ def solvers(
         typer.Argument(
             autocompletion=complete_problem,
             metavar="[PROBLEM]",
-            help="Only those of this problem; cluster, spot, zones, containers: that simulation's policies.",
+            help="A problem, or a simulation whose policies to list: cluster, spot, zones, containers. Default: all problems.",
         ),
     ] = None,
     solver: Annotated[
         str | None,
-        typer.Argument(autocompletion=complete_solver, metavar="[SOLVER]", help="Explain the options of this one."),
+        typer.Argument(
+            autocompletion=complete_solver, metavar="[SOLVER]", help="The solver or policy whose options to explain."
+        ),
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -57,11 +59,11 @@ def solvers(
             print_json({**known, "options": plain(describe_options(one))})
         return
     rows = [(one.problem, one.name, one.summary, ", ".join(_pairs(plain(describe_options(one))))) for one in found]
-    print_table(("problem", "solver", "what it does", "options"), rows, is_wrapped=True)
+    print_table(("problem", "solver", "summary", "options"), rows, is_wrapped=True)
 
 
 def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
-    """List the policies of a simulation with their options and defaults, or explain the options of one, or of a cluster's engine."""
+    """List the policies of a simulation with options and defaults, or explain the options of one policy or of the cluster engine."""
     from optim.benchmarks.records import plain
     from optim.core.errors import unknown_name
     from optim.core.options import option_meanings, options_as_dict
@@ -71,14 +73,14 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
 
     kinds: dict[str, tuple[str, type[Any]]] = {
         each: (
-            "policy" if world == CLUSTER else f"{'knows the future: ' if entry.is_reference else ''}{entry.summary}",
+            "policy" if world == CLUSTER else f"{'sees the future: ' if entry.is_reference else ''}{entry.summary}",
             entry.options_type,
         )
         for each, entry in policies_of(world).items()
     }
     if world == CLUSTER:
         kinds |= {each: ("wrapper", entry.options_type) for each, entry in policies_of("wrappers").items()}
-        kinds[ENGINE] = ("rules of all", EngineOptions)
+        kinds[ENGINE] = ("options of the simulator", EngineOptions)
 
     def defaults(kind: type[Any]) -> dict[str, object]:
         return dict(plain(options_as_dict(kind())))
@@ -91,20 +93,20 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
         if not options and output is OutputFormat.TABLE:
             print_line(f"{name} has no options")
             return
-        _print_options(options, option_meanings(kind), output, f"{name}, of simulate {SIMULATED.get(world, world)}")
+        _print_options(options, option_meanings(kind), output, f"{name} (simulate {SIMULATED.get(world, world)})")
         return
     if output is OutputFormat.JSON:
         for each, (what, options_type) in kinds.items():
             print_json({"problem": world, "policy": each, "kind": what, "options": defaults(options_type)})
         return
     rows = [(each, what, ", ".join(_pairs(defaults(options_type)))) for each, (what, options_type) in kinds.items()]
-    print_table(("policy", "what", "options"), rows, is_wrapped=True)
+    print_table(("policy", "description", "options"), rows, is_wrapped=True)
 
 
 def _print_options(
     options: Mapping[str, object], meanings: Mapping[str, str], output: OutputFormat, title: str
 ) -> None:
-    """Print one row per option with its default, as `--option` takes it in a table, and its meaning."""
+    """Print one row per option: its default (in a table, in the syntax of `--option`) and its meaning."""
     entries = [
         {
             "option": name,

@@ -1,4 +1,4 @@
-"""`optim verify`: check a solution file against its instance, with code that no solver uses."""
+"""`optim verify`: check a solution file against its instance, with code independent of the solvers."""
 
 import os
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ def verify(
         typer.Argument(
             autocompletion=complete_problem_or_instance,
             metavar="[PROBLEM] INSTANCE SOLUTION | RUN",
-            help="The two files, or a logged run (RUN.npz, or as --log named it).",
+            help="Instance and solution files, or a run that `optim simulate cluster --log` wrote.",
         ),
     ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Recompute every claim of a solution from the instance alone, or replay a logged run; exit code 3 if one doesn't hold."""
+    """Recompute every claim of a solution from the instance, or replay a logged run; exit code 3 if a claim is false."""
     if len(words) == 1:
         return _verify_runs(_run_named(words[0]), output)
     from optim.models.catalogue import problem_of
@@ -55,22 +55,22 @@ def verify(
 
 
 def _run_named(word: str) -> str:
-    """Return the path of a logged run, whatever its name.
+    """Return the path of a logged run; its name need not end in ``.npz``.
 
     Raises
     ------
     InvalidOptionError
-        If a word alone is no file, as where a solution was forgotten.
+        If the single argument is not a file, for example an instance without its solution.
     """
     if not word.endswith(".npz") and not os.path.exists(word):
         raise InvalidOptionError(
-            f"expected [PROBLEM] INSTANCE SOLUTION, or a run that 'optim simulate cluster --log' wrote; {word} is no such file"
+            f"expected [PROBLEM] INSTANCE SOLUTION, or a run that 'optim simulate cluster --log' wrote; {word} is not a file"
         )
     return word
 
 
 def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
-    """Replay each policy's log, recompute its figures and all bounds."""
+    """Replay each policy's log, and recompute its metrics and all bounds."""
     from optim.models.cluster.check import check_runs
     from optim.models.cluster.run_file import load_run
 
@@ -79,7 +79,7 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
     except InvalidProblemError as error:
         if path.endswith(".npz"):
             raise
-        raise InvalidProblemError(f"{error}; a solution goes after its instance: INSTANCE SOLUTION") from error
+        raise InvalidProblemError(f"{error}; to verify a solution, give INSTANCE SOLUTION") from error
     violations: list[Violation] = []
     for name, found in check_runs(record):
         fields = {"policy": name, "verified": found.is_ok, "jct_mean_h": found.objective, "proven": list(found.proven)}
@@ -89,7 +89,7 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
 
 
 def _print(fields: dict[str, object], violations: "Sequence[Violation]", output: OutputFormat) -> None:
-    """Print what was found, and every row and claim that doesn't hold."""
+    """Print the fields, then one row per violation."""
     if output is OutputFormat.JSON:
         print_json({**fields, "violations": [asdict(violation) for violation in violations]})
         return
@@ -100,7 +100,7 @@ def _print(fields: dict[str, object], violations: "Sequence[Violation]", output:
 
 
 def _exit_code(path: str, violations: "Sequence[Violation]") -> ExitCode:
-    """Tell whether all claims of a file hold, and the first that doesn't."""
+    """Return DONE, or print the first violation and return REFUSED."""
     if violations:
-        return error_exit(f"{path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
+        return error_exit(f"{path}: {len(violations)} violations, first: {violations[0]}", ExitCode.REFUSED)
     return ExitCode.DONE

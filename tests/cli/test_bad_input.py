@@ -149,7 +149,7 @@ def test_verify_says_what_a_file_is_that_holds_no_solution(folder, document, tex
         ("solve auction-tiny-0", "has no default solver: name one by --solver, of exact, greedy"),
         ("solve lottery tiny-0 --solver idle", "unknown problem 'lottery'"),
         ("solve tiny-0 --solver idle --option wait_s=-1", "wait_s must be at least 0, got -1.0"),
-        ("bench admission --instance tiny-0 --solver ,", "a list of names was given as ','"),
+        ("bench admission --instance tiny-0 --solver ,", "expected a list of names, got ','"),
         ("simulate containers --policy ,", "name one, or leave the option out"),
         ("simulate spot --policy , --zone a", "name one, or leave the option out"),
         ("solve tiny-0 --solver idle --option wait_s", "--option must be NAME=VALUE, got 'wait_s'"),

@@ -255,7 +255,7 @@ def test_joining_runs_nothing_and_refuses_what_says_how(apart, words):
     ("words", "cause"),
     [
         (("--no-report", "--report", "page.html"), "leave it out, or --report"),
-        (("--size", "full"), "--size is of the suites' own instances"),
+        (("--size", "full"), "--size applies to built-in instances only"),
         (("--histories", "2"), "add --solver online-learned"),
         (("--histories", "2", "--history", "x.json", "--solver", "online-learned"), "leave one of them out"),
     ],
@@ -270,7 +270,7 @@ def test_options_that_would_change_nothing_are_refused(folder, words, cause):
 def test_earlier_days_are_of_the_suite_that_learns_from_them():
     result = CliRunner().invoke(app, ["bench", "dummy", "--solver", "idle", "--histories", "2"])
     assert result.exit_code == 2
-    assert "--histories is of the suite 'admission'" in result.stderr
+    assert "--histories applies to the suite 'admission'" in result.stderr
 
 
 def test_a_single_suite_with_many_records_becomes_one_row_per_solver(capsys):
@@ -383,12 +383,12 @@ def test_a_solver_to_compare_with_is_run_where_it_was_not_chosen(folder, registr
     words = ["bench", "admission", "--instance", "tiny-1", "--no-report", "--solver", "./plain.py:Plain"]
     result = CliRunner().invoke(app, [*words, "--compare", "fifo"], env={"COLUMNS": "300"})
     assert result.exit_code == 0, result.output
-    assert "fifo is run, too: --compare names it" in result.stderr
+    assert "also running fifo, the baseline of --compare" in result.stderr
     assert "compared with fifo, in percentage points of the bound" in result.stdout
     chosen = CliRunner().invoke(
         app, [*words[:-1], "./plain.py:Plain,fifo", "--compare", "fifo"], env={"COLUMNS": "300"}
     )
-    assert "is run, too" not in chosen.stderr
+    assert "also running" not in chosen.stderr
     assert chosen.stdout == result.stdout
     absent = CliRunner().invoke(app, [*words, "--compare", "nobody"])
     assert "nobody: no such file, and no golden results of that name ship" in absent.stderr

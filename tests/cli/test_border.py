@@ -190,7 +190,7 @@ def test_without_stderr_results_are_printed_all_the_same():
 def test_too_many_open_files_are_told_by_their_own_remedy(capsys, number):
     code = _failed(OSError(number, os.strerror(number)))
     assert code == 1
-    assert capsys.readouterr().err.endswith("allow more with 'ulimit -n 1024', or use fewer processes\n")
+    assert capsys.readouterr().err.endswith("raise the limit with 'ulimit -n 1024', or use fewer processes\n")
 
 
 @pytest.mark.prove
@@ -210,7 +210,7 @@ def test_a_device_that_is_not_there_is_one_line(name):
     ]
     done = subprocess.run(words, env={**os.environ, "JAX_PLATFORMS": name}, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    line = f"optim: error: JAX has no device of JAX_PLATFORMS={name} here; unset it, or set JAX_PLATFORMS=cpu"
+    line = f"optim: error: JAX finds no device for JAX_PLATFORMS={name}; unset it, or set JAX_PLATFORMS=cpu"
     assert done.stderr.splitlines()[-1] == line
     assert "Traceback" not in done.stderr
 

@@ -38,7 +38,7 @@ def test_a_few_short_pieces_are_done_sooner_in_this_process(short, engine):
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [
-        ("--scheduler tcp://127.0.0.1:1 --processes 2", "leave out --processes, or --scheduler"),
+        ("--scheduler tcp://127.0.0.1:1 --processes 2", "omit --processes, or --scheduler"),
         ("--dashboard", "add --engine dask or --scheduler ADDRESS"),
     ],
 )
@@ -68,8 +68,8 @@ def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
     monkeypatch.setattr("optim.execution.dask_cluster.dask_cluster", lambda *how: nullcontext(Cluster()))
     result = bench("--engine", "dask", "--processes", "2", "--dashboard")
     assert result.exit_code == 0
-    assert "Dask's page: http://here/status" in result.stderr
-    assert "sent to workers once each: 2.5 MB" in result.stderr
+    assert "Dask dashboard: http://here/status" in result.stderr
+    assert "shared data sent to workers: 2.5 MB" in result.stderr
 
 
 class Counting(SerialExecutor):

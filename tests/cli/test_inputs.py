@@ -6,7 +6,7 @@ from optim.cli.inputs import on_demand_of
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 
-def test_on_demand_is_dollars_an_hour_or_a_file_of_types(tmp_path):
+def test_on_demand_is_usd_per_hour_or_a_file_of_types(tmp_path):
     path = tmp_path / "types.csv"
     path.write_text("instance_type,on_demand_usd_per_hour\np5.48xlarge,98.32\n")
     assert on_demand_of(None) is None
@@ -18,7 +18,7 @@ def test_on_demand_is_dollars_an_hour_or_a_file_of_types(tmp_path):
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e300", "0.0000001"])
 def test_a_number_that_is_no_price_is_refused(text):
-    with pytest.raises(InvalidOptionError, match="dollars an hour above 0, got"):
+    with pytest.raises(InvalidOptionError, match=r"USD per hour in \[1e-6, 1e6\], got"):
         on_demand_of(text)
 
 

@@ -166,7 +166,7 @@ def test_describes_what_was_read_of_a_price_list_and_what_was_left_out(folder):
     assert run("instance", "describe", "bidding", "prices.json").exit_code == 0
     other = run("instance", "describe", "admission", "prices.json")
     assert (other.exit_code, other.stdout) == (2, "")
-    assert "prices.json is a price list, for 'bidding', not for 'admission'; leave the name out" in other.stderr
+    assert "prices.json is a price list, for 'bidding', not for 'admission'; omit the problem's name" in other.stderr
 
 
 def test_a_trace_without_a_format_is_a_table_of_ones_own_and_its_partitions_have_any_name(tmp_path):

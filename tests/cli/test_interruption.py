@@ -116,7 +116,7 @@ def assert_stops_whole(code, stdout, stderr):
     rows = [json.loads(line) for line in stdout]
     assert [record.key for record in read_records(RESULTS)] == [row["key"] for row in rows]
     assert "tiny-1" not in {row["instance"] for row in rows}
-    assert f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
+    assert f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command resumes" in stderr
     assert "Traceback" not in "".join(stderr)
     assert_resumes_whole()
 
@@ -223,7 +223,7 @@ def assert_keeps_the_best(code, stdout, stderr):
     assert code == 130
     assert ["termination", "interrupted"] in [line.split() for line in stdout]
     assert ["verified", "yes"] in [line.split() for line in stdout]
-    assert stderr == ["optim: stopping; the best solution so far is kept (Ctrl-C again to abort)"]
+    assert stderr == ["optim: stopping; the best solution so far will be returned (Ctrl-C again to abort)"]
     assert Path("s.json").exists()
 
 

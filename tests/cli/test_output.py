@@ -55,7 +55,7 @@ def test_leaves_out_what_is_least_wanted_where_there_is_no_room(capsys, monkeypa
     text = capsys.readouterr().out
     assert "value" not in text.splitlines()[1]
     assert "long text here" in text
-    assert text.splitlines()[-1] == "left out, as there is no room: value"
+    assert text.splitlines()[-1] == "columns omitted, terminal too narrow: value"
 
 
 @pytest.mark.parametrize("missing", [0, 1])
@@ -116,7 +116,7 @@ def test_terminals_leave_columns_out_and_name_them(width, kept, left_out, seen):
     assert text.splitlines()[1].split() == kept
     assert "…" not in text
     assert text.splitlines()[-1].strip() == (
-        f"left out, as there is no room: {', '.join(left_out)}" if left_out else ""
+        f"columns omitted, terminal too narrow: {', '.join(left_out)}" if left_out else ""
     )
 
 
@@ -228,7 +228,7 @@ def test_says_that_it_compiles(monkeypatch, become_terminal):
     compiling.end("outer")
     assert LineProgress().line() == "0 s gone: working"
     compiling.begin(XLA)
-    assert LineProgress().line() == "0 s gone: working; compiling (3; once a run)"
+    assert LineProgress().line() == "0 s gone: working; compiling (3; once per run)"
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

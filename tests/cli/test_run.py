@@ -54,8 +54,8 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
         assert row["changes"] >= 2
         assert row["error"] > -1
     assert "slot 0" in done.stderr
-    assert "scale of time: a slot of " in done.stderr
-    assert "error of completion: median " in done.stderr
+    assert "time scale: a slot of " in done.stderr
+    assert "completion error: median " in done.stderr
     assert "utility planned " in done.stderr
 
 
@@ -70,7 +70,7 @@ def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {"instance": "tiny-0", "seed": 0, **asdict(row)}
     scale, error, utility = done.stderr.strip().splitlines()
-    assert "scale of time: a slot of " in scale
+    assert "time scale: a slot of " in scale
     assert "median 50.0%" in error
     assert error.endswith("0 of 1 jobs not done")
     assert utility.endswith("utility planned 8, realised 4")
@@ -93,9 +93,9 @@ def test_every_app_with_a_lease_trains_on_what_it_was_granted(tmp_path):
         assert row["is_exact"] is True
         assert row["realised_min"] <= row["planned_min"]
         assert (row["realised_rho"] > row["planned_rho"]) == (row["realised_slots"] > row["planned_slots"])
-    assert "scale of time: a lease of 1200 s lasts 3 s here" in done.stderr
-    assert "error of completion: median " in done.stderr
-    assert "log welfare of the apps with leases planned " in done.stderr
+    assert "time scale: a lease of 1200 s runs in 3 s" in done.stderr
+    assert "completion error: median " in done.stderr
+    assert "log welfare of the apps with leases: planned " in done.stderr
 
 
 @pytest.mark.prove
@@ -126,26 +126,26 @@ def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
         ((), "expected INSTANCE SOLUTION, got 0 words"),
         (("--application", "chess"), "unknown application 'chess'"),
         (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
-        (("--data", "x.csv"), "belong to --application NAME"),
-        (("tiny-0", "x.json", "--clocks", "5"), "belong to --application NAME"),
-        (("tiny-0", "x.json", "--workers", "3"), "belong to --application NAME"),
-        (("--kill-servers", "2", "--rate", "0.5"), "belong to --application NAME"),
-        (("--application", "topic-model", "--cores", "1"), "are of INSTANCE SOLUTION"),
-        (("--kill-servers", "2", "--slot-seconds", "1"), "are of INSTANCE SOLUTION"),
+        (("--data", "x.csv"), "require --application NAME"),
+        (("tiny-0", "x.json", "--clocks", "5"), "require --application NAME"),
+        (("tiny-0", "x.json", "--workers", "3"), "require --application NAME"),
+        (("--kill-servers", "2", "--rate", "0.5"), "require --application NAME"),
+        (("--application", "topic-model", "--cores", "1"), "require INSTANCE SOLUTION"),
+        (("--kill-servers", "2", "--slot-seconds", "1"), "require INSTANCE SOLUTION"),
         (("tiny-0", "--application", "topic-model"), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "x.json", "--application", "chess"), "unknown application 'chess'"),
-        (("tiny-0", "x.json", "--application", "topic-model", "--kill-servers", "2"), "is trained alone"),
+        (("tiny-0", "x.json", "--application", "topic-model", "--kill-servers", "2"), "excludes --rounds"),
         (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),
-        (("spot-hour-0", "nowhere.json"), "spot-hour-0 is neither an admission instance nor an auction"),
+        (("spot-hour-0", "nowhere.json"), "spot-hour-0 is neither an admission nor an auction instance"),
         (
             ("tiny-0", "x.json", "--kill-servers", "2"),
-            "--kill-servers trains a job of its own; leave tiny-0 x.json out",
+            "--kill-servers trains a built-in job; omit tiny-0 x.json",
         ),
         (("--kill-servers", "2", "--rounds", "2"), "leave --rounds and --fairness out"),
-        (("--application", "topic-model", "--rounds", "2"), "is trained alone; leave --rounds"),
-        (("tiny-0", "x.json", "--rounds", "2"), "are of an auction's rounds of leases"),
-        (("auction-tiny-0", "x.json", "--fairness", "0.5"), "are of an auction's rounds of leases, two at least"),
+        (("--application", "topic-model", "--rounds", "2"), "excludes --rounds"),
+        (("tiny-0", "x.json", "--rounds", "2"), "require an auction"),
+        (("auction-tiny-0", "x.json", "--fairness", "0.5"), "require an auction, and --fairness at least two rounds"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_two(words, message):
@@ -165,7 +165,7 @@ def test_a_drill_tells_its_kills_as_a_table_or_as_lines_of_json(is_equal, monkey
     lines = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "json"])
     assert [json.loads(line) for line in lines.stdout.splitlines()] == [asdict(kill) for kill in kills]
     table = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "table"])
-    assert table.stdout.endswith(f"{1 + is_equal} of 2 runs on have the undisturbed run's losses\n")
+    assert table.stdout.endswith(f"{1 + is_equal} of 2 recovered runs have the losses of the undisturbed run\n")
     assert "process_id" in table.stdout
     assert lines.exit_code == table.exit_code == (0 if is_equal else 3)
 
@@ -179,7 +179,7 @@ def test_an_application_goes_on_from_its_checkpoints_on_data_of_ones_own(tmp_pat
     assert whole.returncode == 0, whole.stderr
     first = run(*words, "--clocks", "10", "--checkpoint", tmp_path / "run")
     again = run(*words, "--clocks", "15", "--checkpoint", tmp_path / "run")
-    assert "going on from clock 10" in again.stderr
+    assert "resuming from clock 10" in again.stderr
     assert again.stdout == whole.stdout
     assert whole.stdout.startswith(first.stdout)
     losses = [json.loads(line)["loss"] for line in whole.stdout.splitlines()]
@@ -238,13 +238,13 @@ def test_rows_and_sums_are_told(told):
     assert "(2.5 s at most)" in said.err
     assert "round 0: 60 serial GPU minutes planned, 50 realised by 2 apps, 4 GPUs" in said.err
     assert "all leases: 100 serial GPU minutes planned, 90 realised, error -10.0%" in said.err
-    assert "1 of 2 apps done, 2 foreseen; largest rho of those done 1.5, foreseen 1.25" in said.err
+    assert "1 of 2 apps done, 2 planned; largest rho of finished apps: 1.5, planned 1.25" in said.err
 
 
 def test_tables_have_a_title_each(told):
     _, said = told([of_app("a"), of_app("b")], OutputFormat.TABLE)
-    assert "serial GPU minutes done in each lease" in said.out
-    assert "foreseen from the first" in said.out
+    assert "serial GPU minutes per lease" in said.out
+    assert "planned in the first round" in said.out
     assert "apps done" not in said.err
 
 
@@ -328,7 +328,7 @@ def test_a_run_goes_on_from_its_checkpoints_to_the_losses_of_a_whole_one(here):
     assert whole[-1]["loss"] < whole[0]["loss"]
     first, _ = losses(*words, "--clocks", "20", "--checkpoint", here / "run")
     again, said = losses(*words, "--clocks", "25", "--checkpoint", here / "run")
-    assert "going on from clock 20" in said
+    assert "resuming from clock 20" in said
     assert again == whole
     assert whole[:20] == first
 

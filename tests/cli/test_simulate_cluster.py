@@ -136,11 +136,11 @@ def test_a_log_of_any_name_is_verified(log, tmp_path):
     for name, cause in (
         (
             "nothing",
-            "or a run that 'optim simulate cluster --log' wrote; nothing is no such file",
+            "or a run that 'optim simulate cluster --log' wrote; nothing is not a file",
         ),
         ("tiny-0", "expected [PROBLEM] INSTANCE SOLUTION, or a run"),
         ("nothing.npz", "can't be read"),
-        (tmp_path / "mine.csv", "write one with --log FILE; a solution goes after its instance: INSTANCE SOLUTION"),
+        (tmp_path / "mine.csv", "write one with --log FILE; to verify a solution, give INSTANCE SOLUTION"),
     ):
         refused = run("verify", name)
         assert (refused.exit_code, refused.stdout) == (2, "")
@@ -154,7 +154,7 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
     save_run(replace(record, runs=tuple(told)), log)
     refused = run("verify", log)
     assert refused.exit_code == 3
-    assert "4 claims don't hold, first: metrics [srsf]: jct_mean_h is" in refused.stderr
+    assert "4 violations, first: metrics [srsf]: jct_mean_h is" in refused.stderr
     lines = refused.stdout.splitlines()
     assert sum(line.split() == ["row", "amount", "violation"] for line in lines) == 2
     for policy in ("srsf", "fifo"):
@@ -174,9 +174,9 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
         (("--option", "oversized=maybe"), "one of refuse, drop"),
         (("--option", "failures=maybe"), "one of none, study"),
         (("--option", "trace.nonsense=1"), "unknown option 'nonsense'"),
-        (("--option", "generate.jobs=1"), "goes with --generate only"),
+        (("--option", "generate.jobs=1"), "requires --generate"),
         (("--generate", "themis"), "either --trace FILE or --generate"),
-        (("--apps", "3"), "goes with --generate themis only"),
+        (("--apps", "3"), "requires --generate themis"),
         (("--from", "2017-10-03"), "the trace tells no dates"),
         (("--gpus", "60x"), "60x8"),
         (("--option", "study.nonsense=1"), "the study knows clusters"),
@@ -238,11 +238,11 @@ def test_a_policy_of_ones_own_is_played_and_replayed(trace, tmp_path, name, code
     [
         (("--generate", "nonsense"), "philly or themis"),
         (("--generate", "themis", "--jobs", "3"), "--trace or --generate philly only"),
-        (("--generate", "themis", "--trace-format", "csv"), "goes with --trace only"),
+        (("--generate", "themis", "--trace-format", "csv"), "requires --trace"),
         (("--generate", "themis", "--option", "generate.gap_min=-1"), "gap_min"),
-        (("--generate", "philly", "--from", "7"), "goes with --trace only"),
-        (("--generate", "themis", "--option", "oversized=drop"), "--option oversized goes with --trace or --generate"),
-        (("--generate", "themis", "--option", "failures=study"), "--option failures goes with --trace or --generate"),
+        (("--generate", "philly", "--from", "7"), "requires --trace"),
+        (("--generate", "themis", "--option", "oversized=drop"), "--option oversized requires --trace or --generate"),
+        (("--generate", "themis", "--option", "failures=study"), "--option failures requires --trace or --generate"),
         ((), "either --trace FILE or --generate"),
     ],
 )

@@ -187,7 +187,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
         (("--test-share", "0"), "test_share must be in (0, 1), got 0.0"),
         (("--input", "absent.csv"), "absent.csv"),
         (("--input", "a.csv", "--generate", "4"), "--generate and --input exclude each other"),
-        (("--input", "a.csv", "--generator-option", "noise=2"), "--generator-option goes with --generate"),
+        (("--input", "a.csv", "--generator-option", "noise=2"), "--generator-option requires --generate"),
         (("--input", "cpu=a.json", "--input", "cpu=b.json"), "given twice"),
         (("--generator-option", "noise=-1"), "noise"),
         (("--multipliers", "1,many"), "--multipliers must be numbers, got 'many'"),

@@ -201,7 +201,7 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
     for wrong in ("0", "-3", "nan", "inf"):
         result = run(*words, f"--on-demand={wrong}")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "--on-demand must be a file, or dollars an hour above 0" in result.stderr
+        assert "--on-demand must be a file, or USD per hour in [1e-6, 1e6]" in result.stderr
     types = tmp_path / "types.csv"
     types.write_text("instance_type,on_demand_usd_per_hour\np5.48xlarge,98.32\n")
     assert run(*words, "--on-demand", types).exit_code == 2  # the trace names no type
@@ -221,11 +221,11 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--zone", "a"), "--zone goes with --availability"),
         (("--deadline-hours", "6"), "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour"),
         (("--changeover-hours", "0.5"), "--changeover-hours goes with --availability"),
-        (("--on-demand", "x.csv"), "goes with --prices"),
+        (("--on-demand", "x.csv"), "requires --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
-        (("--product", "Windows"), "goes with --prices"),
-        (("--gap-hours", "5"), "--gap-hours goes with --prices"),
-        (("--work", "gpus"), "--work goes with --prices"),
+        (("--product", "Windows"), "requires --prices"),
+        (("--gap-hours", "5"), "--gap-hours requires --prices"),
+        (("--work", "gpus"), "--work requires --prices"),
         (
             ("--prices", "x.csv", "--on-demand", "{od}", "--work", "love"),
             "--work must be one of gpus, vcpus, got 'love'",

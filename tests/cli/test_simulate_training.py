@@ -80,7 +80,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
         (("--picture", "nowhere/x.png"), "there is no folder nowhere"),
         (("--hour-seconds", "-1"), "hour_s must be at least 0"),
         (("--max-processes", "1"), "more than max_processes 1"),
-        (("--on-demand", "x.csv"), "goes with --prices"),
+        (("--on-demand", "x.csv"), "requires --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--types", "9"), "num_types must be in [1, 5]"),
         (("--volatile", "9"), "--volatile must be from 1 to the"),

@@ -80,7 +80,7 @@ def test_writes_nothing_that_the_checker_refuses(folder):
     result = run("solve", "tiny-0", "--solver", "liar", "--out", "s.json")
     assert result.exit_code == 3
     assert result.stdout == ""
-    assert "the checker refused the answer of 'liar'" in result.stderr
+    assert "the checker refused the solution of 'liar'" in result.stderr
     assert list(folder.iterdir()) == []
 
 
@@ -158,6 +158,6 @@ def test_sizes_of_another_problem_are_refused():
 def test_own_files_run_the_suites_of_their_problem_only():
     typed("instance generate auction --apps 3 --gpus 8 --machines 2 --out a.json")
     result = typed("bench --instance a.json --solver exact --format json --no-report")
-    assert "optim: only suites that take these instances are run: auction\n" in result.stderr
+    assert "optim: running only the suites that accept these instances: auction\n" in result.stderr
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert {row["problem"] for row in found} == {"auction"}

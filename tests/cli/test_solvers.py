@@ -114,7 +114,7 @@ def test_every_policy_of_a_simulation_is_listed_with_its_options(world):
         assert run(world, row["policy"]).exit_code == 0
     table = CliRunner().invoke(app, ["solvers", world], env={"COLUMNS": "400"}).stdout
     assert all(entry.summary[:30] in table for entry in policies_of(world).values())
-    assert "knows the future: " in table or not any(entry.is_reference for entry in policies_of(world).values())
+    assert "sees the future: " in table or not any(entry.is_reference for entry in policies_of(world).values())
     wrong = run(world, "nonsense")
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
     assert "unknown policy of" in wrong.stderr

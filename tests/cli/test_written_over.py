@@ -42,7 +42,7 @@ def test_what_is_read_is_not_written_over(mine, command, written):
     words = f"{first.replace('FILE', 'mine.csv')}{written}{last}".split()
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
-    assert f"would write over {written}, which is read; choose another file" in " ".join(result.stderr.split())
+    assert f"would overwrite the input file {written}; choose another file" in " ".join(result.stderr.split())
     assert mine.read_text() == ROWS
 
 
