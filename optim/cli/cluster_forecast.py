@@ -1,4 +1,4 @@
-"""`optim simulate cluster --state`: from a cluster's present state on, and when its pending jobs will start."""
+"""`optim simulate cluster --state`: simulate from a cluster's current state, and forecast starts of pending jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 COLUMNS = ("job", "user", "partition", "gpus", "waited_h", "start_10", "start_50", "start_90")
 FEW = 8
-"""Draws that take less time than a process to begin."""
+"""Draws that take less time than the start of a process."""
 
 MAX_ROWS = 40
-"""Pending jobs that the table shows; all are in the CSV file and in JSON."""
+"""Maximum pending jobs in the table; the CSV file and JSON contain all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Begun:
-    """Jobs of a state, where they run, limits of their run times, what is known of past jobs, and the date of time 0."""
+    """Jobs of a state, their current machines, run-time limits, past jobs, and the date of time 0."""
 
     jobs: "Workload"
     present: "Present"
@@ -50,29 +50,29 @@ class Begun:
 
 @dataclass(frozen=True, kw_only=True)
 class StartChoice:
-    """The state in which runs begin."""
+    """The initial state of the simulation."""
 
     state: Annotated[
         Path | None,
-        option("--state", "Begin as the cluster stands: squeue --json, sacct -P, or kubectl -o json.", "FILE", JOBS),
+        option("--state", "Initial state: output of squeue --json, sacct -P or kubectl -o json.", "FILE", JOBS),
     ] = None
     forecast: Annotated[
         int | None,
-        option("--forecast", "Draw the future N times; print when pending jobs start.", "N", JOBS, min=1, max=10_000),
+        option("--forecast", "Forecast starts of pending jobs from N random draws.", "N", JOBS, min=1, max=10_000),
     ] = None
 
     def check(self, beside: Mapping[str, Any]) -> None:
-        """Refuse what a forecast neither prints nor writes.
+        """Check that ``--forecast`` is not combined with the outputs in `beside`.
 
         Raises
         ------
         InvalidOptionError
-            If such an option is given beside a forecast.
+            If it is.
         """
         given = [name for name, value in beside.items() if value]
         if self.forecast is not None and given:
             raise InvalidOptionError(
-                f"--forecast tells starts of pending jobs alone (--jobs-csv and --report write them); leave {given[0]} out"
+                f"--forecast prints only starts of pending jobs (--jobs-csv and --report write them); omit {given[0]}"
             )
 
     def load(
@@ -84,20 +84,20 @@ class StartChoice:
         own_state: Mapping[str, dict[str, str]],
         seed: int,
     ) -> Begun | None:
-        """Return the jobs of the state, None without one; with one, a trace is the history.
+        """Return the jobs of the state (None without ``--state``); ``--trace`` then gives past jobs.
 
         Raises
         ------
         InvalidOptionError
-            If options don't go together.
+            If options exclude each other.
         InvalidProblemError
-            If a file is bad, or the state can't be on this cluster.
+            If a file is invalid, or the state does not fit this cluster.
         """
         given = [f"{kind}.{name}" for kind, names in own_state.items() for name in names]
         if self.state is None:
             if self.forecast is not None or given:
                 wrong = "--forecast" if self.forecast is not None else f"--option {given[0][:40]}"
-                raise InvalidOptionError(f"{wrong} goes with --state FILE; add it")
+                raise InvalidOptionError(f"{wrong} requires --state FILE; add it")
             return None
         from optim.core.options import build_options
         from optim.simulation.cluster.forecast import ForecastOptions
@@ -105,10 +105,12 @@ class StartChoice:
         from optim.workloads.traces.job_table import EPOCH
 
         if choice.generate is not None:
-            raise InvalidOptionError("--generate doesn't go with --state; give past jobs as --trace FILE")
+            raise InvalidOptionError("--generate and --state exclude each other; give past jobs as --trace FILE")
         now = own_state["state"].pop("now", None)
         if own_state["state"]:
-            raise InvalidOptionError(f"unknown option state.{next(iter(own_state['state']))[:40]}; the state knows now")
+            raise InvalidOptionError(
+                f"unknown option state.{next(iter(own_state['state']))[:40]}; the state has the option now"
+            )
         queue = read_queue_state(self.state, now)
         jobs, present, limit_s = begin_from(queue, cluster)
         draws = {} if self.forecast is None else {"draws": self.forecast}
@@ -122,20 +124,18 @@ class StartChoice:
             seed=seed,
         )
         info(
-            f"now is {begun.date(present.now_us)} UTC: {len(present.starts)} jobs run, "
-            f"{int(present.is_pending(jobs).sum())} are pending"
+            f"state at {begun.date(present.now_us)} UTC: {len(present.starts)} running jobs, "
+            f"{int(present.is_pending(jobs).sum())} pending"
         )
         if self.forecast is None:
             return _with_means(begun)
         if begun.history is None:
-            raise InvalidOptionError(
-                "--forecast needs past jobs, of which run times are drawn: give a trace with --trace FILE"
-            )
+            raise InvalidOptionError("--forecast draws run times from past jobs; give a trace with --trace FILE")
         return begun
 
 
 def _with_means(begun: Begun) -> Begun:
-    """Return a state in which run times are the means of past jobs of the group that ran as long, where there are any."""
+    """Set run times to conditional means of past jobs in the same group, given the time already run, where known."""
     import numpy as np
 
     from optim.models.cluster.workload import US
@@ -143,7 +143,7 @@ def _with_means(begun: Begun) -> Begun:
 
     if begun.history is None:
         info(
-            "run times are unknown: limits count, or where there is none an hour from now; give past jobs with --trace"
+            "run times are unknown: using limits, or one more hour for jobs without limit; give past jobs with --trace"
         )
         return begun
     held = begun.present.held_us(len(begun.jobs))
@@ -151,7 +151,9 @@ def _with_means(begun: Begun) -> Begun:
     traits = begun.history.traits_of(begun.jobs, begun.present)
     mean = known.mean_s(traits, held / US)
     mean = np.fmin(mean, np.where(begun.limit_s * US > held, begun.limit_s, np.inf))
-    info("run times are means of past jobs by user, partition and size, given the time held; --forecast N draws them")
+    info(
+        "run times: means of past jobs by user, partition and size, given the time already run; --forecast N draws them"
+    )
     lasting = np.maximum(held + 1, np.rint(mean * US).astype(np.int64))
     jobs = estimated(begun.jobs, known, traits, held)
     return replace(begun, jobs=replace(jobs, duration_us=lasting))
@@ -165,7 +167,7 @@ def _history(
     own: Mapping[str, Mapping[str, str]],
     now_s: float,
 ) -> "History | None":
-    """Return past jobs of the trace, or of a state that lists jobs that are over as well; None if there are none."""
+    """Return the past jobs of the trace, or of a state that also lists ended jobs; None if there are none."""
     import numpy as np
 
     from optim.core.errors import InvalidProblemError
@@ -195,7 +197,7 @@ def _history(
     now_us = last_us if past.begin is None else round((now_s - (past.begin - EPOCH).total_seconds()) * US)
     if now_us < int(past.submit_us[-1]):
         raise InvalidOptionError(
-            "past jobs (--trace) must be submitted before the state's now; cut them, or give state.now"
+            "past jobs (--trace) must be submitted before the time of the state; remove later jobs, or give state.now"
         )
     return History(jobs=past, run_us=past.duration_us, has_ended=np.ones(len(past), np.bool_), now_us=now_us)
 
@@ -209,7 +211,7 @@ def print_forecast(
     where: "EngineChoice",
     output: OutputFormat,
 ) -> ExitCode:
-    """Draw the future under each policy, and print and write when pending jobs start."""
+    """Forecast the starts of pending jobs under each policy, and print and write them."""
     from optim.simulation.cluster.forecast import forecast
     from optim.simulation.cluster.forecast_calibration import calibrate
 
@@ -218,7 +220,7 @@ def print_forecast(
     told: list[str] = []
     with (
         terminal_progress() as progress,
-        listening("the draws so far are kept") as stop,
+        listening("finished draws will be used") as stop,
         where.opened(num_short=begun.options.draws // FEW) as executor,
     ):
         for request in requests:
@@ -242,7 +244,7 @@ def print_forecast(
         title = f"{name}: {len(own)} pending jobs, {len(made.start_us)} draws"
         print_rows(own if output is OutputFormat.JSON else own[:MAX_ROWS], output, COLUMNS, title=title)
         if output is OutputFormat.TABLE and len(own) > MAX_ROWS:
-            info(f"{len(own) - MAX_ROWS} more pending jobs: --jobs-csv FILE or --format json has all")
+            info(f"{len(own) - MAX_ROWS} more pending jobs: --jobs-csv FILE or --format json")
     if jobs_csv is not None:
         write_rows(jobs_csv, rows)
     if report is not None:
@@ -254,19 +256,17 @@ def print_forecast(
 
 
 def calibration_text(known: "Calibration") -> str:
-    """Return what past moments tell of ranges, in a line."""
+    """Describe the calibration of the start ranges on past times."""
     if not known.moments:
-        return f"ranges aren't calibrated: {known.reason}"
-    as_drawn = f"at {known.moments} past moments as drawn they held {known.held:.0%} of the starts"
+        return f"ranges are not calibrated: {known.reason}"
+    as_drawn = f"at {known.moments} past times, drawn ranges contained {known.held:.0%} of the starts"
     if not known.spread:
         return f"ranges are calibrated: {as_drawn}"
-    return (
-        f"ranges are calibrated: {as_drawn}, so that waits are stretched (spread of their logarithm: {known.spread:g})"
-    )
+    return f"ranges are calibrated: {as_drawn}; waits are stretched (spread of their logarithm: {known.spread:g})"
 
 
 def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str, Any]]:
-    """Return a row per pending job: who it is, how long it waited, and when it starts, as dates in UTC."""
+    """Return one row per pending job: its identity, waiting time, and quantiles of its start as UTC dates."""
     from optim.models.cluster.workload import US
 
     jobs = begun.jobs

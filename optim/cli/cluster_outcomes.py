@@ -1,4 +1,4 @@
-"""What `optim simulate cluster` tells besides its rows: the recorded schedule, differences, waits, jobs, and the list of policies."""
+"""Further outputs of `optim simulate cluster`: recorded schedule, differences, waits, jobs, and the list of policies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,53 +20,51 @@ if TYPE_CHECKING:
 PANEL = "Output"
 RECORDED = "as recorded"
 MAX_GROUPS = 20
-"""Users or partitions that a table shows: those that waited longest."""
+"""Maximum users or partitions in a table, the longest waits first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeChoice:
-    """What is told of jobs and differences."""
+    """Outputs about jobs and differences."""
 
     jobs_csv: Annotated[
-        Path | None, option("--jobs-csv", "A row per job and policy; with --forecast its starts.", "FILE", PANEL)
+        Path | None, option("--jobs-csv", "Write one row per job and policy; with --forecast, starts.", "FILE", PANEL)
     ] = None
     waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
     limits: Annotated[
         bool,
-        option(
-            "--limits", "Print limits of run time that most jobs stay below, by user, account and so on.", panel=PANEL
-        ),
+        option("--limits", "Print run-time quantiles (as limits) by user, account, partition and gang.", panel=PANEL),
     ] = False
     compare: Annotated[
         list[str] | None,
-        option("--compare", "Print each policy's difference to this one, with its interval.", "NAME", PANEL),
+        option("--compare", "Print differences to this policy with 95 % intervals.", "NAME", PANEL),
     ] = None
     list_: Annotated[
-        bool, option("--list", "List policies with options and what each sees; play none.", panel=PANEL)
+        bool, option("--list", "List policies with options and oracle inputs, without simulating.", panel=PANEL)
     ] = False
 
     @property
     def need_events(self) -> bool:
-        """Whether rows alone don't do."""
+        """Whether an output needs the events of a run."""
         return bool(self.jobs_csv is not None or self.waits or self.compare)
 
     def check(self, names: list[str]) -> None:
-        """Refuse before the work what can't be told after it.
+        """Check before the simulation that all outputs are possible.
 
         Raises
         ------
         InvalidOptionError
-            If a policy to compare with isn't played, or is alone.
+            If a policy of ``--compare`` is not simulated, or is the only one.
         """
         check_out(self.jobs_csv)
         for name in split_list(self.compare):
             if name not in names or len(names) < 2:
                 raise InvalidOptionError(
-                    f"--compare {name[:40]} must be one of several policies that are played: {', '.join(names)[:120]}"
+                    f"--compare {name[:40]} must be one of several simulated policies: {', '.join(names)[:120]}"
                 )
 
     def tell(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:
-        """Print and write what was asked for."""
+        """Print and write the requested outputs."""
         if self.limits:
             _print_limits(record.jobs, output)
         if self.waits:
@@ -90,13 +88,13 @@ OTHERWISE = "  preempted=checkpoint: a stopped job loses its work since the last
 
 
 def named(row: "Mapping[str, Any]") -> str:
-    """Return a row's policy, whether others may pass a job that finds no room, and a mark if it stopped jobs that ran."""
+    """Return a row's policy with its queue rule (strict or backfill), and a mark if it stopped running jobs."""
     queue = f" ({row['queue']})" if row.get("queue") else ""
     return marked(f"{row['policy']}{queue}", row["preemptions"])
 
 
 def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions", *, has_details: bool = True) -> None:
-    """Print the cost of a stop if a policy stopped running jobs; with details also that of other settings."""
+    """Print the cost of a stop if a policy stopped running jobs; with details also under other settings."""
     if not any(row["preemptions"] for row in rows):
         return
     said = {"overhead_s": options.overhead_s, "checkpoint_min": options.checkpoint_min}
@@ -108,7 +106,7 @@ def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions", *
 
 
 def exit_code_of(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
-    """Tell whether all that was wanted was played, and every job done or sent away."""
+    """Return DONE if all rows are finished and every job ended or was rejected."""
     if len(rows) < wanted:
         return ExitCode.INTERRUPTED
     unfinished = dict.fromkeys(row["policy"] for row in rows if row["unfinished"])
@@ -120,7 +118,7 @@ def exit_code_of(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
 
 
 def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":
-    """Return the schedule that the source tells as a row's figures, None if it tells none; of some of the jobs it tells no makespan."""
+    """Return the metrics of the recorded schedule, None if no start is recorded; the makespan requires all starts."""
     import numpy as np
 
     from optim.models.cluster.workload import US
@@ -144,7 +142,7 @@ def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":
 
 
 def distance(jobs: "Workload", run: "LoggedRun") -> dict[str, Any]:
-    """Return the mean completion time of a run and of the recorded schedule over the jobs that the source tells, and their ratio less 1."""
+    """Return the mean completion time of a run and of the recorded schedule over jobs with a recorded start, and their ratio minus 1."""
     from optim.models.cluster.waiting import last_times
     from optim.models.cluster.workload import US
 
@@ -162,11 +160,11 @@ def distance(jobs: "Workload", run: "LoggedRun") -> dict[str, Any]:
 
 
 def distance_line(found: dict[str, Any]) -> str:
-    """Return the distance of the present policy from the recorded schedule, for people."""
+    """Describe the deviation of the current policy from the recorded schedule."""
     return (
-        f"mean completion of the {found['jobs']:,} jobs whose start is recorded: simulated {found['simulated_jct_mean_h']:.3g} h "
-        f"under {found['policy']}, recorded {found['recorded_jct_mean_h']:.3g} h ({found['relative']:+.0%}); trust a what-if as far as "
-        "the first policy, which is taken for the present one, comes near"
+        f"mean completion of the {found['jobs']:,} jobs with a recorded start: simulated {found['simulated_jct_mean_h']:.3g} h "
+        f"under {found['policy']} (taken as the current policy), recorded {found['recorded_jct_mean_h']:.3g} h "
+        f"({found['relative']:+.0%}); a large deviation makes what-if results unreliable"
     )
 
 
@@ -185,19 +183,19 @@ def _print_limits(jobs: "Workload", output: OutputFormat) -> None:
     from optim.models.cluster.per_job import GROUPS, limit_rows
 
     for by in GROUPS:
-        title = f"limits below which 50, 90, 95 and 99 % of the run times stay, by {by}, hours"
+        title = f"50, 90, 95 and 99 % quantiles of run times by {by}, hours"
         _print_groups(limit_rows(jobs, by), output, title, {"limits_by": by})
 
 
 def _print_groups(rows: list[dict[str, Any]], output: OutputFormat, title: str, about: dict[str, Any]) -> None:
-    """Print one row per group: all as JSON, each with what `about` says, or the first `MAX_GROUPS` as a table."""
+    """Print one row per group: all as JSON with the fields of `about`, or the first `MAX_GROUPS` as a table."""
     if output is OutputFormat.JSON:
         for row in rows:
             print_json({**about, **row})
     elif rows:
         print_rows(rows[:MAX_GROUPS], output, title=title)
         if len(rows) > MAX_GROUPS:
-            print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
+            print_line(f"{len(rows) - MAX_GROUPS} more: --format json")
 
 
 def _print_differences(record: "RunRecord", name: str, output: OutputFormat, seed: int) -> None:
@@ -241,21 +239,21 @@ UNITS = {
     "_weeks": "weeks",
     "_days": "days",
 }
-"""Units by the end of an option's name."""
+"""Units by suffix of an option's name."""
 
 
 def unit_of(name: str) -> str:
-    """Return the unit that an option's name tells, "" if it tells none."""
+    """Return the unit in an option's name, "" if it has none."""
     return next((UNITS[end] for end in sorted(UNITS, key=len, reverse=True) if name.endswith(end)), "")
 
 
 def sees_of(policy: Any) -> str:
-    """Return what of a job a policy sees that a real scheduler doesn't, for people."""
+    """Return the job data that a policy sees but a real scheduler does not, as text."""
     return str(getattr(policy, "needs", "")) or "nothing"
 
 
 def print_policies(output: OutputFormat) -> None:
-    """Print a row per policy and option: defaults, units, meaning, and what the policy sees; from the registry."""
+    """Print per registered policy its summary and oracle inputs, and per option its default, unit and meaning."""
     import numpy as np
 
     from optim.benchmarks.records import plain
@@ -278,7 +276,7 @@ def print_policies(output: OutputFormat) -> None:
             )
             continue
         print_line(f"{name}: {entry.summary}")
-        print_line(f"  sees that a real scheduler doesn't: {sees}")
+        print_line(f"  oracle inputs (unknown to a real scheduler): {sees}")
         for row in listed:
             unit = f" {row['unit']}" if row["unit"] else ""
             print_line(f"  {name}.{row['option']}={show_default(row['default'])}{unit}: {row['meaning']}")

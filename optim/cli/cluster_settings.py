@@ -1,4 +1,4 @@
-"""Other settings on the same jobs (`--what-if`), and a policy as its scheduler's settings (`--write-config`)."""
+"""Compare with other settings on the same jobs (`--what-if`), and export a policy as scheduler settings (`--write-config`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,18 +38,18 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsChoice:
-    """Files of a real scheduler's settings, in and out."""
+    """Input and output of a real scheduler's settings."""
 
     what_if: Annotated[
-        Path | None, option("--what-if", "Queues (YAML) or slurm.conf to play the one --policy against.", "FILE", PANEL)
+        Path | None, option("--what-if", "Queues (YAML) or slurm.conf to compare with --policy.", "FILE", PANEL)
     ] = None
     write_config: Annotated[
-        str | None, option("--write-config", "Print the one --policy as settings of kueue or slurm.", "NAME", PANEL)
+        str | None, option("--write-config", "Print --policy as settings of kueue or slurm.", "NAME", PANEL)
     ] = None
 
     @property
     def default_policy(self) -> str | None:
-        """Policy that is played where none is named; None for the command's own defaults."""
+        """Default policy of these options; None for the command's defaults."""
         if self.what_if is None and self.write_config is None:
             return None
         from optim.simulation.cluster.what_if import settings_of
@@ -57,12 +57,12 @@ class SettingsChoice:
         return next(iter(settings_of(self.what_if))) if self.what_if is not None else "hierarchical-quota"
 
     def check(self, names: "list[str]", written: "dict[str, Any]") -> None:
-        """Refuse what doesn't go together.
+        """Check that the options are compatible with the others.
 
         Raises
         ------
         InvalidOptionError
-            If several policies are named, both options are given, or a file of events or rows is asked for.
+            If several policies are named, both options are given, or an output in `written` is requested.
         """
         asked = [
             flag
@@ -76,22 +76,24 @@ class SettingsChoice:
         if len(asked) > 1:
             raise InvalidOptionError("--what-if and --write-config exclude each other; give one")
         if len(names) > 1:
-            raise InvalidOptionError(f"{asked[0]} takes one policy, got {', '.join(names)[:80]}; name one by --policy")
+            raise InvalidOptionError(
+                f"{asked[0]} takes one policy, got {', '.join(names)[:80]}; give one with --policy"
+            )
         if self.what_if is not None and not self.what_if.is_file():
-            raise InvalidOptionError(f"--what-if {self.what_if} is no file; give queues in YAML, or a slurm.conf")
+            raise InvalidOptionError(f"--what-if {self.what_if} is not a file; give queues in YAML, or a slurm.conf")
         for flag, value in written.items():
             if value:
-                raise InvalidOptionError(f"{flag} goes with a run of its own; leave it or {asked[0]} out")
+                raise InvalidOptionError(f"{flag} and {asked[0]} exclude each other; omit one")
 
     def check_playable(self, task: "Comparison", requests: "Sequence[PolicyRequest]") -> None:
-        """Refuse settings that can't be played, those of `--what-if` by the name of their file: both may have one policy.
+        """Check that both policies support the jobs; errors of ``--what-if`` name its file.
 
         Raises
         ------
         InvalidOptionError
             If options are wrong.
         UnsupportedProblemError
-            If a policy can't play these jobs.
+            If a policy does not support these jobs.
         """
         if self.what_if is None:
             task.check(requests)
@@ -104,7 +106,7 @@ class SettingsChoice:
 
 
 def print_configuration(task: "Comparison", request: "PolicyRequest", name: str) -> ExitCode:
-    """Print a policy as the settings of a scheduler, and what these don't say as remarks."""
+    """Print a policy as settings of a scheduler, and its untranslatable parts to stderr."""
     from optim.simulation.cluster.operator_settings import System, settings_for
 
     found = settings_for(System(name), request.build(task.jobs), task.jobs, task.cluster)
@@ -115,7 +117,7 @@ def print_configuration(task: "Comparison", request: "PolicyRequest", name: str)
 
 
 def other_request(now: "PolicyRequest", path: Path) -> "PolicyRequest":
-    """Return the policy of a file of other settings; options that the present policy shares with it stay."""
+    """Return the policy of a settings file; options of the current policy carry over if both are the same policy."""
     from optim.simulation.cluster.comparison import PolicyRequest
     from optim.simulation.cluster.what_if import settings_of
 
@@ -130,7 +132,7 @@ def play_what_if(
     engine: "Engine",
     running: "tuple[Interruption, Progress, OutputFormat]",
 ) -> ExitCode:
-    """Play two policies, and print them side by side, paired by job."""
+    """Simulate two policies, and print a comparison paired by job."""
     from optim.simulation.cluster.what_if import PairedRuns, quotas_of
 
     stop, progress, output = running
@@ -160,7 +162,7 @@ def play_what_if(
 def _print_paired(
     runs: "tuple[tuple[str, SimulationResult], ...]", rows: list[dict[str, Any]], summary: dict[str, Any], title: str
 ) -> None:
-    """Print both runs, the queues, and sentences that sum them up."""
+    """Print both runs, the queues, and a summary."""
     flat = [(name, each.row.flat()) for name, each in runs]
     print_stacked(
         ("run", "policy", *SHOWN),
@@ -170,10 +172,10 @@ def _print_paired(
     told = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
     print_stacked(tuple(told), [[row[name] for name in told] for row in rows], title="queues, now and then")
     less, more = (
-        f"{_jobs(summary[f'wait_{side}'])} {side} ({summary[f'wait_{side}_h']:,.1f} h in all)"
+        f"{_jobs(summary[f'wait_{side}'])} {side} ({summary[f'wait_{side}_h']:,.1f} h in total)"
         for side in ("less", "more")
     )
-    print_line(f"{less}, {more}, {summary['wait_same']:,} as long; mean wait {summary['wait_mean_h_change']:+.3f} h")
+    print_line(f"{less}, {more}, {summary['wait_same']:,} unchanged; mean wait {summary['wait_mean_h_change']:+.3f} h")
     for side in ("less", "more"):
         moved = ", ".join(
             f"{each['job'][:30]}{each['queue'] and ' (' + each['queue'][:20] + ')'} {each['wait_h_change']:+.2f} h"
@@ -190,8 +192,8 @@ def _print_paired(
     if all(row["quota_now"] is None and row["quota_then"] is None for row in rows):
         return
     for key, what in (
-        ("over_quota", "queues over quota at times"),
-        ("starved", "queues whose unused quota a waiting job lacked"),
+        ("over_quota", "queues temporarily over quota"),
+        ("starved", "queues with a waiting job that its unused quota could run"),
     ):
         told = [summary[f"{key}_{run}"] for run, _ in runs]
         names = ["unknown" if each is None else ", ".join(each) or "none" for each in told]

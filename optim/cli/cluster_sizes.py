@@ -1,4 +1,4 @@
-"""Several sizes of a cluster beside each other: what more machines are worth, compared with another policy on those there are."""
+"""Compare cluster sizes: the value of more machines compared with that of another policy."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -20,12 +20,12 @@ SHOWN = ("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "utilisatio
 
 
 def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple[str, Cluster], ...]":
-    """Return clusters by what they are given as, smallest first; several have the same types, and go with no option of `refused`.
+    """Return pairs of text and cluster, smallest first.
 
     Raises
     ------
     InvalidOptionError
-        If several are given with such an option, their types or partitions differ, or two are the same.
+        If several are given with an option of `refused`, their types or partitions differ, or two have equal size.
     """
     from optim.workloads.cluster.topology import read_cluster
 
@@ -33,14 +33,12 @@ def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple
         return tuple((text, read_cluster(text)) for text in texts)
     given = [name for name, value in refused.items() if value]
     if given:
-        raise InvalidOptionError(f"--gpus with several sizes prints one table of them; leave {given[0]} out")
+        raise InvalidOptionError(f"--gpus with several sizes excludes {given[0]}; omit it")
     worlds = sorted(((text, read_cluster(text)) for text in texts), key=lambda world: world[1].num_gpus)
     if len({(world.kinds, world.gpu_types, world.partitions) for _, world in worlds}) > 1:
-        raise InvalidOptionError(
-            "--gpus names sizes of one cluster: give each the same types and partitions, in one order"
-        )
+        raise InvalidOptionError("all sizes of --gpus must have the same types and partitions, in the same order")
     if any(one.num_gpus == other.num_gpus for (_, one), (_, other) in pairwise(worlds)):
-        raise InvalidOptionError("--gpus names two sizes of as many GPUs; give each once")
+        raise InvalidOptionError("--gpus has two sizes with the same number of GPUs; give each once")
     return tuple(worlds)
 
 
@@ -52,7 +50,7 @@ def play_sizes(
     bound_steps: int,
     running: "tuple[Interruption, Progress, OutputFormat]",
 ) -> ExitCode:
-    """Play the policies on each size; print a row each, and what more machines come to beside other policies."""
+    """Simulate the policies on each size, and compare the effect of more machines with that of other policies."""
     from optim.simulation.cluster.comparison import Comparison, bound
 
     stop, progress, output = running
@@ -84,7 +82,7 @@ def play_sizes(
 
 
 def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple[str, Cluster]]") -> list[str]:
-    """Return what more machines save under the first policy, and whether another policy on those there are saves more."""
+    """Describe the time that more machines save under the first policy, and that other policies save without them."""
     mean = {(row["gpus"], row["policy"]): float(row["jct_mean_h"]) for row in rows}
     names = list(dict.fromkeys(row["policy"] for row in rows))
     said = []
@@ -93,7 +91,7 @@ def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple
             continue
         now, then = mean[small, names[0]], mean[large, names[0]]
         count = more.num_machines - fewer.num_machines
-        added = "1 machine more" if count == 1 else f"{count} machines more"
+        added = "1 more machine" if count == 1 else f"{count} more machines"
         said.append(
             f"{small} to {large} ({added}) under {names[0]}: {now:.2f} h to {then:.2f} h on average ({then - now:+.2f} h)"
         )
@@ -101,7 +99,7 @@ def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple
             if (small, name) in mean:
                 other = mean[small, name]
                 what = "more than" if other < then else "as much as" if other == then else "less than"
-                verdict = f"saves {what} the machines" if other < now else "saves nothing"
+                verdict = f"saves {what} the machines" if other < now else "no saving"
                 said.append(
                     f"  {name} instead of {names[0]} on {small}: {other:.2f} h ({other - now:+.2f} h), {verdict}"
                 )

@@ -25,13 +25,13 @@ app = typer.Typer(
     name="containers", help="Recommend container requests and limits, and report idle GPUs.", no_args_is_help=True
 )
 BLOCK = 100
-"""Series that are looked at together."""
+"""Number of containers processed at a time."""
 REQUIRED = frozenset({"kills", "throttled"})
-"""What recommendations keep of all that may be required of policies."""
+"""Requirements that recommendations support."""
 
 
 class Form(StrEnum):
-    """How recommendations are written."""
+    """Format of recommendations."""
 
     JSON = "json"
     YAML = "yaml"
@@ -47,17 +47,21 @@ def containers() -> None:
 def recommend(
     *,
     files: SeriesChoice,
-    form: Annotated[Form, option("--format", "json (one object), or yaml: patches for kubectl.")] = Form.JSON,
+    form: Annotated[Form, option("--format", "json (one object), or yaml (patches for kubectl).")] = Form.JSON,
     out: Annotated[Path | None, option("--out", "Write here instead of stdout.", "FILE")] = None,
     require: Annotated[
-        list[str] | None, option("--require", "kills, throttled: shares that are allowed.", "NAME=VALUE")
+        list[str] | None, option("--require", "Allowed shares: kills, throttled; repeatable.", "NAME=VALUE")
     ] = None,
-    cycle_minutes: Annotated[float, option("--cycle-minutes", "How long a recommendation is to hold.", "M")] = 60.0,
-    interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
-    max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
+    cycle_minutes: Annotated[float, option("--cycle-minutes", "Validity of a recommendation in minutes.", "M")] = 60.0,
+    interval_s: Annotated[
+        float, option("--interval,--interval-s", "Sampling interval in seconds.", "S", SERIES)
+    ] = 15.0,
+    max_gap_s: Annotated[
+        float, option("--max-gap,--max-gap-s", "Longest gap to interpolate, in seconds.", "S", SERIES)
+    ] = 60.0,
     seed: SeedOption = 0,
 ) -> ExitCode:
-    """Recommend requests and limits for the next cycle of each container, from what similar ones needed."""
+    """Recommend requests and limits for the next cycle of each container, from the usage of similar containers."""
     from optim.core.options import build_options
     from optim.rightsizing.recommendation import Recommender, RecommendOptions, as_json, as_yaml, recommend_blocks
     from optim.rightsizing.tuning import Slo
@@ -66,7 +70,7 @@ def recommend(
     wanted = build_options(Slo, required)
     for name in required:
         if name not in REQUIRED:
-            raise InvalidOptionError(f"recommendations are tuned to kills and throttled, not {name}; leave it out")
+            raise InvalidOptionError(f"recommendations are tuned to kills and throttled, not {name}; omit it")
     options = RecommendOptions(
         cycle_s=60.0 * cycle_minutes,
         interval_s=interval_s,
@@ -91,7 +95,7 @@ def recommend(
 
 
 def _blocks(series: "ContainerSeries") -> Iterator["ContainerSeries"]:
-    """Yield the series of some containers at a time."""
+    """Yield the series of `BLOCK` containers at a time."""
     import numpy as np
 
     number = series.container_index
@@ -100,36 +104,36 @@ def _blocks(series: "ContainerSeries") -> Iterator["ContainerSeries"]:
 
 
 QUEUE = "Queue"
-"""Panel of the options of the queue that reclaiming is tried on."""
+"""Help panel of the queue in which reclaiming is simulated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueChoice:
-    """The queue that idle GPUs are missing in."""
+    """The queue of jobs that reclaimed GPUs would serve."""
 
     gpus: Annotated[
         str | None, option("--gpus", "Simulate the queue on machines x GPUs, or a topology file.", "60x8", QUEUE)
     ] = None
     trace: Annotated[
         Path | None,
-        option(
-            "--trace", "All jobs with submissions, named as in the series; default: those of the series.", "FILE", QUEUE
-        ),
+        option("--trace", "All submitted jobs, named as in the series; default: jobs of the series.", "FILE", QUEUE),
     ] = None
     trace_format: Annotated[str | None, option("--trace-format", FORMATS, "NAME", QUEUE)] = None
-    policy: Annotated[str | None, option("--policy", "Default: fifo with backfill.", "NAME", QUEUE)] = None
+    policy: Annotated[
+        str | None, option("--policy", "Scheduling policy; default: fifo with backfill.", "NAME", QUEUE)
+    ] = None
     settings: Annotated[
         list[str] | None,
-        option("--option", "Of engine, policy or trace.NAME, as of simulate cluster.", "NAME=VALUE", QUEUE),
+        option("--option", "Option of simulator, policy or trace, as in simulate cluster.", "NAME=VALUE", QUEUE),
     ] = None
 
     def load(self, uses: "list[JobUse]", seed: int) -> "Queue | None":
-        """Return the queue; None where no cluster is given.
+        """Return the queue, None without ``--gpus``.
 
         Raises
         ------
         InvalidOptionError
-            If options of a queue are given without `--gpus`.
+            If options of a queue are given without ``--gpus``.
         """
         from optim.cli.inputs import take
         from optim.simulation.cluster.comparison import split_settings
@@ -139,7 +143,7 @@ class QueueChoice:
         if self.gpus is None:
             for flag, value in (("--trace", self.trace), ("--policy", self.policy), ("--option", self.settings)):
                 if value:
-                    raise InvalidOptionError(f"{flag} goes with --gpus, the cluster that jobs queue for; add it")
+                    raise InvalidOptionError(f"{flag} requires --gpus, the cluster that jobs queue for; add it")
             return None
         world = read_cluster(self.gpus)
         given = split_options(self.settings)
@@ -150,19 +154,19 @@ class QueueChoice:
         )
         if self.trace is None:
             if self.trace_format is not None or own:
-                raise InvalidOptionError("--trace-format and --option trace.NAME go with --trace FILE; add it")
+                raise InvalidOptionError("--trace-format and --option trace.NAME require --trace FILE; add it")
             jobs = jobs_of_uses(uses)
             info(
-                "the queue is that of the series' own jobs, submitted as they first held a GPU; --trace FILE tells of others"
+                "the queue contains only jobs of the series, submitted when they first held a GPU; --trace FILE gives all jobs"
             )
         else:
             choice = JobChoice(trace=self.trace, trace_format=self.trace_format)
             jobs = load_or_generate_jobs(choice, world, {}, {"trace": own, "generate": {}}, seed)
             found = len(matched(jobs, uses))
-            info(f"{found} of {len(jobs)} jobs of the trace are among the {len(uses)} of the series, by name")
+            info(f"{found} of {len(jobs)} jobs of the trace have the name of one of the {len(uses)} jobs of the series")
             if not found:
                 raise InvalidOptionError(
-                    "--trace: no job has the name of one in the series; name jobs as pods, or as hpc_job"
+                    "--trace: no job has the name of a job in the series; use names of pods, or of hpc_job"
                 )
         jobs.check_fits(world)
         return Queue(jobs=jobs, cluster=world, request=requests[0], options=options, seed=seed)
@@ -174,35 +178,37 @@ def idle(
     *,
     input_: Annotated[
         Path,
-        option("--input", "Answer of Prometheus for DCGM_FI_DEV_GPU_UTIL (.json), or a CSV table.", "FILE", SERIES),
+        option("--input", "Prometheus response for DCGM_FI_DEV_GPU_UTIL (.json), or a CSV file.", "FILE", SERIES),
     ],
     below: Annotated[
         list[str] | None,
-        option("--below", "Per cent below which a GPU is idle; the first reclaims (default 5).", "P,P"),
+        option("--below", "Utilisation in % below which a GPU is idle; reclaiming uses the first (default 5).", "P,P"),
     ] = None,
     after: Annotated[
-        list[str] | None, option("--after", "Idle minutes to reclaim after (default 30,60,240).", "M,M")
+        list[str] | None, option("--after", "Idle minutes before reclaiming (default 30,60,240).", "M,M")
     ] = None,
     by: Annotated[
-        list[str] | None, option("--by", "user, namespace, job (default: all that are known).", "NAME")
+        list[str] | None, option("--by", "Group by user, namespace or job (default: all known).", "NAME")
     ] = None,
-    top: Annotated[int, option("--top", "Rows of each table; JSON has all.", min=1, max=100_000)] = 10,
+    top: Annotated[int, option("--top", "Maximum rows per table; JSON contains all.", min=1, max=100_000)] = 10,
     max_gap_s: Annotated[
         float | None,
-        option("--max-gap,--max-gap-s", "Longest time a sample counts (default 300 or 2 steps).", "S", SERIES),
+        option(
+            "--max-gap,--max-gap-s", "Longest validity of a sample in seconds (default 300 or 2 steps).", "S", SERIES
+        ),
     ] = None,
     queue: QueueChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Report held and idle GPU-hours by user, namespace and job, and what reclaiming idle GPUs gives back."""
+    """Report allocated and idle GPU-hours by user, namespace and job, and the GPU-hours that reclaiming would free."""
     from optim.models.containers.gpu_use import IdleOptions, job_uses, total_row, use_rows
     from optim.simulation.cluster.reclaim import reclaim_rows
     from optim.workloads.containers.gpu_series import read_gpu_use
 
     given = {"below": _numbers(below, "--below"), "after_min": _numbers(after, "--after"), "max_gap_s": max_gap_s}
     options = IdleOptions(**{name: value for name, value in given.items() if value not in ((), None)})  # type: ignore[arg-type]
-    with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
+    with terminal_progress() as progress, listening("finished rows will be printed") as interruption:
         uses, remarks = read_gpu_use(input_, options, progress)
         for remark in remarks:
             info(remark)
@@ -229,9 +235,9 @@ def idle(
                 options,
                 f"{len(group)} by {name}, the {top} with most idle GPU-hours" if len(group) > top else "",
             )
-        _print_use("all", [total] if total else [], options, f"GPUs that nobody held: {free_h:.1f} GPU-hours")
+        _print_use("all", [total] if total else [], options, f"unallocated: {free_h:.1f} GPU-hours")
         shown = [name for name in RECLAIM if rows and getattr(rows[0], name) is not None]
-        title = f"reclaimed after so many minutes below {options.below[0]:g} % on all GPUs of a job"
+        title = f"reclaiming after after_min minutes below {options.below[0]:g} % on all GPUs of a job"
         print_rows(rows, output, shown, title=title)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
@@ -240,11 +246,11 @@ RECLAIM = (
     *("after_min", "freed_gpu_h", "jobs_reclaimed", "returns", "wait_held_h", "wait_mean_h"),
     *("wait_others_held_h", "wait_others_h"),
 )
-"""Columns of what reclaiming gives back."""
+"""Columns of the table on reclaiming."""
 
 
 def _print_use(name: str, rows: "list[UseRow]", options: "IdleOptions", title: str) -> None:
-    """Print held and idle GPU-hours."""
+    """Print allocated and idle GPU-hours."""
     header = (
         name,
         "gpus",
@@ -270,7 +276,7 @@ def _print_use(name: str, rows: "list[UseRow]", options: "IdleOptions", title: s
 
 
 def _numbers(texts: list[str] | None, flag: str) -> tuple[float, ...]:
-    """Return the numbers of an option that takes several."""
+    """Parse an option that takes several numbers."""
     values = []
     for text in split_list(texts):
         try:

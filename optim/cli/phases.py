@@ -29,7 +29,7 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model th
 LEVEL = 0.95
 
 MAX_STEPS = 5760
-"""A day at 15 s; beyond it a forecast is the phases' long-run shares."""
+"""One day at 15 s; longer forecasts equal the long-run shares of phases."""
 
 
 @grouped
@@ -41,17 +41,17 @@ def watch(
         str | None,
         option(
             "--kind",
-            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first that there is.",
+            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first that the model has.",
             "NAME",
         ),
     ] = None,
     update: Annotated[
-        Path | None, option("--update", "Take the containers in, and write the updated model.", "FILE")
+        Path | None, option("--update", "Update the model with the containers, and write it.", "FILE")
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Say how usual containers are, and when the model should be updated: a row a container, in their order."""
+    """Score the anomaly of containers, and report when the model should be updated; print one row per container."""
     from optim.phases.model import PhaseModel
     from optim.phases.rows import watch as look
 
@@ -63,7 +63,7 @@ def watch(
     header = ("container", "samples", "anomalies", "score", "excess", "drift_sum", "is_update_due")
     print_rows(readings, output, header)
     due = next((reading.container for reading in readings if reading.is_update_due), None)
-    info("no update is due" if due is None else f"an update is due since container {due}")
+    info("no model update is due" if due is None else f"a model update is due since container {due}")
     if update is not None:
         fitted.partial_fit(series).save(update)
         info(f"updated model written to {update}")
@@ -76,23 +76,23 @@ def forecast(
     *,
     files: SeriesChoice,
     method: Annotated[
-        str | None, option("--method", "markov, semi-markov (default), prototype or same.", "NAME")
+        str | None, option("--method", "Method: markov, semi-markov (default), prototype or same.", "NAME")
     ] = None,
-    steps: Annotated[int, option("--steps", "Samples ahead.", "N", min=1, max=MAX_STEPS)] = 40,
-    level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = LEVEL,
+    steps: Annotated[int, option("--steps", "Horizon in samples.", "N", min=1, max=MAX_STEPS)] = 40,
+    level: Annotated[float, option("--level", "Demand quantile to report.", "SHARE")] = LEVEL,
     score: Annotated[
-        bool, option("--score", "Instead, score the methods on these series: a row a method and horizon.")
+        bool, option("--score", "Score the methods on these series instead; print one row per method and horizon.")
     ] = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Forecast the phases and demands that follow the end of each series: a row a series."""
+    """Forecast phases and demands after the end of each series; print one row per series."""
     from optim.phases.forecasting import ForecastMethod
     from optim.phases.model import PhaseModel
     from optim.phases.rows import forecast_rows, score_rows
 
     if score and level != LEVEL:
-        raise InvalidOptionError("--level is of a forecast, which --score doesn't print; leave one of them out")
+        raise InvalidOptionError("--level and --score exclude each other; give one")
     fitted = PhaseModel.load(model)
     series = load_or_generate_series(files, files.generate, seed)
     if score:
@@ -106,7 +106,7 @@ def forecast(
 
 
 def _likely(value: object) -> object:
-    """Return the likeliest phase of a forecast with its probability; anything else as it is."""
+    """Return the most likely phase of a forecast with its probability; return other values unchanged."""
     if not isinstance(value, dict):
         return value
     name = max(value, key=lambda key: value[key])
@@ -128,20 +128,28 @@ def phases() -> None:
 def fit(
     *,
     files: SeriesChoice,
-    encoder: Annotated[str | None, option("--encoder", "Default: the best one.", "NAME", MODEL)] = None,
-    option: Annotated[list[str] | None, option("--option", "An option of the encoder.", "NAME=VALUE", MODEL)] = None,
-    num_phases: Annotated[int | None, option("--phases", "Default: by gain and stability.", "K", MODEL, min=1)] = None,
+    encoder: Annotated[
+        str | None, option("--encoder", "Encoder; default: the best in benchmarks.", "NAME", MODEL)
+    ] = None,
+    option: Annotated[
+        list[str] | None, option("--option", "An option of the encoder; repeatable.", "NAME=VALUE", MODEL)
+    ] = None,
+    num_phases: Annotated[
+        int | None, option("--phases", "Number of phases; default: by gain and stability.", "K", MODEL, min=1)
+    ] = None,
     resource: Annotated[
         list[str] | None, option("--resource", "Resources to use; default: all.", "NAME", MODEL)
     ] = None,
-    interval: Annotated[float, option("--interval", "Grid in seconds.", "S", MODEL)] = 15.0,
-    max_gap: Annotated[float, option("--max-gap", "Longer gaps split a series.", "S", MODEL)] = 60.0,
-    smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", MODEL, min=1)] = 1,
-    out: Annotated[Path | None, option("--out", "Where to write the model (.npz).", "FILE")] = None,
+    interval: Annotated[float, option("--interval", "Sampling interval in seconds.", "S", MODEL)] = 15.0,
+    max_gap: Annotated[
+        float, option("--max-gap", "Longest gap in seconds within a series; longer gaps split it.", "S", MODEL)
+    ] = 60.0,
+    smoothing: Annotated[int, option("--smoothing", "Window of majority smoothing, in labels.", "N", MODEL, min=1)] = 1,
+    out: Annotated[Path | None, option("--out", "Model file to write (.npz).", "FILE")] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Fit a model: a row a phase and resource."""
+    """Fit a model, and print one row per phase and resource."""
     from optim.phases.model import DEFAULT_ENCODER, PhaseModel
     from optim.phases.rows import phase_rows, summary_of
 
@@ -185,7 +193,7 @@ def encode(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Label series: a row a container without gaps, or a part of one between gaps."""
+    """Label series with phases; print one row per segment of a container between gaps."""
     from optim.phases.model import PhaseModel
     from optim.phases.rows import legend, sequence_rows
 
@@ -201,10 +209,10 @@ def encode(
 def graph(
     model: ModelArgument,
     *,
-    order: Annotated[int | None, option("--order", "Phases a node; default: the model's.", "M", min=1)] = None,
+    order: Annotated[int | None, option("--order", "Phases per node; default: order of the model.", "M", min=1)] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Show which phase follows which: a row an edge."""
+    """Print the transition graph of phases, one row per edge."""
     from optim.phases.model import PhaseModel
     from optim.phases.rows import edge_rows, legend
 
@@ -220,10 +228,10 @@ def report(
     model: ModelArgument,
     *,
     files: SeriesChoice,
-    out: Annotated[Path, option("--out", "The page.", "FILE")] = Path("phases.html"),
+    out: Annotated[Path, option("--out", "Report to write (HTML).", "FILE")] = Path("phases.html"),
     seed: SeedOption = 0,
 ) -> ExitCode:
-    """Write a page with pictures; series are drawn if some are given."""
+    """Write an HTML report with plots of the model and of series, if given."""
     check_installed("matplotlib", "a report")
     from optim.phases.model import PhaseModel
     from optim.report.phases import write_phase_report
@@ -240,28 +248,32 @@ def report(
 @grouped
 def score(
     *,
-    generate: Annotated[int, option("--generate", "Containers; a fifth tests.", "N", SERIES, min=3)] = 500,
+    generate: Annotated[
+        int, option("--generate", "Containers to generate; a fifth is for testing.", "N", SERIES, min=3)
+    ] = 500,
     generator_option: GeneratorOption = None,
     seeds: Annotated[list[str] | None, option("--seeds", "Seeds; default: 0 to 4.", "N,N,...")] = None,
-    encoder: Annotated[list[str] | None, option("--encoder", "Default: all.", "NAME,NAME,...")] = None,
+    encoder: Annotated[list[str] | None, option("--encoder", "Encoders; default: all.", "NAME,NAME,...")] = None,
     option: Annotated[
-        list[str] | None, option("--option", "An option of an encoder; repeat for several.", "ENCODER.NAME=VALUE")
+        list[str] | None, option("--option", "An option of an encoder; repeatable.", "ENCODER.NAME=VALUE")
     ] = None,
-    num_phases: Annotated[int, option("--phases", "Phases to fit; default: as many as there are.", "K", min=1)] = 5,
-    smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", min=1)] = 1,
+    num_phases: Annotated[int, option("--phases", "Phases to fit; default: the true number.", "K", min=1)] = 5,
+    smoothing: Annotated[int, option("--smoothing", "Window of majority smoothing, in labels.", "N", min=1)] = 1,
     test_drift: Annotated[float, option("--test-drift", "Drift of the test containers.", "X")] = 0.0,
-    confusion: Annotated[bool, option("--confusion", "Also a row a seed, with the confusion.")] = False,
+    confusion: Annotated[
+        bool, option("--confusion", "Print one row per seed with the confusion matrix (JSON).")
+    ] = False,
     where: EngineChoice,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Score encoders on generated containers whose phases are known: a row an encoder, means over seeds."""
+    """Score encoders on generated containers with known phases; print means over seeds, one row per encoder."""
     from optim.core.options import build_options
     from optim.phases.encoders import ENCODERS, make_encoder
     from optim.rightsizing.phase_recovery import RecoveryTask, summarise
     from optim.workloads.containers import ContainerOptions
 
     if confusion and output is OutputFormat.TABLE:
-        raise InvalidOptionError("--confusion goes with --format json; add it, or leave it out")
+        raise InvalidOptionError("--confusion requires --format json; add it, or omit --confusion")
     names = split_list(encoder) or tuple(ENCODERS)
     own = _encoder_options(option, names)
     for name in names:
@@ -278,7 +290,7 @@ def score(
     summaries = []
     with (
         terminal_progress() as progress,
-        listening("the encoders so far are printed") as interruption,
+        listening("finished encoders will be printed") as interruption,
         where.opened() as engine,
     ):
         for rows in task.by_encoder(names, chosen, engine, interruption, progress):

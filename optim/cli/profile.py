@@ -1,4 +1,4 @@
-"""`optim profile`: measure this machine and training jobs on it, as profiles that instances are built from."""
+"""`optim profile`: profile this machine and training jobs on it; instances are built from the profiles."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
 
 
 class Device(StrEnum):
-    """Where applications are measured."""
+    """Device on which to measure applications."""
 
     CPU = "cpu"
     GPU = "gpu"
@@ -30,37 +30,40 @@ OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
     "gpu", "memory_gb", "max_workers", "max_servers", "max_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip
-"""Options that say how the one or the other is measured, or what a script tells itself."""
+"""Options of scripts only, and of applications only; a script reports the latter itself."""
 
-NO_APPLICATION = (
-    "--command profiles a script of one's own; leave --application, --scale, --device, --seed and --accept-noise out"
-)
+NO_APPLICATION = "--command profiles a script; omit --application, --scale, --device, --seed and --accept-noise"
 
 
 def profile(
     *,
-    out: Annotated[Path | None, option("--out", "Where to write; else it goes to stdout as JSON.", "FILE")] = None,
-    application: Annotated[list[str] | None, option("--application", "Repeat or commas; default: all.", "NAME")] = None,
-    scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = SCALE,
+    out: Annotated[Path | None, option("--out", "Profile to write; default: print JSON to stdout.", "FILE")] = None,
+    application: Annotated[
+        list[str] | None,
+        option("--application", "Applications; repeatable or comma-separated; default: all.", "NAME"),
+    ] = None,
+    scale: Annotated[float, option("--scale", "Data size relative to the published data, in (0, 1].")] = SCALE,
     device: Annotated[
-        Device | None, option("--device", "Where applications are measured; default: what JAX finds.")
+        Device | None, option("--device", "Device on which to measure applications; default: JAX's default.")
     ] = None,
     settings: Annotated[
-        list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")
+        list[str] | None, option("--option", "An option of the measurement; repeatable.", "NAME=VALUE")
     ] = None,
-    accept_noise: Annotated[bool, option("--accept-noise", "Go on although other work disturbs the times.")] = False,
+    accept_noise: Annotated[
+        bool, option("--accept-noise", "Continue although other processes disturb the times.")
+    ] = False,
     command: Annotated[
         str | None,
-        option("--command", "A script of one's own instead, with {workers} where their number goes.", "WORDS"),
+        option("--command", "Profile this command instead; {workers} is replaced by the number of workers.", "WORDS"),
     ] = None,
-    workers: Annotated[str, option("--workers", "Numbers of workers that the script runs with.", "N,N,...")] = WORKERS,
+    workers: Annotated[str, option("--workers", "Numbers of workers to run the script with.", "N,N,...")] = WORKERS,
     name: Annotated[str, option("--name", "Name of the script's job.", "NAME")] = NAME,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Profile training jobs on this machine: step times, bandwidths, speed functions, scaling, placement slowdown.
 
-    With --command it is a script of one's own, in any framework, whose loop calls `optim.profiling.StepTimer` each step.
+    With --command, profile a script in any framework whose loop calls `optim.profiling.StepTimer` in each step.
     """
     from optim.core.options import build_options
     from optim.profiling.document import write_profiles
@@ -75,13 +78,13 @@ def profile(
     given = split_options(settings)
     options = build_options(ProfileOptions, given)
     if command is not None:
-        _check_options(given, OF_APPLICATIONS, "the applications; leave it out, or --command")
+        _check_options(given, OF_APPLICATIONS, "applications; omit it, or --command")
         if application or device or accept_noise or seed or scale != SCALE:
             raise InvalidOptionError(NO_APPLICATION)
         return _profile_script(command, workers, options, name, out, output)
     if (workers, name) != (WORKERS, NAME):
-        raise InvalidOptionError("--workers and --name are of a script of one's own; add --command, or leave them out")
-    _check_options(given, OF_SCRIPTS, "a script of one's own; add --command, or leave it out")
+        raise InvalidOptionError("--workers and --name require --command; add it, or omit them")
+    _check_options(given, OF_SCRIPTS, "scripts; add --command, or omit it")
     names = split_list(application) or tuple(APPLICATIONS)
     for word in names:
         if word not in APPLICATIONS:
@@ -92,7 +95,7 @@ def profile(
     with (
         jax.default_device(find_device(device)),
         terminal_progress() as progress,
-        listening("a profile of the jobs that are finished is written") as stop,
+        listening("the profile of finished jobs will be written") as stop,
     ):
         found = measure_profiles(
             jobs,
@@ -118,16 +121,16 @@ def profile(
 
 
 def _check_options(given: Mapping[str, str], others: Collection[str], whose: str) -> None:
-    """Refuse options that only what isn't profiled has."""
+    """Raise if an option applies only to `others`, described by `whose`."""
     for name in given:
         if name in others:
-            raise InvalidOptionError(f"--option {name} is of {whose}")
+            raise InvalidOptionError(f"--option {name} applies to {whose}")
 
 
 def _profile_script(
     command: str, workers: str, options: "ProfileOptions", name: str, out: Path | None, output: OutputFormat
 ) -> ExitCode:
-    """Profile a script of one's own."""
+    """Profile a training script."""
     from optim.profiling.commands import profile_command
     from optim.profiling.document import SCHEMA, ProfileDocument, write_profiles
     from optim.profiling.job_profile import quality_warnings
@@ -135,7 +138,7 @@ def _profile_script(
 
     numbers = [whole_number(word.strip(), "each of --workers") for word in workers.split(",")]
     load = present_load()
-    with terminal_progress() as progress, listening("the script is ended") as stop:
+    with terminal_progress() as progress, listening("the script ends now") as stop:
         job = profile_command(command, numbers, options, name=name, stop=stop, progress=progress)
     found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)
     if out is not None:
@@ -148,7 +151,7 @@ def _profile_script(
     cores = os.cpu_count() or 1
     if load > MAX_LOAD * cores:
         info(
-            f"measured beside other work (load {load:.1f} on {cores} processors), which makes steps longer; measure again on "
+            f"other processes (load {load:.1f} on {cores} processors) lengthened the steps; measure again on "
             "an idle machine, or with --option rounds=N"
         )
     if job.usage:

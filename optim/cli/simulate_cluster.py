@@ -1,4 +1,4 @@
-"""`optim simulate cluster`: jobs of a trace or a generator on a cluster of GPUs, policy by policy, beside a lower bound."""
+"""`optim simulate cluster`: simulate policies on the jobs of a trace or a generator, and compare them with a lower bound."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -69,24 +69,26 @@ SHOWN = (
     *("wait_max_1_h", "wait_max_2_4_h", "wait_max_5_8_h", "wait_max_above_8_h"),
     *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1", "rho_static_max"),
 )
-"""Columns of the table, in the order in which they fill its parts: what is asked for first, further times, fairness. JSON has all figures."""
+"""Columns of the table in order: main metrics, further times, fairness. JSON contains all metrics."""
 LOST = ("name", "jobs", "stopped_jobs", "preemptions", "crashes", "lost_gpu_hours", "lost_share")
 LOST_SHOWN = 20
-"""Rows of lost work in a table; JSON has all."""
+"""Maximum rows of lost work in a table; JSON contains all."""
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
-"""Classes of gangs in the names of columns, for people."""
+"""Gang-size classes: suffix of column names and printed text."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
-BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
+BOTH_QUEUES = (
+    "(strict): no job overtakes one that does not fit; (backfill): jobs may; --option backfill=true sets it for all"
+)
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints")
-"""Options that choose jobs and what is drawn of them."""
+"""Options of the selection of jobs."""
 
 
 PolicyOption = Annotated[
     list[str] | None,
     option(
         "--policy",
-        "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.",
+        "Policies, or ./mine.py:MyPolicy; repeatable or comma-separated; default: all compiled policies.",
         "NAME",
         autocompletion=complete_policy("cluster"),
     ),
@@ -95,46 +97,50 @@ PolicyOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What is written besides the rows."""
+    """Outputs besides the table."""
 
     results: Annotated[
-        Path | None, option("--results", "Keep finished rows here; the same command goes on.", "FILE", OUTPUT)
+        Path | None, option("--results", "Store finished rows; the same command resumes from them.", "FILE", OUTPUT)
     ] = None
-    log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
+    log: Annotated[Path | None, option("--log", "Write all events (.npz) for `optim verify`.", "FILE", OUTPUT)] = None
 
-    report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
+    report: Annotated[Path | None, option("--report", "Write an HTML report with plots.", "FILE", OUTPUT)] = None
     lost_by: Annotated[
         list[str] | None,
-        option("--lost-by", "Also print lost work by vc, partition, user, model, status, gang or job.", "NAME", OUTPUT),
+        option("--lost-by", "Print lost work by vc, partition, user, model, status, gang or job.", "NAME", OUTPUT),
     ] = None
-    study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
+    study: Annotated[bool, option("--study", "Print the tables of the Philly study for each run.", panel=OUTPUT)] = (
+        False
+    )
     details: DetailsOption = False
 
     def clusters_beside(self, given: dict[str, str]) -> list[Path]:
-        """Return the summaries of published clusters that the study is to show beside a run's jobs.
+        """Return the files of published clusters that the study compares with a run's jobs.
 
         Raises
         ------
         InvalidOptionError
-            If another option of the study is asked for, a file isn't there, or the study isn't printed.
+            If `given` has another option of the study, a file is missing, or `--study` is not given.
         """
         paths = [Path(name) for name in split_list([given.pop("clusters")] if "clusters" in given else [])]
         if given:
-            raise InvalidOptionError(f"unknown option study.{next(iter(given))[:40]}; the study knows clusters")
+            raise InvalidOptionError(
+                f"unknown option study.{next(iter(given))[:40]}; the study has the option clusters"
+            )
         if paths and not self.study:
-            raise InvalidOptionError("study.clusters goes with --study; add it")
+            raise InvalidOptionError("study.clusters requires --study; add it")
         for path in paths:
             if not path.is_file():
-                raise InvalidOptionError(f"study.clusters={path} is no file; give the path of a summary")
+                raise InvalidOptionError(f"study.clusters={path} is not a file; give the path of a summary")
         return paths
 
     @property
     def asked(self) -> "dict[str, Any]":
-        """What is asked for, by the option's name."""
+        """Requested outputs, by option name."""
         return {"--results": self.results, "--log": self.log, "--report": self.report, "--study": self.study}
 
     def check(self) -> None:
-        """Refuse before the work what can't be written after it."""
+        """Check before the simulation that all outputs can be written."""
         from optim.models.cluster.lost_work import check_columns
 
         check_columns(split_list(self.lost_by))
@@ -144,7 +150,7 @@ class Outputs:
             check_out(path)
 
     def source(self, engine: "Engine", *, need_events: bool) -> "PolicyResultCache":
-        """Return where rows come from."""
+        """Return the source of rows: stored results, logs and new simulations."""
         from optim.benchmarks.cluster_rows import PolicyResultCache
 
         need_events |= self.study or bool(self.lost_by) or self.log is not None or self.report is not None
@@ -156,24 +162,31 @@ def cluster(
     *,
     choice: JobChoice,
     gpus: Annotated[
-        str, option("--gpus", "Machines x GPUs, or a topology file; commas for several sizes.", "60x8", JOBS)
+        str, option("--gpus", "Machines x GPUs each, or a topology file; comma-separated sizes.", "60x8", JOBS)
     ] = "60x8",
-    outages: Annotated[
-        Path | None, option("--outages", "When machines leave and return by plan (csv).", "FILE", JOBS)
-    ] = None,
+    outages: Annotated[Path | None, option("--outages", "Planned machine outages (csv).", "FILE", JOBS)] = None,
     policy: PolicyOption = None,
-    every_policy: Annotated[bool, option("--every-policy", "All policies that can play these jobs here.")] = False,
+    every_policy: Annotated[bool, option("--every-policy", "Run all policies that support these jobs.")] = False,
     wrap: Annotated[
         list[str] | None,
         option(
-            "--wrap", "Around each policy; the last is nearest.", "NAME", autocompletion=complete_policy("wrappers")
+            "--wrap",
+            "Wrappers of every policy, the outermost first; repeatable or comma-separated.",
+            "NAME",
+            autocompletion=complete_policy("wrappers"),
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
+        option(
+            "--option",
+            "Simulator option; prefix POLICY., generate. or trace. for other options; repeatable.",
+            "NAME=VALUE",
+        ),
     ] = None,
-    bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0, max=100_000)] = 100,
+    bound_steps: Annotated[
+        int, option("--bound-steps", "Steps of the price search for the lower bound.", min=0, max=100_000)
+    ] = 100,
     settings_choice: SettingsChoice,
     start: StartChoice,
     where: EngineChoice,
@@ -182,7 +195,7 @@ def cluster(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
+    """Simulate policies on the same jobs; print lower bounds and one row per policy. `optim verify` replays --log files."""
     from optim.core.policies import default_names, shipped_names
     from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
@@ -244,7 +257,7 @@ def cluster(
         info(line)
     with (
         terminal_progress() as progress,
-        listening("the rows so far are kept") as interruption,
+        listening("finished rows will be printed") as interruption,
         where.opened() as engine,
     ):
         if len(worlds) > 1:
@@ -281,24 +294,24 @@ def cluster(
 
 
 def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tuple[PolicyRequest, ...]":
-    """Return the policies that can play these jobs; say of the others why not."""
+    """Return the policies that support these jobs; print why the others do not."""
     found = []
     for request in requests:
         try:
             task.check([request])
         except (InvalidOptionError, UnsupportedProblemError, InvalidProblemError) as error:
-            info(f"{request.name} is left out: {error}")
+            info(f"{request.name} is skipped: {error}")
             continue
         found.append(request)
     if not found:
-        raise UnsupportedProblemError("no policy can play these jobs; the lines above tell why")
+        raise UnsupportedProblemError("no policy supports these jobs; the lines above give the reasons")
     return tuple(found)
 
 
 def _print_rows(
     record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions", *, has_details: bool
 ) -> None:
-    """Print the lower bounds, the limit of price bounds, and one row per policy; without details the first columns."""
+    """Print the lower bounds, the limit of price bounds, and one row per policy; without details only the first columns."""
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
     if (limit := record.price_bound_limit_h) is not None:
@@ -318,7 +331,7 @@ def _print_rows(
         print_line(f"{columns}reserved starts, stops: --details")
     if record.jobs.recorded_wait is not None:
         count, hours = record.jobs.recorded_wait
-        print_line(f"recorded: mean wait {hours:.3f} h of the {count:,} jobs whose start the trace tells")
+        print_line(f"recorded: mean wait {hours:.3f} h over the {count:,} jobs with a recorded start")
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
         print_line(BOTH_QUEUES)
     if has_details:
@@ -327,7 +340,7 @@ def _print_rows(
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:
-    """Print by gang how long jobs waited at most until a start was reserved for them, which wait that promised, and their wait to the end."""
+    """Print per gang size the maximum times to the reservation, to the reserved start and without GPUs."""
     body = [
         [
             row["policy"],
@@ -342,30 +355,30 @@ def _print_promises(rows: list[dict[str, Any]]) -> None:
     ]
     if not body:
         return
-    print_table(PROMISE_COLUMNS, body, title="longest times from submission, hours, of jobs with reserved starts")
+    print_table(PROMISE_COLUMNS, body, title="maximum times since submission of jobs with reserved starts, in hours")
     for row in rows:
         if (late := row.get(f"{row['policy']}.started_late")) is not None:
             reserved, hours = row[f"{row['policy']}.reserved_jobs"], row[f"{row['policy']}.late_max_h"]
-            said = f", by at most {hours:.3g} h: jobs outran their estimates, or machines failed" if late else ""
+            said = f", by at most {hours:.3g} h: jobs exceeded their estimates, or machines failed" if late else ""
             print_line(
-                f"{row['policy']}: {late:,.0f} of {reserved:,.0f} reserved jobs started later than first promised{said}"
+                f"{row['policy']}: {late:,.0f} of {reserved:,.0f} reserved jobs started later than first reserved{said}"
             )
 
 
 def _planned(path: Path | None, world: "Cluster", jobs: "Workload") -> "tuple[tuple[int, int, int], ...]":
-    """Return when machines leave and return by plan, and say how many do."""
+    """Return the planned outages, and print their number."""
     if path is None:
         return ()
     from optim.workloads.cluster.outages import read_outages
 
     planned = read_outages(path, world, jobs.begin)
     machines = len({machine for machine, _, _ in planned})
-    info(f"{machines} of {world.num_machines} machines leave by plan, {len(planned)} times in all")
+    info(f"{len(planned)} planned outages of {machines} of {world.num_machines} machines")
     return planned
 
 
 def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]", outages: Path | None) -> "dict[str, Any]":
-    """Return what was asked for of jobs and machines, for the log, the page and JSON."""
+    """Return the options of jobs and machines, for log, report and JSON."""
     asked = {name: value for name, value in (asdict(choice) | {"outages": outages}).items() if value is not None}
     options = {f"{kind}.{name}": value for kind, given in own.items() for name, value in given.items()}
     return {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()} | {
@@ -375,13 +388,13 @@ def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]", outag
 
 
 def _of_time(jobs: "Workload", start: StartChoice) -> dict[str, Any]:
-    """Return the date of time 0, and the state in which runs begin, as far as they are told."""
+    """Return the date of time 0 and the initial state, if they are known."""
     begin = {} if jobs.begin is None else {"begin": jobs.begin.isoformat()}
     return begin | ({} if start.state is None else {"state": str(start.state)})
 
 
 def _said(record: "RunRecord") -> "dict[str, Any]":
-    """Return what was left out, with GPU-hours as far as they are known, what a user should know, the wait that the trace records, and all options."""
+    """Return the skipped rows (with GPU-hours if known), notes, the recorded mean wait, and all options."""
     from optim.models.cluster.workload import UNFINISHED
 
     jobs = record.jobs
@@ -399,7 +412,7 @@ def _said(record: "RunRecord") -> "dict[str, Any]":
 
 
 def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:
-    """Write the log and the page, and print the study, as far as they are asked for."""
+    """Write the requested log and report, and print lost work and the study."""
     if outputs.log is not None:
         from optim.models.cluster.run_file import save_run
 
@@ -415,7 +428,7 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
 
 
 def _print_lost(record: "RunRecord", by: str, output: OutputFormat) -> None:
-    """Print what stops cost each group of jobs, policy by policy."""
+    """Print the work that stops cost each group of jobs, per policy."""
     from optim.models.cluster.lost_work import lost_rows
 
     for run in record.runs:
@@ -435,7 +448,7 @@ def _print_lost(record: "RunRecord", by: str, output: OutputFormat) -> None:
 
 
 def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]") -> None:
-    """Print the Philly study's tables of each run, and its jobs beside those of published clusters."""
+    """Print the tables of the Philly study for each run, with the jobs of published clusters for comparison."""
     from optim.simulation.cluster.philly_study import calibration, philly_study
 
     is_drawn = record.settings.get("failures") == "study"
@@ -464,12 +477,12 @@ def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]"
 
 
 def _print_header(jobs: "Workload", world: "Cluster", seed: int) -> None:
-    """Say what is played, and what a user of it should know."""
+    """Print the size of the simulation, warnings and notes."""
     left_out = "".join(f"; {text}" for text in jobs.left_out)
     info(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
     apps = len(set(jobs.app.tolist()))
     if apps < len(jobs):
-        info(f"finish-time fairness is that of {apps} apps, each over with the last of its jobs")
+        info(f"finish-time fairness is measured over {apps} apps; an app ends with its last job")
     if warning := jobs.missing:
         info(f"warning: {warning}")
     for line in jobs.notes:
@@ -483,7 +496,7 @@ def _play(
     source: "PolicyResultCache",
     running: tuple["Interruption", "Progress", OutputFormat],
 ) -> "tuple[list[dict[str, Any]], RunRecord]":
-    """Return rows, each printed in its turn, and the record with their events."""
+    """Return rows, printed as they finish in JSON, and the record with their events."""
     stop, progress, output = running
     rows: list[dict[str, Any]] = []
     kept = again = 0
@@ -497,10 +510,8 @@ def _play(
         if output is OutputFormat.JSON:
             print_json(given.row)
     if kept:
-        info(f"{kept} rows were kept from before")
+        info(f"{kept} rows were reused from earlier runs")
     if again:
         what = "the study or the report" if source.log is None else f"--log {source.log}"
-        info(
-            f"{again} rows were there before and were played again: {what} needs events, and no log of this name holds them"
-        )
+        info(f"{again} stored rows were simulated again, because {what} needs events and no log contains them")
     return rows, record

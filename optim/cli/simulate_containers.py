@@ -1,4 +1,4 @@
-"""`optim simulate containers`: allocations of containers, policy by policy, at equal risk."""
+"""`optim simulate containers`: compare the container allocations of policies at equal risk."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 NUM_GENERATED = 500
 RESAMPLES, TEST_SHARE = 1000, 0.2
 TUNED_TO = frozenset({"kills", "throttled", "under_time"})
-"""What is required of tuned policies only; measure and restarts also make up figures of others."""
+"""Requirements that apply to tuned policies only; the others also affect metrics without tuning."""
 REQUIRE = (
-    "What all are tuned to: kills, throttled (shares), checkpoint_s, startup_s; or measure=under-time, under_time."
+    "Requirement to tune to: kills, throttled (shares), checkpoint_s, startup_s; or measure=under-time, under_time."
 )
 FEW = 20
-"""Series, from which on intervals over containers are taken seriously."""
+"""Minimum number of series for meaningful intervals over containers."""
 HEADER = (
     *("policy", "resource", "multiplier", "risk %", "a container-day", "total_allocation", "unit", "saving %", "kills"),
     *("throttled_time", "under_time", "changes"),
@@ -56,9 +56,9 @@ BRIEF_HEADER = (
     "throttled h per day",
     "target",
 )
-"""Columns without `--details`."""
+"""Columns printed without `--details`."""
 MAX_BRIEF_ROWS = 11
-"""Rows without `--details`; `ALWAYS_SHOWN` and the bounds are among them."""
+"""Maximum rows without `--details`, including `ALWAYS_SHOWN` and the bounds."""
 REFERENCE = "prev-step-rules"
 ALWAYS_SHOWN = (REFERENCE, "vpa")
 POINTS = (
@@ -68,22 +68,29 @@ POINTS = (
 
 
 MultipliersOption = Annotated[
-    list[str] | None, option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,...")
+    list[str] | None,
+    option(
+        "--multipliers",
+        "Multipliers to measure without tuning: one row per policy, resource and multiplier.",
+        "M,M,...",
+    ),
 ]
 ReportOption = Annotated[
-    Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
+    Path | None, option("--report", "Write an HTML report with curves of allocation against risk.", "FILE")
 ]
 PolicyOption = Annotated[
     list[str] | None,
     option(
         "--policy",
-        "Repeat for several; default: all. Or ./mine.py:MyPolicy.",
+        "Policies, or ./mine.py:MyPolicy; repeatable; default: all.",
         "NAME",
         autocompletion=complete_policy("containers"),
     ),
 ]
-TestShareOption = Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)]
-ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halves, test on second.", panel=SERIES)]
+TestShareOption = Annotated[float, option("--test-share", "Share of containers to test on.", "SHARE", SERIES)]
+ByTimeOption = Annotated[
+    bool, option("--by-time", "Train on the first half of each series, test on the second.", panel=SERIES)
+]
 
 
 @grouped
@@ -92,7 +99,7 @@ def containers(
     policy: PolicyOption = None,
     require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
     resamples: Annotated[
-        int, option("--resamples", "Resamples of containers for intervals.", min=1, max=100_000)
+        int, option("--resamples", "Bootstrap resamples for intervals.", min=1, max=100_000)
     ] = RESAMPLES,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: MultipliersOption = None,
@@ -103,8 +110,12 @@ def containers(
     ] = None,
     test_share: TestShareOption = TEST_SHARE,
     by_time: ByTimeOption = False,
-    interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
-    max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
+    interval_s: Annotated[
+        float, option("--interval,--interval-s", "Sampling interval in seconds.", "S", SERIES)
+    ] = 15.0,
+    max_gap_s: Annotated[
+        float, option("--max-gap,--max-gap-s", "Longest gap to interpolate, in seconds.", "S", SERIES)
+    ] = 60.0,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
     where: EngineChoice,
@@ -140,11 +151,11 @@ def containers(
     number = NUM_GENERATED if generate is None and not files.input_ else generate
     series = load_or_generate_series(files, number, seed, interval_s=interval_s)
     with terminal_progress() as progress:
-        with ending_at_once():  # so before an engine has processes of its own
+        with ending_at_once():  # before the engine starts processes
             trial = prepare_split(series, options, seed, has_phases=need_phases(names))
         short = _guaranteed_only(trial, wanted)
         _print_summary(trial, options.encoder, short)
-        with listening("the rows so far are printed") as interruption, where.opened() as engine:
+        with listening("finished rows will be printed") as interruption, where.opened() as engine:
             if values:
                 _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
             else:
@@ -155,69 +166,69 @@ def containers(
 
 
 def _check_untuned(multipliers: Sequence[float], required: Mapping[str, str], *, is_placed: bool) -> None:
-    """Refuse beside multipliers what tells how to tune, or what is done with tuned policies."""
+    """Raise if ``--multipliers`` is combined with options of tuned policies."""
     if not multipliers:
         return
     for name in required:
         if name in TUNED_TO:
-            raise InvalidOptionError(f"--require {name} is what policies are tuned to; leave it out, or --multipliers")
+            raise InvalidOptionError(f"--require {name} applies to tuned policies only; omit it, or --multipliers")
     if is_placed:
         raise InvalidOptionError(
-            "--multipliers measures in this process, without intervals; leave --resamples, --engine, --processes, "
-            "--scheduler and --dashboard out"
+            "--multipliers measures in this process, without intervals; omit --resamples, --engine, --processes, "
+            "--scheduler and --dashboard"
         )
 
 
 def _check_split(by_time: bool, test_share: float) -> None:
-    """Refuse a share of containers where none is held apart."""
+    """Raise if ``--by-time`` is combined with ``--test-share``."""
     if by_time and test_share != TEST_SHARE:
-        raise InvalidOptionError("--by-time tests on the second half of each series; leave --test-share out")
+        raise InvalidOptionError("--by-time tests on the second half of each series; omit --test-share")
 
 
 def _prepare(report: Path | None, multipliers: Sequence[float]) -> None:
-    """Refuse a report that can't be drawn, or written."""
+    """Check before the simulation that the report can be drawn and written."""
     if report is None:
         return
     if multipliers:
-        raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
+        raise InvalidOptionError("--report requires tuned policies; omit --multipliers, or --report")
     check_installed("matplotlib", "--report")
     prepare_folder(report)
 
 
 def _print_summary(trial: "CalibrationTestSplit", encoder: str, short: str) -> None:
-    """Say on how many series policies are tuned and run, and whether they are enough."""
+    """Print the numbers of series for testing, tuning and training, and warn if they are too few."""
     world, tuned = trial.test, trial.calibration
     info(
-        f"policies run on {world.num_containers} series, are tuned on {tuned.num_containers} others and learn from "
+        f"policies are tested on {world.num_containers} series, tuned on {tuned.num_containers} and trained on "
         f"{world.training.num_segments}" + (f"; {world.num_phases} phases by {encoder}" if world.num_phases else "")
     )
     if world.num_containers < FEW:
-        info(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
+        info(f"{world.num_containers} series are too few for meaningful intervals over containers; give at least {FEW}")
     if short:
         info(f"warning: {short}")
 
 
 def _guaranteed_only(trial: "CalibrationTestSplit", wanted: "Slo") -> str:
-    """Say where less is guaranteed than is required; "" where all is."""
+    """Describe a guarantee weaker than the requirement; "" if the requirement is guaranteed."""
     from optim.rightsizing.tuning import num_drawn, num_needed
 
     if not wanted.is_charged:
-        return ""  # the paper's measure is held equal where policies are tuned, and promises nothing
+        return ""  # the paper's measure has no guarantee on other containers
     if trial.is_by_time:
-        return "nothing is guaranteed: parts of one series are no chance draw of each other (--by-time)"
+        return "no guarantee: the halves of a series are not exchangeable (--by-time)"
     number, is_level = num_drawn(trial.calibration), trial.calibration.is_level
     asked = (
         (is_level.any(), wanted.kills, "cycles killed"),
         (not is_level.all(), wanted.throttled, "samples throttled"),
     )
     lacking = [
-        f"{num_needed(share)} or more to tune on for {100 * share:.3g} % of {what}"
+        f"at least {num_needed(share)} for {100 * share:.3g} % of {what}"
         for is_there, share, what in asked
         if is_there and number < num_needed(share)
     ]
     if not lacking:
         return ""
-    return f"tuning on {number} containers guarantees {100 / (number + 1):.3g} % only: give {' and '.join(lacking)}, or allow more"
+    return f"tuning on {number} containers guarantees only {100 / (number + 1):.3g} %: give {' and '.join(lacking)}, or allow more"
 
 
 def _at_equal_risk(
@@ -231,7 +242,7 @@ def _at_equal_risk(
     *,
     has_details: bool,
 ) -> None:
-    """Print the rows of the tuned policies, and write the report of those that were compared."""
+    """Tune and compare policies, print their rows, and write the report."""
     from optim.rightsizing.comparison import compare_policies, trade_curve
     from optim.rightsizing.policy import BOUNDS
 
@@ -245,7 +256,7 @@ def _at_equal_risk(
             points += trade_curve(trial.test, group[0].policy, wanted)
     required = f"{_required(wanted)} ({short})" if short else _required(wanted)
     if output is OutputFormat.TABLE:
-        title = f"tuned to {required} on other containers; saving against {REFERENCE}; 95 % intervals: bootstrap"
+        title = f"tuned to {required} on other containers; saving compared with {REFERENCE}; 95 % intervals: bootstrap"
         if has_details:
             print_table(HEADER, [_cells(row) for row in rows], title=title, min_wanted=MIN_WANTED)
         else:
@@ -258,7 +269,7 @@ def _at_equal_risk(
 
 
 def _print_brief(rows: "Sequence[Row]", title: str) -> None:
-    """Print one row per policy, bounds first, then by saving; name the policies that are left out."""
+    """Print one row per policy, bounds first, then by saving; list the omitted policies."""
     from optim.core.policies import clairvoyant_names
     from optim.rightsizing.comparison import ALL_RESOURCES
     from optim.rightsizing.policy import BOUNDS
@@ -273,14 +284,14 @@ def _print_brief(rows: "Sequence[Row]", title: str) -> None:
     print_table(BRIEF_HEADER, [_brief_cells(name, by_policy[name]) for name in shown], title=title)
     oracles = [name for name in shown if name in clairvoyant_names("containers")]
     if oracles:
-        print_line(f"these see future demand: {', '.join(oracles)}")
+        print_line(f"oracles that see future demand: {', '.join(oracles)}")
     hidden = [name for name in ranked if name not in shown]
     more = f"{len(hidden)} more policies ({', '.join(hidden)}), and " if hidden else ""
-    print_line(f"{more}allocations and risks per resource: add --details, or --format json for all figures")
+    print_line(f"{more}allocations and risks per resource: --details; all values: --format json")
 
 
 def _brief_cells(policy: str, by_resource: "Mapping[str, Row]") -> list[object]:
-    """Return a policy's cells: savings with intervals, and violations per container and day."""
+    """Return a policy's cells: savings with intervals, and violations per container-day."""
     from optim.rightsizing.comparison import ALL_RESOURCES
 
     resources = [row for name, row in by_resource.items() if name != ALL_RESOURCES]
@@ -324,7 +335,7 @@ def _at_multipliers(
     progress: "Progress",
     interruption: "Interruption",
 ) -> None:
-    """Print the policies' rows at given multipliers."""
+    """Print the rows of policies at given multipliers."""
     from optim.rightsizing.comparison import trade_points
 
     points: list[TradePoint] = []

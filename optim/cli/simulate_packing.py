@@ -1,4 +1,4 @@
-"""`optim simulate packing`: recurring jobs with requests by phase."""
+"""`optim simulate packing`: pack recurring jobs by requests per phase."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,14 +20,18 @@ FIGURES = ("overload", "under_time", "used")
 @grouped
 def packing(
     *,
-    risk: Annotated[float, option("--risk", "Share of a phase's samples above its request.", "SHARE")] = 0.05,
-    jobs: Annotated[int, option("--jobs", "Jobs that ask.", panel=JOBS, min=2)] = 40,
-    learned: Annotated[int, option("--learned", "Other containers to learn from.", panel=JOBS, min=2)] = 200,
-    servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1, max=MAX_THINGS // 10)] = 2,
+    risk: Annotated[float, option("--risk", "Allowed share of a phase's samples above its request.", "SHARE")] = 0.05,
+    jobs: Annotated[int, option("--jobs", "Number of jobs to pack.", panel=JOBS, min=2)] = 40,
+    learned: Annotated[int, option("--learned", "Number of training containers.", panel=JOBS, min=2)] = 200,
+    servers: Annotated[
+        int, option("--servers", "Number of equal servers.", panel=JOBS, min=1, max=MAX_THINGS // 10)
+    ] = 2,
     solver: Annotated[
-        str, option("--solver", "Solver of admission.", "NAME", JOBS, autocompletion=complete_solver)
+        str, option("--solver", "Admission solver.", "NAME", JOBS, autocompletion=complete_solver)
     ] = "online",
-    profile_error: Annotated[float, option("--profile-error", "How far a job's last run is off.", "E", PHASES)] = 0.05,
+    profile_error: Annotated[
+        float, option("--profile-error", "Relative error of a job's last run.", "E", PHASES)
+    ] = 0.05,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
     time_limit: TimeLimitOption = None,
@@ -35,7 +39,7 @@ def packing(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Pack generated jobs by their peaks and by their phases, then replay their true series: a row a sizing."""
+    """Pack generated jobs by peak and by phase requests, replay their true series, and print one row per sizing."""
     import numpy as np
 
     from optim.phases.model import DEFAULT_ENCODER
@@ -54,11 +58,13 @@ def packing(
     rows: list[PackingRow] = []
     with (
         terminal_progress() as progress,
-        listening("the rows so far are printed") as interruption,
+        listening("finished rows will be printed") as interruption,
         where.opened() as engine,
     ):
         (phases,) = find_phases(training, (asking,), world, seed)
-        info(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
+        info(
+            f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} training containers"
+        )
         _tell_risk(risk, min_phase_samples(phases.training, phases.num_phases))
         for row in pack(
             *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
@@ -73,15 +79,15 @@ def packing(
 
 
 def _tell_risk(risk: float, fewest: int) -> None:
-    """Say where the samples of the rarest phase are too few to tell of a risk."""
+    """Warn if the rarest phase has too few samples for the risk."""
     from optim.rightsizing.tuning import num_needed
 
     if risk > 0 and fewest >= num_needed(risk):
         return
-    needed = f"{num_needed(risk)} or a larger --risk" if risk > 0 else "more than there ever are; give a --risk above 0"
+    needed = f"{num_needed(risk)} samples, or a larger --risk" if risk > 0 else "a --risk above 0"
     info(
-        f"warning: requests by phase can't keep a risk of {100 * risk:.3g} %: the rarest phase is known by {fewest} samples, and "
-        f"that needs {needed}; they are about the largest seen"
+        f"warning: requests per phase cannot guarantee a risk of {100 * risk:.3g} %: the rarest phase has {fewest} samples, and "
+        f"the risk needs {needed}; requests are about the maximum seen"
     )
 
 

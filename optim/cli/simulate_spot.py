@@ -1,4 +1,4 @@
-"""`optim simulate spot`: training jobs on spot markets, policy by policy, from random starts."""
+"""`optim simulate spot`: simulate bidding policies for training jobs on spot markets, from random starts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from optim.workloads.prices.availability_files import Egress, SpellHistory, ZoneOptions
 
 SHARE_HOURS = 3000.0
-"""Hours of jobs on prices that take as long to simulate as a process takes to begin."""
+"""Simulated job hours that take as long as the start of a process."""
 ROUNDING = 1e-12
-"""Relative to the mean; a narrower interval is what rounding leaves of equal figures."""
+"""Relative width below which an interval is rounding error of equal values."""
 MAX_LINES = 12
-"""Remarks on what was learned for the files of a folder; files of one zone share theirs."""
+"""Maximum number of printed remarks about learned lifetimes; files of one zone share a remark."""
 DEADLINES = "Availability and a deadline"
 SHOWN = ("cost_usd", "hours", "ratio_to_oracle_paid", "ratio_to_optimum")
 """Columns of the table, each with its 95 % interval."""
@@ -46,32 +46,38 @@ MORE_SHOWN = ("evictions", "ratio_to_on_demand", "cost_per_work", "free_hours")
 
 @dataclass(frozen=True, kw_only=True)
 class AvailabilityChoice:
-    """A trace of availability, and what must be done by when."""
+    """A trace of availability, and the deadline."""
 
     availability: Annotated[
-        Path | None, option("--availability", "Availability by zone: a file, or a folder of them.", "FILE", DEADLINES)
+        Path | None, option("--availability", "Availability per zone: a file, or a folder of files.", "FILE", DEADLINES)
     ] = None
     polarity: Annotated[
-        str | None, option("--polarity", "What a 1 in JSON says: available or unavailable.", "WORD", DEADLINES)
+        str | None, option("--polarity", "Meaning of 1 in JSON files: available or unavailable.", "WORD", DEADLINES)
     ] = None
-    every_file: Annotated[
-        bool, option("--every-file", "Of a folder: each file is a start of its own.", None, DEADLINES)
-    ] = False
-    skip_bad: Annotated[bool, option("--skip-bad", "Leave out bad files of a folder.", None, DEADLINES)] = False
+    every_file: Annotated[bool, option("--every-file", "Start once in each file of the folder.", None, DEADLINES)] = (
+        False
+    )
+    skip_bad: Annotated[bool, option("--skip-bad", "Skip invalid files of the folder.", None, DEADLINES)] = False
     zone: Annotated[
-        list[str] | None, option("--zone", "Zones: one or several, the first to be asked first.", "NAME", DEADLINES)
+        list[str] | None,
+        option("--zone", "Zones in the order in which to request machines; repeatable.", "NAME", DEADLINES),
     ] = None
     deadline_hours: Annotated[float | None, option("--deadline-hours", "Deadline.", "H", DEADLINES)] = None
-    changeover_hours: Annotated[
-        float, option("--changeover-hours", "Lost by a launch, of any length.", "H", DEADLINES)
-    ] = 0.1
-    egress: Annotated[Path | None, option("--egress", "What moving costs, by regions.", "FILE", DEADLINES)] = None
+    changeover_hours: Annotated[float, option("--changeover-hours", "Hours lost per launch.", "H", DEADLINES)] = 0.1
+    egress: Annotated[
+        Path | None, option("--egress", "File of transfer prices between regions.", "FILE", DEADLINES)
+    ] = None
     history: Annotated[
         list[Path] | None,
-        option("--history", "Availability elsewhere or before, for deadline-dp; repeatable.", "FILE", DEADLINES),
+        option(
+            "--history",
+            "Availability of other zones or earlier times, for deadline-dp; repeatable.",
+            "FILE",
+            DEADLINES,
+        ),
     ] = None
     every_start: Annotated[
-        bool, option("--every-start", "Start at every tick that leaves time for the deadline.", None, DEADLINES)
+        bool, option("--every-start", "Start at every tick early enough for the deadline.", None, DEADLINES)
     ] = False
 
 
@@ -84,34 +90,31 @@ def spot(
         list[str] | None,
         option(
             "--policy",
-            "Repeat for several; default: the usual ones of prices, of one zone, or of several.",
+            "Policies; repeatable; the default depends on prices, one zone or several zones.",
             "NAME",
             autocompletion=complete_policy("spot", "zones"),
         ),
     ] = None,
     job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 20.0,
     starts: Annotated[int, option("--starts", "Number of random starts.", min=1)] = 200,
-    start: Annotated[
-        list[str] | None, option("--start", "Start at this time instead; repeat for several.", "DATE")
-    ] = None,
+    start: Annotated[list[str] | None, option("--start", "Start at this time instead; repeatable.", "DATE")] = None,
     billing: Annotated[
-        str | None, option("--billing", "aws-2009, aws-2017, per-second, whole-ticks; default: by date.", "RULE")
+        str | None,
+        option("--billing", "aws-2009, aws-2017, per-second or whole-ticks; default: by the data's date.", "RULE"),
     ] = None,
-    settings: Annotated[
-        list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
-    ] = None,
+    settings: Annotated[list[str] | None, option("--option", "An option of the job; repeatable.", "NAME=VALUE")] = None,
     where: PairChoice,
     details: DetailsOption = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Run policies from the same starts and print one row per policy, with 95 % intervals of the means."""
+    """Simulate policies from the same starts, and print one row per policy with 95 % intervals of the means."""
     from optim.core.policies import default_names
 
     check_drawn("count", starts, "--starts")
     names, rule = split_list(policy), _billing(billing)
     begins = tuple(time_of(text, "--start") for text in start or ())
-    hint = "the rows so far are printed"
+    hint = "finished rows will be printed"
     with (
         terminal_progress() as progress,
         listening(hint) as interruption,
@@ -121,7 +124,7 @@ def spot(
         if trace.availability is not None:
             if prices != PriceChoice(on_demand=prices.on_demand):
                 raise InvalidOptionError(
-                    "--availability goes with none of --prices, --product, --train-until, --volatile, --gap-hours and --work"
+                    "--availability excludes --prices, --product, --train-until, --volatile, --gap-hours and --work"
                 )
             given = {"job_hours": job_hours, **split_options(settings)}
             entries = _deadlines(trace, prices.on_demand, names, given, running, rule=rule, begins=begins)
@@ -134,7 +137,7 @@ def spot(
         for entry in entries:
             if entry.error is not None:
                 lost += 1
-                info(f"start {entry.index} is left out: {entry.error}")
+                info(f"start {entry.index} is skipped: {entry.error}")
             for row in entry.rows:
                 rows.append(row)
                 if output is OutputFormat.JSON:
@@ -149,20 +152,20 @@ def spot(
 
 
 AVAILABILITY = (
-    "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour, which isn't part of this package "
+    "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour, which this package does not contain "
     "(docs: Use your own prices)"
 )
 
 
 def _check_absent(trace: AvailabilityChoice) -> None:
-    """Refuse what says more about a trace of availability where there is none."""
+    """Raise if options of an availability trace are given without a trace."""
     for field in fields(trace):
         if getattr(trace, field.name) != field.default:
-            raise InvalidOptionError(f"--{field.name.replace('_', '-')} goes with --availability FILE: {AVAILABILITY}")
+            raise InvalidOptionError(f"--{field.name.replace('_', '-')} requires --availability FILE: {AVAILABILITY}")
 
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:
-    """Return into how many pieces that are worth a process the starts fall; a policy of one's own may take any time."""
+    """Return the number of tasks as long as the start of a process; the running time of user policies is unknown."""
     if trace.availability is not None or any(is_file_reference(name) for name in names):
         return starts
     return int(min(starts, starts * job_hours / SHARE_HOURS))
@@ -177,7 +180,7 @@ def _backtest(
     rule: "Billing | None",
     begins: tuple[int, ...],
 ) -> "Iterator[StartRows]":
-    """Read or draw prices, split them, and run."""
+    """Read or generate prices, split them into training and test, and simulate."""
     from optim.core.options import build_options
     from optim.simulation.spot.backtest import make_world, run_backtest
     from optim.simulation.spot.policies import check_policies
@@ -191,7 +194,7 @@ def _backtest(
     entries = run_backtest(world, names, begins=begins, **running)
     info(
         f"{world.history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
-        f"policies know what happened before the test begins, and run on what came after"
+        f"policies learn from prices before the test period, and run on prices after its start"
     )
     info(
         f"the job: {options.job_hours:g} h of {options.baseline} {world.baseline.instance_type} on demand "
@@ -211,7 +214,7 @@ def _deadlines(
     rule: "Billing | None",
     begins: tuple[int, ...],
 ) -> "Iterator[StartRows]":
-    """Read traces of one zone or several, and run under a deadline."""
+    """Read traces of one or several zones, and simulate under a deadline."""
     from optim.core.options import build_options
     from optim.models.bidding.market.prices import HOUR_S
     from optim.simulation.spot.backtest import default_zone_policies, run_over_files, run_over_zones
@@ -230,13 +233,15 @@ def _deadlines(
     if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
     if choice.every_start and begins:
-        raise InvalidOptionError("--every-start and --start name different starts; leave one of them out")
+        raise InvalidOptionError("--every-start and --start exclude each other; give one")
     if choice.every_file and (choice.every_start or begins):
-        raise InvalidOptionError("--every-file starts once in each file; leave --start and --every-start out")
+        raise InvalidOptionError("--every-file starts once in each file; omit --start and --every-start")
     path, is_folder = choice.availability or Path(), (choice.availability or Path()).is_dir()
     for name in ("every_file", "skip_bad"):
         if getattr(choice, name) and not is_folder:
-            raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FOLDER, {path} is none")
+            raise InvalidOptionError(
+                f"--{name.replace('_', '-')} requires --availability FOLDER; {path} is not a folder"
+            )
     told: dict[str, Any] = {
         "on_demand_micro": on_demand_of(on_demand),
         "polarity": polarity_named(choice.polarity),
@@ -264,7 +269,7 @@ def _deadlines(
         return run_over_files(worlds, names, **running)
     traces = read_availability(path, **told)
     if not zones and len(traces) > 1:
-        raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
+        raise InvalidOptionError(f"--availability needs --zone NAME; zones in the file: {', '.join(traces)}")
     zones = zones or tuple(traces)
     market = market_of(traces, zones, options.tick_s)
     world = _starts(market, options, egress, rule)
@@ -285,7 +290,7 @@ def _deadlines(
 def _starts(
     market: "ZoneMarket", options: "ZoneOptions", egress: "Egress | None", rule: "Billing | None"
 ) -> "ZoneStarts":
-    """Return what runs on a market."""
+    """Return the starts of a job on a market."""
     from optim.models.bidding.market.billing import billing_at
     from optim.simulation.spot.backtest import ZoneStarts
     from optim.workloads.prices.availability_files import job_of
@@ -295,22 +300,22 @@ def _starts(
 
 
 def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, options: "ZoneOptions") -> None:
-    """Say how the traces were read: what a 1 means, how many ticks then have machines, and how they were resampled."""
+    """Print how the traces were read: the meaning of 1, the share of available ticks, and resampling."""
     from optim.workloads.prices.trace_files import Polarity, polarity_named
 
     polarity = polarity_named(choice.polarity) or Polarity.AVAILABLE
     share = sum(int(m.is_available.sum()) for m in markets) / sum(m.is_available.size for m in markets)
     flag = "" if choice.polarity is None else f" in JSON (--polarity {polarity.value})"
-    info(f"availability: {polarity.text}{flag}; machines are there in {share:.1%} of the ticks")
+    info(f"availability: {polarity.text}{flag}; machines are available in {share:.1%} of the ticks")
     if options.tick_s is not None:
         info(
-            f"the traces are resampled to ticks of {options.tick_s} s: a tick has machines where all its time has, at its "
+            f"the traces are resampled to ticks of {options.tick_s} s: a tick is available if its entire time is, at its "
             "first price"
         )
 
 
 def _history(choice: AvailabilityChoice) -> "SpellHistory | None":
-    """Read what how spells end is learned from, if anything."""
+    """Read the history from which the lifetimes of machines are learned, if given."""
     from optim.workloads.prices.availability_files import SpellHistory, read_history
     from optim.workloads.prices.trace_files import polarity_named
 
@@ -327,22 +332,22 @@ def _hazards(
     names: tuple[str, ...],
     file: str = "",
 ) -> "tuple[SpellHazards | None, tuple[str, ...]]":
-    """Learn how spells end; return that, and what is to be said about it."""
+    """Learn the hazards of spells (times of availability); return them with remarks to print."""
     if history is None:
-        text = f"deadline-dp knows no history, and takes spells to end {PRIOR_TEXT}; --history FILE tells more"
+        text = f"deadline-dp has no history and assumes that machines are lost {PRIOR_TEXT}; give --history FILE"
         return None, (text,) if "deadline-dp" in names else ()
     hazards, said = history.learn(market, file)
     files = ", ".join(map(str, choice.history or ()))
-    nothing = f"nothing: no spell ends in what counts of {files}, and they are taken to end {PRIOR_TEXT}"
-    source = hazards.source or nothing
-    return hazards, (f"how spells end was learned from {source}", *said)
+    prior = f"the prior, because the usable part of {files} has no loss: machines are lost {PRIOR_TEXT}"
+    source = hazards.source or prior
+    return hazards, (f"hazards of losing machines come from {source}", *said)
 
 
-PRIOR_TEXT = "in a tick of 600 s with probability 0.3 / k^0.75 after k of them"
+PRIOR_TEXT = "with probability 0.3 / k^0.75 in a tick of 600 s after k ticks"
 
 
 def _billing(name: str | None) -> "Billing | None":
-    """Return the rule of the bill of that name."""
+    """Return the billing rule with this name, None for no name."""
     from optim.core.errors import check_choices
     from optim.models.bidding.market.billing import Billing
 
@@ -358,7 +363,7 @@ def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *, has_details: bool) -> None:
-    """Print one row per policy, cheapest first, with its difference to the cheapest policy that does not see the future."""
+    """Print one row per policy, cheapest first, compared with the cheapest policy that does not see the future."""
     from optim.core.policies import clairvoyant_names
     from optim.simulation.spot.backtest import summarise_all
 
@@ -373,7 +378,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *,
     kind = "Student's t" if window_s is None else "by cluster: starts within the same span of a deadline's length"
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
-        info(f"{', '.join(never)}: no start has done the job, and none counts in the means")
+        info(f"{', '.join(never)}: no start finished the job, and the means exclude them")
     oracles = (*clairvoyant_names("spot"), *clairvoyant_names("zones"))
     ranked = sorted(summaries, key=lambda name: _cost(summaries[name]))
     cheapest = next((name for name in ranked if name not in oracles and summaries[name].done), "")
@@ -389,20 +394,22 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *,
         header, body, title=f"mean and 95 % interval ({kind}) over the {common} starts that every policy finished"
     )
     if len(header) > len(shown) + 2:
-        print_line(f"usd_more, cheaper_in: difference to {cheapest} from the same start, and share of the starts won")
+        print_line(
+            f"usd_more, cheaper_in: extra cost compared with {cheapest} from the same start, and share of cheaper starts"
+        )
     known = [name for name in ranked if name in oracles]
     if known:
-        print_line(f"sees the future, no policy for use: {', '.join(known)}")
+        print_line(f"oracles that see the future (not usable in practice): {', '.join(known)}")
     if not has_details:
-        print_line(f"more columns, {', '.join(MORE_SHOWN)}: add --details, or --format json for all figures per start")
+        print_line(f"more columns ({', '.join(MORE_SHOWN)}): --details; all values per start: --format json")
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
         starts = "1 start" if redrawn == 1 else f"{redrawn} starts"
-        info(f"{starts} touched a gap of the prices, and another was drawn")
+        info(f"{starts} overlapped a gap in the prices and drew another time")
 
 
 def _cost(summary: "Summary") -> float:
-    """Return the mean cost in USD, infinite for a policy without one."""
+    """Return the mean cost in USD, infinite if unknown."""
     mean = summary.mean["cost_usd"]
     return float("inf") if mean is None else mean
 

@@ -1,4 +1,4 @@
-"""`optim simulate training`: a job trained by real processes that come and are evicted as a policy bids."""
+"""`optim simulate training`: train with real processes that start and are evicted as in a simulated spot market."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -40,29 +40,30 @@ CHANGE: Mapping[str, tuple[str, int | None]] = {
     "processes": ("processes", None), "clock": ("clock", None), "loss": ("loss", None), "bill $": ("bill_usd", 2),
     "free hours": ("free_hours", 1), "lost clocks": ("lost_clocks", None),
 }  # fmt: skip
-"""Columns of what changed: head, field and digits."""
+"""Columns of the table of changes: heading, field and digits."""
 WHOLE: Mapping[str, tuple[str, int | None]] = {
     "policy": ("policy", None), "hours": ("hours", 3), "done": ("is_done", None), "bill $": ("bill_usd", 2),
     "free hours": ("free_hours", 1), "evictions": ("evictions", None), "clocks": ("clocks", None),
     "lost clocks": ("lost_clocks", None), "gradients": ("gradients", None), "processes": ("processes_started", None),
     "last loss": ("last_loss", None), "exact": ("is_exact", None), "seconds": ("seconds", 1),
 }  # fmt: skip
-"""Columns of a policy's line."""
+"""Columns of a policy's row: heading, field and digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayChoice:
-    """How the processes stand for the machines."""
+    """Mapping of machines to processes."""
 
-    clocks: Annotated[
-        int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1, max=MAX_THINGS)
-    ] = 120
-    hour_seconds: Annotated[float, option("--hour-seconds", "What an hour lasts here, at least.", "S", REPLAY)] = 1.0
+    clocks: Annotated[int, option("--clocks", "Training clocks of the job.", panel=REPLAY, min=1, max=MAX_THINGS)] = 120
+    hour_seconds: Annotated[
+        float, option("--hour-seconds", "Minimum real seconds per simulated hour.", "S", REPLAY)
+    ] = 1.0
     max_processes: Annotated[
-        int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1, max=MAX_PROCESSES)
+        int,
+        option("--max-processes", "Maximum number of concurrent processes.", panel=REPLAY, min=1, max=MAX_PROCESSES),
     ] = 8
     warning: Annotated[
-        bool, option("--warning/--no-warning", "Without: evicted processes are killed.", panel=REPLAY)
+        bool, option("--warning/--no-warning", "Warn processes before eviction, or kill them.", panel=REPLAY)
     ] = True
 
 
@@ -71,30 +72,28 @@ def training(
     *,
     prices: PriceChoice,
     types: Annotated[int, option("--types", "Instance types of generated prices.", "N", PRICES)] = TYPES,
-    spikes: Annotated[float, option("--spikes", "A day, of a generated market's price.", "N", PRICES)] = SPIKES,
+    spikes: Annotated[float, option("--spikes", "Price spikes per day in generated markets.", "N", PRICES)] = SPIKES,
     policy: Annotated[
         list[str] | None,
         option(
             "--policy",
-            "Repeat for several; default: proteus, standard-checkpoint.",
+            "Policies; repeatable; default: proteus, standard-checkpoint.",
             "NAME",
             autocompletion=complete_policy("spot"),
         ),
     ] = None,
-    job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 12.0,
-    start: Annotated[int, option("--start", "Which of the back-test's starts of this seed.", "N", min=0)] = 0,
-    settings: Annotated[
-        list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
-    ] = None,
+    job_hours: Annotated[float, option("--job-hours", "Size of the job in hours.", "H")] = 12.0,
+    start: Annotated[int, option("--start", "Index of the backtest's start for this seed.", "N", min=0)] = 0,
+    settings: Annotated[list[str] | None, option("--option", "An option of the job; repeatable.", "NAME=VALUE")] = None,
     choice: ReplayChoice,
-    picture: Annotated[Path | None, option("--picture", "Draw it: .png, .svg or .pdf.", "FILE")] = None,
+    picture: Annotated[Path | None, option("--picture", "Plot to write (.png, .svg or .pdf).", "FILE")] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Train through a simulated start: loss, bill and free hours over time, for each policy.
+    """Train during a simulated start, and print loss, bill and free hours over time for each policy.
 
-    Each process stands for some of the machines that the policy holds; evictions end or kill it. Exit code 3 if a job's
-    result isn't that of an undisturbed run, bit for bit.
+    Each process represents several machines that the policy rents; an eviction stops or kills it. Exit code 3 if a job's
+    result differs in any bit from that of an undisturbed run.
     """
     from optim.core.options import build_options
     from optim.simulation.emulation.lease_run import ReplayOptions
@@ -113,12 +112,15 @@ def training(
     )
     job = build_options(SpotOptions, {"job_hours": job_hours, **split_options(settings)})
     if prices.prices is not None and (types, spikes) != (TYPES, SPIKES):
-        raise InvalidOptionError("--types and --spikes are of generated prices; leave them out, or --prices")
+        raise InvalidOptionError("--types and --spikes require generated prices; omit them, or --prices")
     drawn = PriceOptions(num_types=types, spikes_per_day=spikes)
     history = load_or_generate_prices(prices, drawn, seed)
     world = make_world(history, split_time(prices.train_until), job, volatile=prices.volatile)
     timelines = record_start(world, split_list(policy) or DEFAULT_POLICIES, seed, start)
-    with terminal_progress() as progress, listening("the processes end; what is done is told") as interruption:
+    with (
+        terminal_progress() as progress,
+        listening("the processes end, and finished rows will be printed") as interruption,
+    ):
         rows, summaries = _play(timelines, replay, interruption, progress, output)
     if output is OutputFormat.TABLE:
         _print(rows, summaries)
@@ -132,11 +134,11 @@ def training(
 
 
 def _check_picture(path: Path | None) -> None:
-    """Refuse before the work what can't be written after it."""
+    """Check before the training that the plot can be drawn and written."""
     if path is None:
         return
     if path.suffix.lower() not in PICTURES:
-        raise InvalidOptionError(f"--picture writes {', '.join(PICTURES)}, got {path.name}; name it so")
+        raise InvalidOptionError(f"--picture must end in {', '.join(PICTURES)}, got {path.name}")
     check_out(path)
     check_installed("matplotlib", "--picture")
 
@@ -148,13 +150,11 @@ def _play(
     progress: "Progress",
     output: OutputFormat,
 ) -> "tuple[list[TrainingRow], list[TrainingSummary]]":
-    """Play one policy after the other, and print rows as they come."""
+    """Run one policy after the other, and print rows as they finish."""
     from optim.simulation.emulation.lease_run import Replay, fit_scale, with_lateness
 
     scale = fit_scale(timelines, options.max_processes)
-    info(
-        f"one process stands for {scale} c3.xlarge's work, at most; clocks are the simulation's, seconds this machine's"
-    )
+    info(f"a process represents the work of at most {scale} c3.xlarge; clocks are simulated, seconds are real")
     rows: list[TrainingRow] = []
     summaries: list[TrainingSummary] = []
     for timeline in timelines:
@@ -177,28 +177,28 @@ def _play(
 
 
 def _tell_lateness(summary: "TrainingSummary", hour_s: float) -> None:
-    """Say how the realised clocks lie to the planned ones, and what that would cost."""
+    """Print the deviation of realised from simulated clocks, and its cost."""
     if summary.late_end is None:
         return
     info(
-        f"{summary.policy}: scale of time: an hour lasts {hour_s:g} s here; clocks are off the simulation's by {summary.late_median:.1%} of "
-        f"the job's time (median), {summary.late_p90:.1%} (p90), the last by {summary.late_end:+.1%}; machines held as long would cost "
-        f"{summary.bill_if_late_usd:.2f} instead of {summary.bill_usd:.2f} dollars"
+        f"{summary.policy}: time scale: an hour runs in {hour_s:g} s; clocks deviate from the simulation by {summary.late_median:.1%} of "
+        f"the job's time (median), {summary.late_p90:.1%} (p90), the last by {summary.late_end:+.1%}; the realised time would cost "
+        f"{summary.bill_if_late_usd:.2f} instead of {summary.bill_usd:.2f} USD"
     )
 
 
 def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
-    """Print what changed, and a line a policy."""
+    """Print the changes, and one row per policy."""
     from optim.simulation.emulation.lease_run import CLOCK
 
     table = OutputFormat.TABLE
     changes = [_shown(row, CHANGE) for row in rows if row.event != CLOCK]
-    print_rows(changes, table, list(CHANGE), title="what changed, by the hours of the simulation")
-    print_rows([_shown(summary, WHOLE) for summary in summaries], table, list(WHOLE), title="the whole of it")
+    print_rows(changes, table, list(CHANGE), title="changes by simulated hour")
+    print_rows([_shown(summary, WHOLE) for summary in summaries], table, list(WHOLE), title="totals")
 
 
 def _shown(row: "TrainingRow | TrainingSummary", columns: Mapping[str, tuple[str, int | None]]) -> dict[str, object]:
-    """Return fields of a row by the heads of their columns, rounded as these say."""
+    """Return the fields of a row by column heading, rounded to the column's digits."""
     values = {head: (getattr(row, name), digits) for head, (name, digits) in columns.items()}
     return {head: value if digits is None else round(value, digits) for head, (value, digits) in values.items()}
 
@@ -207,4 +207,4 @@ def _draw(rows: "Sequence[TrainingRow]", path: Path) -> None:
     from optim.report.training import draw_replays
 
     draw_replays(rows, path)
-    info(f"drawn to {path}")
+    info(f"plot written to {path}")

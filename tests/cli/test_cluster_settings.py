@@ -99,7 +99,7 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
         "jobs wait less",
         "most more:",
         "GPU-hours borrowed",
-        "queues over quota at times",
+        "queues temporarily over quota",
     ):
         assert text in result.stdout
 
@@ -107,9 +107,12 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--what-if", "nowhere.yaml"), "nowhere.yaml is no file"),
+        (("--what-if", "nowhere.yaml"), "nowhere.yaml is not a file"),
         (("--what-if", "{}/then.yaml", "--policy", "fifo,srtf"), "takes one policy, got fifo, srtf"),
-        (("--what-if", "{}/then.yaml", "--policy", "fifo", "--log", "{}/a.npz"), "--log goes with a run of its own"),
+        (
+            ("--what-if", "{}/then.yaml", "--policy", "fifo", "--log", "{}/a.npz"),
+            "--log and --what-if exclude each other",
+        ),
         (("--what-if", "{}/then.yaml", "--write-config", "kueue"), "exclude each other"),
         (("--write-config", "yarn"), "--write-config must be"),
         (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no kueue settings"),

@@ -50,7 +50,7 @@ def test_jobs_left_on_any_size_are_told_of(jobs, tmp_path):
 def test_what_machines_are_worth_is_said(jobs):
     """By hand: strict, a ends after 60, b after 119 and c after 128 min; with easy c ends after 10; with 2x2 nobody waits."""
     said = _run("--trace", jobs, "--policy", "fifo,easy", "--gpus", "1x2,2x2").stdout
-    assert "1x2 to 2x2 (1 machine more) under fifo: 1.71 h to 0.72 h on average (-0.98 h)" in said
+    assert "1x2 to 2x2 (1 more machine) under fifo: 1.71 h to 0.72 h on average (-0.98 h)" in said
     assert "easy instead of fifo on 1x2: 1.05 h (-0.66 h), saves less than the machines" in said
 
 
@@ -96,7 +96,7 @@ def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
     ("words", "cause"),
     [
         (("--gpus", "1x2,2x2", "--log", "run.npz"), "leave --log out"),
-        (("--gpus", "1x4,2x2"), "two sizes of as many GPUs"),
+        (("--gpus", "1x4,2x2"), "two sizes with the same number of GPUs"),
         (("--gpus", "1x2,zzz"), "machines x GPUs"),
     ],
 )

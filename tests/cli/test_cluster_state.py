@@ -73,9 +73,9 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
     with table.open() as file:
         assert [each["start_50"] for each in csv.DictReader(file)] == [each["start_50"] for each in rows]
     assert "When pending jobs start: easy" in page.read_text()
-    assert "now is 2026-11-02T12:00:00 UTC: 1 jobs run, 2 are pending" in result.stderr
+    assert "state at 2026-11-02T12:00:00 UTC: 1 running jobs, 2 pending" in result.stderr
     # Nobody waited in that month.
-    assert "easy: ranges aren't calibrated: the history has 0 moments comparable to now" in result.stderr
+    assert "easy: ranges are not calibrated: the history has 0 moments comparable to now" in result.stderr
 
 
 def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
@@ -95,7 +95,7 @@ def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
     result = run(*words, "--option", "forecast.arrival_days=0", "--report", page)
     assert result.exit_code == 0, result.output
     # All run for two hours, so that every range is exact and nothing is stretched.
-    assert "easy: ranges are calibrated: at 12 past moments as drawn they held 100% of the starts" in result.stderr
+    assert "easy: ranges are calibrated: at 12 past times, drawn ranges contained 100% of the starts" in result.stderr
     assert "ranges are calibrated" in page.read_text()
     assert "2026-11-02T13:30:00" in result.stdout
 
@@ -111,14 +111,14 @@ def test_a_run_begins_in_the_state_and_its_log_is_verified(state, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--generate", "philly", "--jobs", "5", "--forecast", "9"), "--forecast goes with --state FILE"),
+        (("--generate", "philly", "--jobs", "5", "--forecast", "9"), "--forecast requires --state FILE"),
         (("--state", "STATE", "--gpus", "1x4"), "hold 8 GPUs, and the cluster has 4"),
         (("--state", "STATE", "--gpus", "1x8", "--option", "state.then=1"), "unknown option state.then"),
-        (("--state", "STATE", "--gpus", "1x8", "--generate", "philly"), "--generate doesn't go with --state"),
+        (("--state", "STATE", "--gpus", "1x8", "--generate", "philly"), "--generate and --state exclude each other"),
         (("--state", "STATE", "--gpus", "1x8", "--option", "forecast.arrival_days=99"), "arrival_days must be in"),
         (
             ("--generate", "philly", "--jobs", "5", "--compare", "las"),
-            "must be one of several policies",
+            "must be one of several simulated policies",
         ),
     ],
 )

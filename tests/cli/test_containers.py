@@ -173,14 +173,14 @@ def test_queue_is_simulated_without_idle_gpus(tmp_path):
     assert row["wait_others_h"] == pytest.approx((1200 + 1800 - 60) / 3600)
     table = idle("--input", path, "--gpus", "1x2")
     assert table.exit_code == 0, table.output
-    assert "GPUs that nobody held: 1.0 GPU-hours" in table.stdout
+    assert "unallocated: 1.0 GPU-hours" in table.stdout
     assert "submitted as they first held a GPU" in table.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--trace", "jobs.csv"), "--trace goes with --gpus"),
+        (("--trace", "jobs.csv"), "--trace requires --gpus"),
         (("--below", "none"), "--below must be numbers"),
         (("--below", "0"), "below must be in"),
         (("--max-gap", "0"), "max_gap_s must be in"),

@@ -229,4 +229,4 @@ def test_the_wait_that_a_table_records_stands_beside_the_simulated_one(tmp_path)
     assert row["wait_mean_h"] == pytest.approx(1.0)
     words = ("simulate", "cluster", "--trace", table, "--trace-format", "csv", "--gpus", "1x8", "--policy", "fifo")
     said = RUNNER.invoke(app, [*map(str, words), "--bound-steps", "0", "--details"]).stdout
-    assert "recorded: mean wait 1.000 h of the 2 jobs whose start the trace tells" in said
+    assert "recorded: mean wait 1.000 h over the 2 jobs with a recorded start" in said

@@ -80,7 +80,7 @@ def test_report_is_one_page_with_pictures(model, tmp_path, monkeypatch):
 def test_watching_tells_of_each_container_and_writes_an_updated_model(model, tmp_path):
     out = tmp_path / "new" / "model.npz"
     usual = run("watch", model[0], "--generate", 6, "--seed", 2, "--format", "json")
-    assert "no update is due" in usual.stderr
+    assert "no model update is due" in usual.stderr
     rows = lines(usual)
     assert len(rows) == 6
     assert all(row["anomalies"] <= row["samples"] for row in rows)
@@ -89,10 +89,10 @@ def test_watching_tells_of_each_container_and_writes_an_updated_model(model, tmp
     odd = lines(result)
     assert odd[-1]["is_update_due"]
     first = next(row["container"] for row in odd if row["is_update_due"])
-    assert f"an update is due since container {first}\n" in result.stderr
+    assert f"a model update is due since container {first}\n" in result.stderr
     again = run("watch", out, *words)
     assert again.exit_code == 0
-    assert "no update is due" in again.stderr
+    assert "no model update is due" in again.stderr
     starts = [row for row in lines(run("graph", out, "--order", 1, "--format", "json")) if row["from"] == "start"]
     assert sum(row["count"] for row in starts) == 32
 
@@ -144,7 +144,7 @@ def test_score_prints_an_interval_an_encoder(encoders):
         (("score", "--option", "num_delays=3"), "ENCODER.NAME=VALUE"),
         (("score", "--encoder", "pca"), "unknown encoder"),
         (("watch", "none.npz", "--generate", 2), "none.npz"),
-        (("score", "--generate", 5, "--confusion"), "--confusion goes with --format json"),
+        (("score", "--generate", 5, "--confusion"), "--confusion requires --format json"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_two(words, cause):
@@ -158,7 +158,7 @@ def test_wrong_use_is_one_line_and_code_two(words, cause):
         (("watch",), "either --input FILE or --generate N"),
         (("forecast", "--generate", 2, "--method", "magic"), "method"),
         (("forecast", "--generate", 2, "--level", 2), "level must be in [0, 1]"),
-        (("forecast", "--generate", 2, "--level", 0.9, "--score"), "--level is of a forecast"),
+        (("forecast", "--generate", 2, "--level", 0.9, "--score"), "--level and --score exclude each other"),
         (("report", "--generator-option", "noise=2"), "either --input FILE or --generate N"),
         (("encode", "--input", "OTHER"), "no resource 'memory'; they have: cpu; name it so"),
         (("watch", "--input", "OTHER"), "no resource 'memory'"),

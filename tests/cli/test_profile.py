@@ -82,7 +82,7 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
     monkeypatch.setattr("optim.profiling.timing.present_load", lambda: load)
     result = CliRunner().invoke(app, ["profile", "--command", "x {workers}"])
     assert result.exit_code == 0, result.stderr
-    assert ("measured beside other work (load 64.0 on " in result.stderr) == (load > 0)
+    assert ("other processes (load 64.0 on " in result.stderr) == (load > 0)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
             ["--command", "x {workers}", "--seed", "1"],
             "leave --application, --scale, --device, --seed and --accept-noise out",
         ),
-        (["--command", "x {workers}", "--option", "repeats=3"], "repeats is of the applications"),
-        (["--option", "rounds=3"], "rounds is of a script of one's own"),
+        (["--command", "x {workers}", "--option", "repeats=3"], "repeats applies to applications"),
+        (["--option", "rounds=3"], "rounds applies to scripts"),
         (
             ["--command", "x {workers}", "--application", "topic-model"],
             "leave --application, --scale, --device, --seed and --accept-noise out",

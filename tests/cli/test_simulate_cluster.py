@@ -179,9 +179,9 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
         (("--apps", "3"), "requires --generate themis"),
         (("--from", "2017-10-03"), "the trace tells no dates"),
         (("--gpus", "60x"), "60x8"),
-        (("--option", "study.nonsense=1"), "the study knows clusters"),
-        (("--option", "study.clusters=a.csv"), "goes with --study; add it"),
-        (("--study", "--option", "study.clusters=absent.csv"), "absent.csv is no file"),
+        (("--option", "study.nonsense=1"), "the study has the option clusters"),
+        (("--option", "study.clusters=a.csv"), "requires --study; add it"),
+        (("--study", "--option", "study.clusters=absent.csv"), "absent.csv is not a file"),
     ],
 )
 def test_wrong_use_is_one_line(trace, words, cause):
@@ -329,18 +329,18 @@ def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
     first = run(*words("srsf", "--results", results, "--log", log))
     assert first.exit_code == 0, first.output
     second = run(*words("srsf,fifo", "--results", results, "--log", log))
-    assert "1 rows were kept from before" in second.stderr
+    assert "1 rows were reused from earlier runs" in second.stderr
     assert second.stdout.splitlines()[:2] == first.stdout.splitlines()
     assert run("verify", log).stdout.count("yes") == 3
     assert len(results.read_text().splitlines()) == 2
     other = run(*words("srsf,fifo", "--results", results, "--seed", "1"))
     assert "kept from before" not in other.stderr
     without_events = run(*words("srsf,fifo", "--results", results))
-    assert "2 rows were kept" in without_events.stderr
+    assert "2 rows were reused" in without_events.stderr
     assert without_events.stdout == second.stdout
     before = results.read_text()
     renamed = run(*words("srsf,fifo", "--results", results, "--log", tmp_path / "other.npz"))
-    assert "2 rows were there before and were played again: --log" in renamed.stderr
+    assert "2 stored rows were simulated again, because --log" in renamed.stderr
     assert "needs events, and no log of this name holds them" in renamed.stderr
     assert renamed.stdout == second.stdout
     assert "holds events of" not in second.stderr + without_events.stderr + renamed.stderr
@@ -513,7 +513,7 @@ def test_a_virtual_cluster_is_chosen_by_one_name_only(trace):
 
 def test_orders_that_differ_in_who_may_pass_are_said_to(trace):
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2"]
-    said = "all alike: --option backfill=true"
+    said = "--option backfill=true sets it for all"
     assert said in run(*words, "--policy", "fifo,srtf").stdout
     assert said not in run(*words, "--policy", "fifo,srtf", "--option", "backfill=true").stdout
 
@@ -572,7 +572,7 @@ def test_every_policy_leaves_out_those_that_cannot_play(tmp_path):
     names = [json.loads(line)["policy"] for line in result.stdout.splitlines()[1:]]
     assert {"fifo", "srtf", "drf", "max-min"} <= set(names)
     assert "slaq" not in names
-    assert "slaq is left out" in result.stderr
+    assert "slaq is skipped" in result.stderr
 
 
 def test_machines_leave_by_plan_and_the_log_verifies(tmp_path):
@@ -582,7 +582,7 @@ def test_machines_leave_by_plan_and_the_log_verifies(tmp_path):
     words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x2", "--outages", plan, "--policy", "easy,fifo")
     result = run(*words, "--log", log, "--format", "json")
     assert result.exit_code == 0, result.output
-    assert "1 of 1 machines leave by plan, 1 times in all" in result.stderr
+    assert "1 planned outages of 1 of 1 machines" in result.stderr
     _, easy, fifo = (json.loads(line) for line in result.stdout.splitlines())
     assert (easy["crashes"], fifo["crashes"], easy["machine_failures"]) == (0, 2, 1)
     assert easy["wait_max_1_h"] == pytest.approx(60 / 3600)

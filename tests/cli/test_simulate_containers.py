@@ -50,13 +50,13 @@ def test_the_papers_measure_and_what_a_restart_costs_can_be_chosen():
     [
         (
             ("kills=0.2",),
-            "guarantees 20 % only: give 19 or more to tune on for 5 % of samples throttled, or allow more",
+            "guarantees only 20 %: give at least 19 for 5 % of samples throttled, or allow more",
         ),
         (
             ("kills=0.03", "throttled=0.2"),
-            "guarantees 20 % only: give 33 or more to tune on for 3 % of cycles killed, or",
+            "guarantees only 20 %: give at least 33 for 3 % of cycles killed, or",
         ),
-        (("kills=0.1",), "give 9 or more to tune on for 10 % of cycles killed and 19 or more to tune on for 5 % of"),
+        (("kills=0.1",), "give at least 9 for 10 % of cycles killed and at least 19 for 5 % of"),
         (("kills=0.2", "throttled=0.2"), None),
         (("measure=under-time",), None),
     ],
@@ -103,7 +103,7 @@ def test_one_long_series_is_split_by_time(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[1])["reduction"] == 0.0
     assert json.loads(result.stdout.splitlines()[1])["guaranteed"] is None
-    assert "nothing is guaranteed: parts of one series" in result.stderr
+    assert "no guarantee: the halves of a series" in result.stderr
     assert "guarantees" not in result.stderr
 
 
@@ -196,7 +196,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
         (("--multipliers", "1", "--resamples", "20"), "leave --resamples, --engine"),
         (("--multipliers", "1", "--processes", "2"), "--multipliers measures in this process"),
         (("--multipliers", "1", "--engine", "dask"), "--multipliers measures in this process"),
-        (("--multipliers", "1", "--require", "kills=0.2"), "kills is what policies are tuned to"),
+        (("--multipliers", "1", "--require", "kills=0.2"), "kills applies to tuned policies only"),
         (("--by-time", "--test-share", "0.4"), "leave --test-share out"),
         (("--cycle-minutes", "nan", "--policy", "static", *SMALL), "cycle_s must be positive"),
         (("--cycle-minutes", "inf", "--policy", "static", *SMALL), "cycle_s must be positive"),
@@ -223,5 +223,5 @@ def test_the_table_has_one_row_per_policy_and_names_what_it_leaves_out():
     assert len(shown) == 11
     hidden = set(names.split(",")) | {"autopilot-ml"}
     assert all(name in lines[-1] for name in hidden - set(shown))
-    assert "these see future demand: clairvoyant" in result.stdout
-    assert result.stdout.splitlines()[-1].endswith("add --details, or --format json for all figures")
+    assert "oracles that see future demand: clairvoyant" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("--details; all values: --format json")

@@ -25,12 +25,16 @@ def test_a_row_a_sizing_as_json():
 
 @pytest.mark.parametrize(
     ("risk", "needed"),
-    [("0.0001", "that needs 9999 or a larger --risk"), ("0", "more than there ever are"), ("0.05", None)],
+    [
+        ("0.0001", "the risk needs 9999 samples, or a larger --risk"),
+        ("0", "the risk needs a --risk above 0"),
+        ("0.05", None),
+    ],
 )
 def test_a_risk_that_no_phase_is_known_well_enough_for_is_told(risk, needed):
     result = run("--jobs", 4, "--learned", 6, "--servers", 1, "--risk", risk, "--format", "json")
     assert result.exit_code == 0, result.output
-    assert ("requests by phase can't keep a risk of" in result.stderr) == (needed is not None)
+    assert ("requests per phase cannot guarantee a risk of" in result.stderr) == (needed is not None)
     assert needed is None or needed in result.stderr
 
 

@@ -108,13 +108,13 @@ def test_prices_that_a_person_downloads_today_are_billed_by_todays_rules(name):
 
 def test_a_table_sets_every_policy_beside_the_cheapest():
     result = run("--policy", "on-demand,standard-checkpoint,oracle-paid", *SMALL)
-    assert "usd_more, cheaper_in: difference to standard-checkpoint" in result.stdout
+    assert "usd_more, cheaper_in: extra cost compared with standard-checkpoint" in result.stdout
     rows = [line for line in result.stdout.splitlines() if " 2 of 2 " in line]
     assert [row.split()[0] for row in rows] == ["oracle-paid", "standard-checkpoint", "on-demand"]
     assert " 100% " in rows[0]
     assert "%" not in rows[1]
     assert " 0% " in rows[2]
-    assert "add --details" in result.stdout
+    assert ": --details; all values" in result.stdout
     assert "free_hours" in run("--policy", "on-demand,standard-checkpoint", "--details", *SMALL).stdout.splitlines()[2]
 
 
@@ -218,9 +218,9 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--option", "colour=red"), "unknown option 'colour'"),
         (("--train-until", "yesterday"), "--train-until must be a date like 2015-06-01, got 'yesterday'"),
         (("--train-until", "1999-01-01"), "--train-until"),
-        (("--zone", "a"), "--zone goes with --availability"),
+        (("--zone", "a"), "--zone requires --availability"),
         (("--deadline-hours", "6"), "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour"),
-        (("--changeover-hours", "0.5"), "--changeover-hours goes with --availability"),
+        (("--changeover-hours", "0.5"), "--changeover-hours requires --availability"),
         (("--on-demand", "x.csv"), "requires --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--product", "Windows"), "requires --prices"),
@@ -231,11 +231,11 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
             "--work must be one of gpus, vcpus, got 'love'",
         ),
         (("--prices", "x.csv", "--on-demand", "{od}", "--gap-hours", "0"), "--gap-hours must be"),
-        (("--availability", "x.csv", "--product", "Windows"), "goes with none of"),
+        (("--availability", "x.csv", "--product", "Windows"), "excludes --prices"),
         (("--availability", "x.csv", "--gap-hours", "5"), "--volatile, --gap-hours and --work"),
         (("--availability", "x.csv", "--work", "gpus"), "--volatile, --gap-hours and --work"),
         (("--availability", "x.csv"), "needs --deadline-hours"),
-        (("--availability", "x.csv", "--prices", "y.csv"), "goes with none of"),
+        (("--availability", "x.csv", "--prices", "y.csv"), "excludes --prices"),
         (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),
         (
             ("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"),
@@ -354,14 +354,14 @@ def test_each_file_of_a_folder_is_a_start_and_what_a_1_means_is_said(windows):
     assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1 for row in rows)
     # Of 288 ticks 36 and 48 have no machines.
     assert (
-        "availability: 1 = not available in JSON (--polarity unavailable); machines are there in 70.8% of the ticks"
+        "availability: 1 = not available in JSON (--polarity unavailable); machines are available in 70.8% of the ticks"
         in result.stderr
     )
     slower = run(*words, "--option", "tick_s=1200")
     assert slower.exit_code == 0, slower.output
-    assert "resampled to ticks of 1200 s: a tick has machines where all its time has" in slower.stderr
+    assert "resampled to ticks of 1200 s: a tick is available if its entire time is" in slower.stderr
     # Of six ticks every third has none: of three pairs two.
-    assert "machines are there in 41.7% of the ticks" in slower.stderr
+    assert "machines are available in 41.7% of the ticks" in slower.stderr
 
 
 def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
@@ -435,7 +435,7 @@ def test_files_take_no_option_of_folders_and_json_a_polarity(windows, zones):
     for flag in ("--every-file", "--skip-bad"):
         refused = over_zones(zones, "--zone", "us-west-2a", flag)
         assert refused.exit_code == 2
-        assert f"{flag} goes with --availability FOLDER" in refused.stderr
+        assert f"{flag} requires --availability FOLDER" in refused.stderr
     refused = run("--availability", windows, "--on-demand", "3", "--deadline-hours", 30, "--every-file")
     assert refused.exit_code == 2
     assert "a trace as JSON doesn't say what a 1 means" in refused.stderr
@@ -527,7 +527,7 @@ def test_what_deadline_dp_learns_from_is_said(zones, tmp_path):
     words = ("--zone", "us-west-2a", "--policy", "deadline-dp,on-demand")
     without = over_zones(zones, *words)
     assert without.exit_code == 0, without.output
-    assert "deadline-dp knows no history, and takes spells to end in a tick" in without.stderr
+    assert "deadline-dp has no history and assumes that machines are lost with probability" in without.stderr
     rows = [
         f"availability,1,aws-1,{zone},v100_1,600,{tick},{tick // length % 2}\n"
         for zone, length in (("us-east-1a", 3), ("us-west-2a", 2))
@@ -556,4 +556,4 @@ def test_a_history_in_which_no_spell_ends_leaves_the_prior(zones, tmp_path):
     history.write_text("kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n" + rows)
     result = over_zones(zones, "--zone", "us-west-2a", "--policy", "deadline-dp", "--history", history)
     assert result.exit_code == 0, result.output
-    assert "learned from nothing: no spell ends in what counts of" in result.stderr
+    assert "come from the prior, because the usable part of" in result.stderr

@@ -84,7 +84,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--types", "9"), "num_types must be in [1, 5]"),
         (("--volatile", "9"), "--volatile must be from 1 to the"),
-        (("--prices", "x.csv", "--types", "2"), "--types and --spikes are of generated prices"),
+        (("--prices", "x.csv", "--types", "2"), "--types and --spikes require generated prices"),
         (("--prices", "x.csv", "--spikes", "2"), "leave them out, or --prices"),
     ],
 )

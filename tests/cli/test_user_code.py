@@ -312,9 +312,9 @@ def test_rows_are_played_anew_once_a_module_that_a_policy_imports_differs(folder
     (folder / "first_of_all.py").write_text("SIGN = 1\n")
     (folder / "jobs.csv").write_text("submit,duration,gpus\n0,3600,1\n0,3600,1\n")
     said = [typed(*TWO_JOBS, "--results", "rows.jsonl").stderr for _ in range(2)]
-    assert ["were kept from before" in text for text in said] == [False, True]
+    assert ["were reused from earlier runs" in text for text in said] == [False, True]
     (folder / "first_of_all.py").write_text("SIGN = -1\n")
-    assert "were kept from before" not in typed(*TWO_JOBS, "--results", "rows.jsonl").stderr
+    assert "were reused from earlier runs" not in typed(*TWO_JOBS, "--results", "rows.jsonl").stderr
 
 
 @pytest.mark.prove

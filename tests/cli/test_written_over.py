@@ -50,7 +50,7 @@ def test_two_results_go_into_two_files(mine):
     words = "simulate cluster --trace mine.csv --gpus 1x4 --policy fifo --log run.npz --report ./run.npz"
     result = CliRunner().invoke(app, words.split())
     assert result.exit_code == 2
-    assert "--log and report name one file, run.npz" in result.stderr
+    assert "--log and report name the same file, run.npz" in result.stderr
     assert not (mine.parent / "run.npz").exists()
 
 
