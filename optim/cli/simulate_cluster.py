@@ -76,9 +76,7 @@ LOST_SHOWN = 20
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Gang-size classes: suffix of column names and printed text."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
-BOTH_QUEUES = (
-    "(strict): no job overtakes one that does not fit; (backfill): jobs may; --option backfill=true sets it for all"
-)
+BOTH_QUEUES = "(backfill): jobs may overtake one that does not fit, (strict): never; all: --option backfill=true"
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints")
 """Options of the selection of jobs."""

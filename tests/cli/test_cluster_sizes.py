@@ -80,7 +80,7 @@ def test_sizes_may_be_topologies_of_the_same_types(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "verdict"), [(1.0, "more than"), (2.0, "as much as"), (3.0, "less than"), (5.0, "nothing")]
+    ("other", "verdict"), [(1.0, "more than"), (2.0, "as much as"), (3.0, "less than"), (5.0, "no saving")]
 )
 def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
     rows = [
@@ -95,7 +95,7 @@ def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--gpus", "1x2,2x2", "--log", "run.npz"), "leave --log out"),
+        (("--gpus", "1x2,2x2", "--log", "run.npz"), "excludes --log"),
         (("--gpus", "1x4,2x2"), "two sizes with the same number of GPUs"),
         (("--gpus", "1x2,zzz"), "machines x GPUs"),
     ],

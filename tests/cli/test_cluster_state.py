@@ -146,7 +146,7 @@ def test_a_forecast_refuses_what_it_would_leave_out(state, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     result = run("--state", state, "--gpus", "1x8", "--policy", "easy", "--forecast", 5, *words)
     assert result.exit_code == 2
-    assert f"leave {words[0]} out" in result.stderr
+    assert f"omit {words[0]}" in result.stderr
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
     result = run("--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--bound-steps", 0)
     # Recorded: 2 h and 3 h; simulated: 2 h and 2 h.
     first = result.stdout.splitlines()[0]
-    assert "simulated 2 h under fifo, recorded 2.5 h (-20%)" in first
+    assert "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20%)" in first
     assert "as recorded" in result.stdout
     lines = [
         json.loads(line)

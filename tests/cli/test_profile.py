@@ -98,31 +98,31 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
         (["--command", "x {workers}", "--workers", "2,3"], "--workers must be 1 and other numbers"),
         (
             ["--command", "x {workers}", "--seed", "1"],
-            "leave --application, --scale, --device, --seed and --accept-noise out",
+            "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (["--command", "x {workers}", "--option", "repeats=3"], "repeats applies to applications"),
         (["--option", "rounds=3"], "rounds applies to scripts"),
         (
             ["--command", "x {workers}", "--application", "topic-model"],
-            "leave --application, --scale, --device, --seed and --accept-noise out",
+            "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (
             ["--command", "x {workers}", "--scale", "0.5"],
-            "leave --application, --scale, --device, --seed and --accept-noise out",
+            "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (
             ["--command", "x {workers}", "--device", "cpu"],
-            "leave --application, --scale, --device, --seed and --accept-noise out",
+            "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (["--device", "abacus"], "'abacus' is not one of 'cpu', 'gpu'"),
         (
             ["--command", "x {workers}", "--accept-noise"],
-            "leave --application, --scale, --device, --seed and --accept-noise out",
+            "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (["--command", "x {workers}", "--name", " "], "--name must not be empty"),
         (["--command", "x {workers} 'y"], "can't be cut into words"),
-        (["--workers", "1,2,3"], "add --command"),
-        (["--name", "mine"], "add --command"),
+        (["--workers", "1,2,3"], "require --command"),
+        (["--name", "mine"], "require --command"),
     ],
 )
 def test_says_in_one_line_what_is_wrong(words, cause):

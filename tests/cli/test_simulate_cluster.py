@@ -145,7 +145,7 @@ def test_a_log_of_any_name_is_verified(log, tmp_path):
         refused = run("verify", name)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert cause in refused.stderr
-    assert "got 4 words" in run("verify", "admission", "a", "b", log).stderr
+    assert "got 4 arguments" in run("verify", "admission", "a", "b", log).stderr
 
 
 def test_every_violation_of_a_run_is_counted_and_shown(log):
@@ -237,7 +237,7 @@ def test_a_policy_of_ones_own_is_played_and_replayed(trace, tmp_path, name, code
     ("words", "cause"),
     [
         (("--generate", "nonsense"), "philly or themis"),
-        (("--generate", "themis", "--jobs", "3"), "--trace or --generate philly only"),
+        (("--generate", "themis", "--jobs", "3"), "--trace or --generate philly"),
         (("--generate", "themis", "--trace-format", "csv"), "requires --trace"),
         (("--generate", "themis", "--option", "generate.gap_min=-1"), "gap_min"),
         (("--generate", "philly", "--from", "7"), "requires --trace"),
@@ -334,14 +334,14 @@ def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
     assert run("verify", log).stdout.count("yes") == 3
     assert len(results.read_text().splitlines()) == 2
     other = run(*words("srsf,fifo", "--results", results, "--seed", "1"))
-    assert "kept from before" not in other.stderr
+    assert "reused from earlier" not in other.stderr
     without_events = run(*words("srsf,fifo", "--results", results))
     assert "2 rows were reused" in without_events.stderr
     assert without_events.stdout == second.stdout
     before = results.read_text()
     renamed = run(*words("srsf,fifo", "--results", results, "--log", tmp_path / "other.npz"))
     assert "2 stored rows were simulated again, because --log" in renamed.stderr
-    assert "needs events, and no log of this name holds them" in renamed.stderr
+    assert "needs events and no log contains them" in renamed.stderr
     assert renamed.stdout == second.stdout
     assert "holds events of" not in second.stderr + without_events.stderr + renamed.stderr
     fewer = run(*words("fifo", "--results", results, "--log", log))
@@ -513,7 +513,7 @@ def test_a_virtual_cluster_is_chosen_by_one_name_only(trace):
 
 def test_orders_that_differ_in_who_may_pass_are_said_to(trace):
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2"]
-    said = "--option backfill=true sets it for all"
+    said = "all: --option backfill=true"
     assert said in run(*words, "--policy", "fifo,srtf").stdout
     assert said not in run(*words, "--policy", "fifo,srtf", "--option", "backfill=true").stdout
 
@@ -600,4 +600,4 @@ def test_waits_that_reservations_promised_are_printed(tmp_path):
     words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x8", "--policy", "easy,fifo")
     said = run(*words, "--option", "fifo.backfill=true", "--details").stdout
     assert re.search(r"easy +5 to 8 +0 +0\.5 +0\.5", said)
-    assert "reserved jobs started later than first promised" in said
+    assert "reserved jobs started later than first reserved" in said

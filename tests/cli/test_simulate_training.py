@@ -76,7 +76,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
     ("words", "message"),
     [
         (("--policy", "oracle"), "unknown policy to train by 'oracle'"),
-        (("--picture", "x.gif"), "--picture writes .png, .svg, .pdf, got x.gif"),
+        (("--picture", "x.gif"), "--picture must end in .png, .svg, .pdf, got x.gif"),
         (("--picture", "nowhere/x.png"), "there is no folder nowhere"),
         (("--hour-seconds", "-1"), "hour_s must be at least 0"),
         (("--max-processes", "1"), "more than max_processes 1"),
@@ -85,7 +85,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
         (("--types", "9"), "num_types must be in [1, 5]"),
         (("--volatile", "9"), "--volatile must be from 1 to the"),
         (("--prices", "x.csv", "--types", "2"), "--types and --spikes require generated prices"),
-        (("--prices", "x.csv", "--spikes", "2"), "leave them out, or --prices"),
+        (("--prices", "x.csv", "--spikes", "2"), "omit them, or --prices"),
     ],
 )
 def test_wrong_use_is_one_line(words, message):
