@@ -248,16 +248,16 @@ def test_a_machine_whose_results_were_not_joined_is_missed(folder, apart):
 def test_joining_runs_nothing_and_refuses_what_says_how(apart, words):
     result = merge("b.jsonl", *words)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--merge runs nothing" in result.stderr
+    assert "--merge runs no solvers" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--no-report", "--report", "page.html"), "leave it out, or --report"),
+        (("--no-report", "--report", "page.html"), "exclude each other; give one"),
         (("--size", "full"), "--size applies to built-in instances only"),
         (("--histories", "2"), "add --solver online-learned"),
-        (("--histories", "2", "--history", "x.json", "--solver", "online-learned"), "leave one of them out"),
+        (("--histories", "2", "--history", "x.json", "--solver", "online-learned"), "exclude each other; give one"),
     ],
 )
 def test_options_that_would_change_nothing_are_refused(folder, words, cause):

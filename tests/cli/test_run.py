@@ -72,8 +72,8 @@ def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
     scale, error, utility = done.stderr.strip().splitlines()
     assert "time scale: a slot of " in scale
     assert "median 50.0%" in error
-    assert error.endswith("0 of 1 jobs not done")
-    assert utility.endswith("utility planned 8, realised 4")
+    assert error.endswith("0 of 1 jobs unfinished")
+    assert utility.endswith("utility: planned 8, realised 4")
 
 
 @pytest.mark.prove
@@ -123,7 +123,7 @@ def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "expected INSTANCE SOLUTION, got 0 words"),
+        ((), "expected INSTANCE SOLUTION, got 0 arguments"),
         (("--application", "chess"), "unknown application 'chess'"),
         (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
         (("--data", "x.csv"), "require --application NAME"),
@@ -132,17 +132,17 @@ def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
         (("--kill-servers", "2", "--rate", "0.5"), "require --application NAME"),
         (("--application", "topic-model", "--cores", "1"), "require INSTANCE SOLUTION"),
         (("--kill-servers", "2", "--slot-seconds", "1"), "require INSTANCE SOLUTION"),
-        (("tiny-0", "--application", "topic-model"), "expected INSTANCE SOLUTION, got 1 words"),
+        (("tiny-0", "--application", "topic-model"), "expected INSTANCE SOLUTION, got 1 arguments"),
         (("tiny-0", "x.json", "--application", "chess"), "unknown application 'chess'"),
         (("tiny-0", "x.json", "--application", "topic-model", "--kill-servers", "2"), "excludes --rounds"),
-        (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
+        (("tiny-0",), "expected INSTANCE SOLUTION, got 1 arguments"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),
         (("spot-hour-0", "nowhere.json"), "spot-hour-0 is neither an admission nor an auction instance"),
         (
             ("tiny-0", "x.json", "--kill-servers", "2"),
             "--kill-servers trains a built-in job; omit tiny-0 x.json",
         ),
-        (("--kill-servers", "2", "--rounds", "2"), "leave --rounds and --fairness out"),
+        (("--kill-servers", "2", "--rounds", "2"), "omit --rounds and --fairness"),
         (("--application", "topic-model", "--rounds", "2"), "excludes --rounds"),
         (("tiny-0", "x.json", "--rounds", "2"), "require an auction"),
         (("auction-tiny-0", "x.json", "--fairness", "0.5"), "require an auction, and --fairness at least two rounds"),
@@ -234,7 +234,7 @@ def test_rows_and_sums_are_told(told):
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert [row["app"] for row in rows] == ["a", "b", "a", "a", "b"]
     assert {(row["instance"], row["seed"]) for row in rows} == {("rounds", 3)}
-    assert "a lease of 1200 s lasts 6 s here, 0.005 of it" in said.err
+    assert "a lease of 1200 s runs in 6 s (factor 0.005)" in said.err
     assert "(2.5 s at most)" in said.err
     assert "round 0: 60 serial GPU minutes planned, 50 realised by 2 apps, 4 GPUs" in said.err
     assert "all leases: 100 serial GPU minutes planned, 90 realised, error -10.0%" in said.err
