@@ -1,4 +1,4 @@
-"""What every problem shares: solutions, certificates, statuses, stopping rules, the registry, errors.
+"""Code shared by all problems: solutions, certificates, statuses, stopping rules, the registry, errors.
 
-No word of any one problem belongs here.
+Code specific to one problem does not belong here.
 """

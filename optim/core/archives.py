@@ -1,4 +1,4 @@
-"""Archives of plain arrays (.npz): whole or absent, no pickles, within the limits of what is read."""
+"""Archives of plain arrays (.npz): atomic writes, bounded reads, no pickles."""
 
 import io
 import zipfile
@@ -17,23 +17,23 @@ from optim.core.limits import check_limit
 Arrays = dict[str, NDArray[Any]]
 
 LARGEST = 1e100
-"""Larger numbers are in no model, and overflow where they are squared."""
+"""Largest number in an archive; squares of larger numbers may overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What an array of an archive must be.
+    """Requirements on an array of an archive.
 
     Attributes
     ----------
     shape
-        Sizes; a name stands for one that is the same wherever it is named.
+        Sizes; equal names stand for equal sizes.
     least, most
-        Smallest and largest number.
+        Smallest and largest allowed number.
     is_whole
-        Whether its numbers are whole.
+        Whether the numbers must be integers.
     may_lack
-        Whether NaN, for what isn't there, is allowed.
+        Whether NaN, as a missing value, is allowed.
     """
 
     shape: tuple[int | str, ...]
@@ -56,11 +56,11 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
     Raises
     ------
     InvalidProblemError
-        If the file is no archive of plain arrays, or too large; `what` says what was expected,
-        `remedy` how to get one.
+        If the file is not an archive of plain arrays, or too large. The message contains `what`, a description
+        of the expected file, and `remedy`.
     """
     content = read_bytes(path)
-    # Whatever isn't an archive would be taken for a pickle, and refused with the advice to load it unsafely.
+    # NumPy takes other files for pickles, and its error recommends loading them unsafely.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         cause = "no archive" if content else "the file is empty"
         raise InvalidProblemError(f"{path}: not {what} ({cause}); {remedy}")
@@ -74,27 +74,27 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
             return arrays
     except InvalidProblemError:
         raise
-    except Exception as error:  # tokenizers, packers and NumPy see the bytes first, and each has errors of its own
+    except Exception as error:  # parsers, zip and NumPy raise many types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidProblemError(f"{path}: not {what} ({reason}); {remedy}") from error
 
 
 def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field], **sizes: int) -> None:
-    """Refuse arrays that aren't the fields: others, of another shape or kind, or with numbers out of range.
+    """Check that arrays meet their requirements.
 
     Parameters
     ----------
     arrays
-        By name.
+        Arrays by name.
     fields
-        What each must be, by name; there is no other array.
+        Requirements by name; all arrays must be present, and no others.
     sizes
-        Sizes that are known, by the names in fields' shapes.
+        Known sizes, by their names in the fields' shapes.
 
     Raises
     ------
     ValueError
-        Naming the array and what is wrong with it.
+        If an array is missing or unknown, or has a wrong shape, dtype or number; the message names it.
     """
     for name in (*fields, *arrays):
         if name not in arrays or name not in fields:
@@ -119,7 +119,7 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
 
 
 def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:
-    """Refuse what comes twice, of which readers keep the last and other tools show the first, and what is no array."""
+    """Raise for duplicate names, of which readers keep the last and other tools show the first, and for other objects."""
     wrong = [name for name in names if names.count(name) > 1 or not isinstance(arrays[name], np.ndarray)]
     if wrong:
         raise ValueError(f"{wrong[0][:40]!r} in it is given twice, or no array")

@@ -1,6 +1,6 @@
-"""Arrays of instances and decisions: read-only, whole where they count, and scaled by powers of two.
+"""Arrays of instances and decisions: read-only arrays, integer arrays, and scaling by powers of two.
 
-A unit is a power of two, so that going to it and back changes no digit.
+Scaling by a power of two is exact in both directions.
 """
 
 import math
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidProblemError
 
 SMALLEST_EXPONENT = -1000
-"""Units stay so large that their inverse is a double."""
+"""Smallest exponent of a scale, so that its inverse is a double."""
 
 
 def power_of_two_scale(most: float) -> float:
-    """Return the power of two in which a positive number below 1 lies between 1 and 2; 1 of any other number."""
+    """Return the power of two `s` with ``1 <= most / s < 2`` for `most` in (0, 1), else 1."""
     if not 0.0 < most < 1.0:
         return 1.0
     return math.ldexp(1.0, max(math.frexp(most)[1] - 1, SMALLEST_EXPONENT))
@@ -37,21 +37,21 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
 WHOLE_TOL = 1e-6
-"""A number this close to a whole one is that whole number: solvers of integer programmes return 0.9999999 for 1."""
+"""Largest distance from an integer that is rounded: integer-programming solvers return 0.9999999 for 1."""
 
 MAX_WHOLE = 2**63
-"""Whole numbers are held in 64 bits and lie below this in size."""
+"""Upper limit of the absolute value of integers, which are stored in 64 bits."""
 
 
 class _ReadOnly(dict[Any, Any]):
-    """What a read-only mapping is while it is copied."""
+    """Stand-in for a read-only mapping in pickles."""
 
 
 class ComparesByValue:
-    """Mixin for frozen dataclasses (``eq=False``) that hold arrays: equal if all fields are, NaN to NaN.
+    """Mixin for frozen dataclasses (``eq=False``) with arrays: equal if all fields are equal, with NaN equal to NaN.
 
-    A generated comparison would ask an array for its truth. Objects that are equal have equal hashes, so that an instance
-    that was pickled, or read from its file, finds the same entry of a dictionary.
+    The generated comparison would fail on the truth value of an array. Equal objects have equal hashes, so that an
+    unpickled instance finds the same entry of a dictionary.
     """
 
     __slots__ = ()
@@ -64,14 +64,14 @@ class ComparesByValue:
         return all(_are_equal(getattr(self, each.name), getattr(other, each.name)) for each in _compared(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone: what is derived from them a copy derives anew. Read-only mappings can't be copied as such."""
+        """Return the fields without cached values; read-only mappings, which cannot be pickled, are replaced."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return {
             name: _ReadOnly(value) if isinstance(value, MappingProxyType) else value for name, value in state.items()
         }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Take the fields; a copy's arrays come writable, and would change under equality and hash."""
+        """Set the fields, and make arrays read-only again, because equality and hash depend on them."""
         for name, value in state.items():
             frozen = MappingProxyType(dict(value)) if isinstance(value, _ReadOnly) else read_only(value)
             object.__setattr__(self, name, frozen)
@@ -100,7 +100,7 @@ def _is_nan(value: object) -> bool:
 
 
 def _cheap_hash(value: Any) -> int:
-    """Return a hash that equal values share, without reading arrays."""
+    """Return a hash that does not read the values of arrays."""
     if isinstance(value, np.ndarray):
         return hash(value.shape)
     if isinstance(value, tuple) and not all(isinstance(part, str | int) for part in value):
@@ -112,7 +112,7 @@ def _cheap_hash(value: Any) -> int:
 
 
 def freeze_arrays(owner: Any) -> None:
-    """Replace every array field of a frozen dataclass by a read-only view of it; for its `__post_init__`."""
+    """Replace every array field of a frozen dataclass by a read-only view; call in `__post_init__`."""
     for name in _field_names(type(owner)):  # type: ignore[arg-type]
         value = getattr(owner, name)
         if isinstance(value, _WITH_ARRAYS):
@@ -128,7 +128,7 @@ def _field_names(owner: type) -> tuple[str, ...]:
 
 
 def read_only(value: Any) -> Any:
-    """Return a read-only view of an array, or a tuple of such views; any other value is returned as it is."""
+    """Return a read-only view of an array, or a tuple of such views; return other values unchanged."""
     if isinstance(value, tuple) and any(isinstance(part, np.ndarray) for part in value):
         return tuple(map(read_only, value))
     if not isinstance(value, np.ndarray) or not value.flags.writeable:
@@ -139,7 +139,7 @@ def read_only(value: Any) -> Any:
 
 
 def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
-    """Make a `cached_property` whose arrays are read-only: writing to one would change its instance for later callers."""
+    """Make a `cached_property` with read-only arrays, so that no caller can change the cached value."""
 
     @wraps(function)
     def frozen(owner: Any) -> ValueT:
@@ -150,21 +150,21 @@ def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
 
 
 def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> None:
-    """Replace fields of a frozen dataclass by read-only arrays that it owns; for its `__post_init__`.
+    """Replace fields of a frozen dataclass by read-only integer arrays that it owns; call in `__post_init__`.
 
-    Lists and arrays of floats become arrays of whole numbers; what an array of whole numbers holds is left for the checker to judge.
+    Lists and arrays of floats become integer arrays. Shapes of integer arrays are left to the checker.
 
     Parameters
     ----------
     columns
-        The fields, each with how many numbers a row has; None for a plain sequence of numbers.
+        The fields, each with its numbers per row; None for a sequence of numbers.
     what
-        Whose they are, for the text of the error: "a plan's".
+        Owner of the fields in error messages: "a plan's".
 
     Raises
     ------
     InvalidProblemError
-        If numbers aren't whole, or a list's rows have another length.
+        If numbers are not integers, or rows have another length.
     """
     for name, width in columns.items():
         if isinstance(field_value := getattr(owner, name), np.ndarray) and field_value.dtype.kind in "iu":
@@ -182,19 +182,19 @@ def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> 
 
 
 def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
-    """Return values as whole numbers; those within 1e-6 of one are rounded to it.
+    """Convert values to integers; values within 1e-6 of an integer are rounded.
 
     Parameters
     ----------
     values
         Numbers in nested sequences, or an array.
     what
-        What they are, for the text of the error: "a plan's rows".
+        Name of the values in error messages: "a plan's rows".
 
     Raises
     ------
     InvalidProblemError
-        If a value lies farther from every whole number, is not finite, or does not fit 64 bits.
+        If a value is farther from every integer, not finite, or does not fit 64 bits.
     """
     try:
         array = np.asarray(values)

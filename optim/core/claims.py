@@ -1,12 +1,12 @@
-"""Claims against what can be shown: what the checkers of all problems share, and nothing that solvers use.
+"""Verification of claims: code shared by the checkers of all problems, and by no solver.
 
-A counter whose name a checker doesn't know is its solver's own, and has to be a number.
+A stated number may differ from the recomputed one by 1e-9 of the sum of absolute terms, so that the tolerance of a value
+near 0 depends on its parts. For a bound, the instance limits this sum, because a proof could otherwise widen the
+tolerance with large terms that cancel.
 
-A stated number may differ from the recomputed one by 1e-9 of the absolute terms that were added up, so that a value
-near 0 is judged by its parts. A proof's terms are its author's choice, so that a bound's are held to what the instance
-has: no proof buys a wider tolerance by large terms that cancel. Every field that a person may act on is recomputed, or refused. Why the work ended is the
-writer's word but for what the file itself contradicts, and a solver's own counters are held to what they can be
-(`counters`). What remains (seconds, versions, seed, options, message) says how a solution came about, and proves nothing.
+The checker recomputes every field on which a person may act, or refuses it. It cannot recompute why a solve ended, and
+checks only that the termination agrees with the other fields. Counters of solvers must lie in their possible ranges;
+counters with unknown names must be numbers. Seconds, versions, seed, options and message are not checked.
 """
 
 import math
@@ -33,11 +33,11 @@ from optim.core.solution import (
 )
 
 AGREEMENT_TOL = 1e-9
-"""Largest difference between a stated number and the recomputed one, as a share of the absolute terms added."""
+"""Largest difference between a stated and a recomputed number, relative to the sum of absolute terms."""
 
 
 def is_finite(number: Any) -> bool:
-    """Tell whether something is a number that a double holds."""
+    """Return whether a value is a number in the range of doubles."""
     try:
         return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
     except OverflowError:
@@ -46,14 +46,14 @@ def is_finite(number: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recomputed:
-    """A number that a checker worked out.
+    """A number that a checker recomputed.
 
     Parameters
     ----------
     value
         The number.
     terms
-        Sum of the absolute terms that were added up to it; its rounding errors are relative to that.
+        Sum of the absolute values of its terms; rounding errors are relative to this sum.
     """
 
     value: float
@@ -61,41 +61,41 @@ class Recomputed:
 
     @classmethod
     def total(cls, terms: Iterable[float]) -> "Recomputed":
-        """Add terms up without rounding errors on the way."""
+        """Add terms without intermediate rounding."""
         added = list(terms)
         return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
 
-    def held_to(self, max_terms: float) -> "Recomputed":
-        """Return the same number with terms of at most `max_terms`, or of its own size: who wrote a proof chose its terms."""
+    def capped(self, max_terms: float) -> "Recomputed":
+        """Return the number with `terms` of at most ``max(max_terms, |value|)``, because the prover chose the terms."""
         return Recomputed(value=self.value, terms=min(self.terms, max(abs(self.value), max_terms)))
 
     @property
     def tol(self) -> float:
-        """By how much a stated number may differ."""
+        """Largest allowed difference of a stated number."""
         return AGREEMENT_TOL * self.terms
 
-    def agrees(self, stated: Any) -> bool:
-        """Tell whether a stated number is this one."""
+    def matches(self, stated: Any) -> bool:
+        """Return whether a stated number equals this one within `tol`."""
         return is_finite(stated) and abs(stated - self.value) <= self.tol
 
 
 COUNTER_TOL = 1e-9
-"""By how much a figure may lie outside its range through rounding, as a share of the end that it passes, at least of 1."""
+"""Tolerance of a counter's range for rounding, relative to the exceeded end, or to 1 if that is larger."""
 
 MOST = 2.0**53
-"""No count is larger: up to here a double tells every whole number from the next."""
+"""Largest count: doubles represent all whole numbers up to here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRange:
-    """What a counter can be.
+    """Range of a counter.
 
     Parameters
     ----------
     low, high
-        Ends, both in it.
+        Ends, both included.
     is_whole
-        Whether it counts something.
+        Whether the value must be a whole number.
     """
 
     low: float = 0.0
@@ -119,7 +119,7 @@ class CountRange:
         return f"{number} from {self.low:g} to {self.high:g}"
 
     def holds(self, stated: float) -> bool:
-        """Tell whether a number is in it, to rounding if it counts nothing."""
+        """Return whether a number is in the range; ranges of real numbers have a tolerance for rounding."""
         if self.is_whole:
             return stated == math.floor(stated) and self.low <= stated <= self.high
         below, above = (COUNTER_TOL * max(1.0, abs(end)) for end in (self.low, self.high))
@@ -127,7 +127,7 @@ class CountRange:
 
 
 def check_ranges(stated: Mapping[str, Any], ranges: Mapping[str, CountRange]) -> list[Violation]:
-    """Return which counters are no numbers, or can't be what they are said to be."""
+    """Return violations for non-numeric or out-of-range counters."""
     violations = []
     for name, number in stated.items():
         if not is_finite(number):
@@ -143,19 +143,19 @@ Value = TypeVar("Value")
 
 
 class Descent(Generic[Key, Value]):
-    """Nodes from the root on, children after their parents, the one that was added last first.
+    """Depth-first traversal of a tree from its root, the child added last first.
 
     Parameters
     ----------
     effort
-        What the walk may take.
+        Counter of steps, with a limit.
     heard
-        Told of each key whose condition changes, with the new one, None where there is none any more.
+        Called with each key whose condition changes and the new condition, None after its removal.
 
     Attributes
     ----------
     conditions
-        What holds at the present node, by key, in the order in which it was first said on the way there.
+        Conditions of the current node by key, in the order of their first occurrence on the path from the root.
     """
 
     def __init__(self, effort: Effort, heard: Callable[[Key, Value | None], None] | None = None) -> None:
@@ -166,11 +166,11 @@ class Descent(Generic[Key, Value]):
         self._before: list[tuple[Key, Value | None]] = []
 
     def add(self, child: int, key: Key, narrow: Callable[[Value | None], Value]) -> None:
-        """Have a child of the present node visited, where `narrow` makes a key's condition of the present one."""
+        """Add a child of the current node; `narrow` maps the current condition of `key` to that of the child."""
         self._waiting.append((child, len(self._before), (key, narrow)))
 
     def __iter__(self) -> Iterator[int]:
-        """Yield numbers of nodes; `conditions` are theirs until the next one is asked for."""
+        """Yield node numbers; `conditions` belong to the yielded node until the next step."""
         while self._waiting:
             number, depth, step = self._waiting.pop()
             self.effort.spend(1)
@@ -193,41 +193,41 @@ class Descent(Generic[Key, Value]):
 
 
 OPTIMALITY_TOL = 1e-6
-"""Largest relative gap, as `relative_gap` of `optim.core.solution` has it, that is called optimal."""
+"""Largest relative gap (`relative_gap` of `optim.core.solution`) of an optimal solution."""
 
-NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
+NUMBER = r"[^\s,;:]+"  # a number or word in a certificate's sentence
 
 FURTHER = {"failing": rf"(?:, {NUMBER})*"}
-"""What may follow a word of which a sentence lists several."""
+"""Pattern of further entries after a field that may be a list."""
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.FEASIBLE_ONLY: ("", "the decision is feasible; no bound is claimed"),
     CertificateKind.BOUND: ("", "no decision is better than {bound}"),
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
-"""Sentences that any problem's certificate may state, besides its own. An empty one claims nothing."""
+"""Sentences allowed in certificates of all problems, in addition to those of the problem. The empty one has no claim."""
 
 Findings = tuple[list[Violation], Recomputed | None]
-"""What is wrong, and what was recomputed; None where there is nothing that could be."""
+"""Violations, and the recomputed number, None if it cannot be computed."""
 
 
 class AbstractClaims(ABC):
-    """The claims of one solution of one instance; a problem says what only it knows.
+    """The claims of one solution of one instance; a subclass per problem implements the specific checks.
 
     Attributes
     ----------
     problem, sense
-        Name of the problem, and what is done with its objective.
+        Name of the problem, and direction of its objective.
     decision_type, proof_types
-        What a decision and a proof have to be.
+        Types of a decision and of proofs.
     sentences
-        Templates of what a certificate of each kind may state, with bound, tol and `figures` in braces.
+        Templates of the sentences in certificates of each kind, with bound, tol and `figures` in braces.
     max_gap
-        Largest absolute gap that is called optimal, besides the relative one.
+        Largest absolute gap of an optimal solution, in addition to the relative gap.
     claims
-        Names in templates that `why_false_claim` judges.
+        Names in templates that `why_false_claim` checks.
     objective_text, bound_text, optimality_text
-        What a sound decision, a sound bound (with the number in braces) and a small gap prove, in words.
+        Statements proven by a valid decision, by a valid bound (with the number in braces) and by a small gap.
     """
 
     problem: ClassVar[str]
@@ -246,48 +246,48 @@ class AbstractClaims(ABC):
 
     @abstractmethod
     def check_decision(self, decision: Any) -> Findings:
-        """Check a decision against the instance, and work out its objective."""
+        """Check a decision against the instance, and compute its objective."""
 
     @abstractmethod
     def check_proof(self, proof: Any) -> Findings:
-        """Check a proof, and work out the bound that it gives, rounded outward."""
+        """Check a proof, and compute its bound, rounded outward."""
 
     def max_terms(self) -> float:
-        """Return the largest sum of absolute terms that the instance gives a bound; where it is less, a bound's own size."""
+        """Return the largest sum of absolute terms that the instance allows a bound; a bound's absolute value is always allowed."""
         return 0.0
 
     @abstractmethod
     def why_feasible(self) -> str | None:
-        """Return why the problem can't be infeasible, None if it may be."""
+        """Return why the problem cannot be infeasible, None if it can."""
 
     @abstractmethod
     def counts(self) -> Mapping[str, float]:
-        """Return what counters that tell of the decision and its proof have to be, by name."""
+        """Return the recomputed values of counters about the decision and its proof, by name."""
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return what the other counters can be, by name."""
+        """Return the ranges of other counters, by name."""
         return {}
 
     def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
-        """Check counters that go together; each is in its own range already."""
+        """Check relations between counters, whose ranges have been checked."""
         del stated
         return []
 
     def figures(self) -> Mapping[str, float]:
-        """Return further whole numbers that sentences may state, by their name in the templates."""
+        """Return further whole numbers in sentences, by their name in the templates."""
         return {}
 
     def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:
-        """Return the templates of what a certificate of this kind, with its kind of proof, may state."""
+        """Return the sentence templates for a certificate, by its kind and proof type."""
         return self.sentences[certificate.kind]
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
-        """Check the conditions of a certificate's further claim; a problem without such claims has none."""
-        text = "conditions belong to a further claim, of which there is none; leave them out"
+        """Check the conditions of a certificate's further claim; by default, conditions are not allowed."""
+        text = "conditions require a further claim, but there is none; remove them"
         return [violation("certificate", text)] if certificate.conditions else []
 
     def further_proven(self) -> list[str]:
-        """Return further sentences that a sound decision proves."""
+        """Return further statements that a valid decision proves."""
         return []
 
     def check(self) -> Verification:
@@ -328,7 +328,7 @@ class AbstractClaims(ABC):
             ("sense", solution.sense, self.sense),
         )
         return [
-            violation(row, f"the {row} must be {str(actual)!r}, the solution says {str(stated)!r}")
+            violation(row, f"the {row} must be {str(actual)!r}, but the solution has {str(stated)!r}")
             for row, stated, actual in named
             if stated != actual
         ]
@@ -350,15 +350,15 @@ class AbstractClaims(ABC):
             return [*violations, violation("decision", text)], None
         wrong, objective = self.check_decision(decision)
         violations += wrong
-        if objective is not None and not objective.agrees(solution.objective):
+        if objective is not None and not objective.matches(solution.objective):
             text = f"the objective is stated as {solution.objective!r}, but is {objective.value!r}"
             violations.append(violation("objective", text, amount=_distance(solution.objective, objective.value)))
         elif solution.objective is None:
-            violations.append(violation("objective", "there is a decision, but its objective isn't stated"))
+            violations.append(violation("objective", "there is a decision, but its objective is missing"))
         return violations, objective
 
     def _check_bound(self) -> Findings:
-        """Check proof, bound and dual status: a bound may claim less than its proof gives, never more."""
+        """Check proof, bound and dual status: a bound may be weaker than its proof gives, never stronger."""
         solution = self.solution
         proof = None if solution.certificate is None else solution.certificate.proof
         violations = []
@@ -380,11 +380,9 @@ class AbstractClaims(ABC):
         if solution.bound is None:
             violations.append(violation("bound", "there is a proof, but no bound is stated"))
         elif bound is None:
-            violations += (
-                [] if wrong else [violation("bound", "the proof gives no finite bound, so that it proves nothing")]
-            )
+            violations += [] if wrong else [violation("bound", "the proof gives no finite bound")]
         else:
-            bound = bound.held_to(self.max_terms())
+            bound = bound.capped(self.max_terms())
             excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
             if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
                 text = f"the bound {solution.bound!r} claims more than its proof gives, {bound.value!r}"
@@ -392,7 +390,7 @@ class AbstractClaims(ABC):
         return violations, bound
 
     def _check_kind(self) -> list[Violation]:
-        """Compare the certificate's kind and the termination with what the solution holds."""
+        """Check that the certificate's kind and the termination agree with the other fields."""
         solution, certificate = self.solution, self.solution.certificate
         kind = None if certificate is None else certificate.kind
         has_proof = certificate is not None and certificate.proof is not None
@@ -404,27 +402,27 @@ class AbstractClaims(ABC):
         is_unbounded, is_failed = (ended == end for end in (Termination.DUAL_INFEASIBLE, Termination.NUMERICAL_ERROR))
         why = self.why_feasible() if is_hopeless else None
         rules = (
-            ("certificate", is_bare and has_proof, "feasibility alone goes with no proof"),
-            ("certificate", is_bare and solution.bound is not None, "feasibility alone goes with no bound"),
+            ("certificate", is_bare and has_proof, "a certificate of feasibility must have no proof"),
+            ("certificate", is_bare and solution.bound is not None, "a certificate of feasibility must have no bound"),
             ("certificate", is_bare and not has_decision, "feasibility is certified, but there is no decision"),
             ("certificate", claims_bound and not has_proof, f"{kind} is claimed without a proof"),
             ("termination", claims_best, f"optimal is claimed, but the certificate is {kind}"),
-            ("termination", is_shy, f"optimality is certified, but the work is said to have ended as {ended}"),
-            ("termination", is_failed and has_decision, "numerical_error is claimed beside a decision"),
-            ("termination", is_hopeless and has_decision, "infeasible is claimed beside a decision"),
-            ("termination", why is not None, f"infeasible can't be: {why}"),
-            ("termination", is_unbounded, "dual_infeasible can't be: the objective is bounded"),
+            ("termination", is_shy, f"optimality is certified, but the termination is {ended}"),
+            ("termination", is_failed and has_decision, "numerical_error is claimed together with a decision"),
+            ("termination", is_hopeless and has_decision, "infeasible is claimed together with a decision"),
+            ("termination", why is not None, f"infeasible is impossible: {why}"),
+            ("termination", is_unbounded, "dual_infeasible is impossible: the objective is bounded"),
         )
         return [violation(row, text) for row, is_wrong, text in rules if is_wrong]
 
     def _check_optimality(
         self, objective: Recomputed | None, bound: Recomputed | None, *, is_sound: bool
     ) -> tuple[list[Violation], bool]:
-        """Check that a claim of optimality is backed by a small gap; return whether it is."""
+        """Check that a claim of optimality has a small gap; return violations and whether optimality is proven."""
         certificate = self.solution.certificate
         is_claimed = certificate is not None and certificate.kind == CertificateKind.OPTIMALITY
         if not is_sound or objective is None or bound is None:
-            text = "optimality needs a sound decision and a sound bound"
+            text = "optimality needs a valid decision and a valid bound"
             return [violation("certificate", text)] if is_claimed else [], False
         excess = objective.value - bound.value if self.sense is Sense.MAXIMISE else bound.value - objective.value
         if excess > max(objective.tol, bound.tol):
@@ -432,7 +430,7 @@ class AbstractClaims(ABC):
             return [violation("bound", text, amount=repr(excess))], False
         if not is_claimed:
             return [], False
-        stated = (self.solution.objective or 0.0, self.solution.bound or 0.0)  # sound, so that they are numbers
+        stated = (self.solution.objective or 0.0, self.solution.bound or 0.0)  # valid, hence numbers
         for origin, value, limit in (("", objective.value, bound.value), ("stated ", *stated)):
             better = limit - value if self.sense is Sense.MAXIMISE else value - limit
             gap = better / max(abs(value), GAP_FLOOR)
@@ -442,16 +440,16 @@ class AbstractClaims(ABC):
         return [], True
 
     def _check_sentence(self, certificate: Certificate) -> list[Violation]:
-        """Check the sentence: known words, and no number that isn't the solution's own."""
+        """Check that the sentence follows a known template, with numbers of the solution."""
         known = (*SENTENCES[certificate.kind], *self.sentences_of(certificate))
         reasons = [self._why_false(template, certificate.statement) for template in known]
         if None in reasons:
             return []
-        reason = next(filter(None, reasons), "it is no sentence of its kind; leave it empty, or write a known one")
+        reason = next(filter(None, reasons), "unknown sentence for this kind; leave it empty, or use a known one")
         return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
 
     def _why_false(self, template: str, sentence: str) -> str | None:
-        """Return None if a sentence follows from a template and its numbers are right; else why not, "" for other words."""
+        """Return None if a sentence matches a template with correct numbers, "" if the words differ, else the error."""
         pattern = "".join(
             re.escape(text) + (f"(?P<{name}>{NUMBER}{FURTHER.get(name, '')})" if name else "")
             for text, name, _, _ in Formatter().parse(template)
@@ -465,39 +463,39 @@ class AbstractClaims(ABC):
             if name == "bound" and (
                 solution.bound is None or text not in (f"{solution.bound:.9g}", str(solution.bound))
             ):
-                return f"it says {text}, but the bound is {solution.bound}"
+                return f"it states {text}, but the bound is {solution.bound}"
             if name == "tol" and not (_number(text) >= (solution.gap or 0.0)):
-                return f"it says {text}, but the gap is {solution.gap}"
+                return f"it states {text}, but the gap is {solution.gap}"
             if name not in {"bound", "tol"} | self.claims and _number(text) != figures.get(name):
                 actual = figures.get(name)
-                return f"it says {text} {name}, but there are {'none' if actual is None else f'{actual:g}'}"
+                return f"it states {text} {name}, but there are {'none' if actual is None else f'{actual:g}'}"
         return self.why_false_claim(stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
-        """Return why a further claim of a sentence doesn't hold, None if it does; `stated` are its words by name."""
+        """Return why a further claim of a sentence is false, None if it is true; `stated` has its words by name."""
         del stated
         return None
 
     def _check_gap(self) -> list[Violation]:
-        """Check the gap that a file states."""
+        """Check the gap stated in a file."""
         solution, gap = self.solution, self.solution.gap
         if "gap" not in solution.stated or solution.stated["gap"] == gap:
             return []
         if gap is not None and solution.objective is not None and solution.bound is not None:
             terms = (abs(solution.objective) + abs(solution.bound)) / max(abs(solution.objective), GAP_FLOOR)
-            if Recomputed(value=gap, terms=terms).agrees(solution.stated["gap"]):
+            if Recomputed(value=gap, terms=terms).matches(solution.stated["gap"]):
                 return []
         text = f"the gap is stated as {solution.stated['gap']!r}, but objective and bound give {gap!r}"
         return [violation("gap", text)]
 
     def _check_counts(self) -> list[Violation]:
-        """Check the counters: those that tell of the decision and its proof are recounted, the others held to their ranges."""
+        """Check counters: recompute those about the decision and its proof, and check the ranges of the others."""
         stated, known = self.solution.stats.counts, self.counts()
         others = {name: number for name, number in stated.items() if name not in known}
         wrong = [
             violation("counts", f"{name} is stated as {stated[name]!r}, but is {actual!r}", where=name)
             for name, actual in known.items()
-            if name in stated and not Recomputed(value=actual, terms=max(1.0, abs(actual))).agrees(stated[name])
+            if name in stated and not Recomputed(value=actual, terms=max(1.0, abs(actual))).matches(stated[name])
         ]
         return wrong + (check_ranges(others, self.count_ranges()) or self.check_related_counts(others))
 

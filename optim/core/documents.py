@@ -1,4 +1,4 @@
-"""JSON documents in and out: one clear line for whatever is wrong with a file."""
+"""Reading and writing JSON documents, with one-line errors that name the wrong field."""
 
 import codecs
 import gc
@@ -21,7 +21,7 @@ KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
 MAX_WHOLE = 2**53
-"""Largest whole number in a document: beyond it readers that use doubles would see another one."""
+"""Largest whole number in a document; readers that use doubles would change larger ones."""
 
 Whole = Annotated[int, Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]
 Count = Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
@@ -34,7 +34,7 @@ _NOT_JSON_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
 class _NotANumber:
-    """Mark where a document holds a constant that JSON does not have."""
+    """Marker for a constant that is not part of JSON."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -42,7 +42,7 @@ class _NotANumber:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the collector of cycles: a large document is millions of objects without one, and it would walk them again and again."""
+    """Pause the cyclic garbage collector, which would traverse the millions of objects of a large document repeatedly."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -53,12 +53,12 @@ def collector_paused() -> Iterator[None]:
 
 
 def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
-    """Decode JSON into a document type, decimals exact; a mark of the byte order (UTF-8) before it is no part of it.
+    """Decode JSON into a document type, with exact decimals; skip a UTF-8 byte order mark.
 
     Raises
     ------
     InvalidProblemError
-        Naming the path of the bad field and the remedy; or if there is more in it than is read.
+        If the document is invalid (the message names the wrong field and the correction) or exceeds a limit.
     """
     data = _without_mark(data)
     check_limit("objects", data.count(b"{"), "JSON objects")
@@ -67,13 +67,13 @@ def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
     document = _decoded(data, document_type)
     try:
         json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
-    except UnicodeDecodeError as error:  # in a field that the document type leaves out
+    except UnicodeDecodeError as error:  # in a field that the document type does not have
         raise InvalidProblemError(_why_malformed(data, str(error))) from error
     return document
 
 
 def first_sign(data: bytes) -> bytes:
-    """Return the first byte that is neither white space nor a mark of the byte order; none of an empty text."""
+    """Return the first byte after white space and a byte order mark; empty for an empty text."""
     return _without_mark(data).lstrip()[:1]
 
 
@@ -82,26 +82,24 @@ def _without_mark(data: bytes) -> bytes:
 
 
 def _decoded(data: bytes, document_type: type[DocumentT]) -> DocumentT:
-    """Decode JSON, whether or not a field is given twice."""
+    """Decode JSON without checking for duplicate fields."""
     try:
         return msgspec.json.decode(data, type=document_type)
     except msgspec.ValidationError as error:
         raise InvalidProblemError(_with_path(str(error)) + _choices(str(error), document_type)) from error
     except RecursionError as error:
-        raise InvalidProblemError(
-            "document: is nested too deeply; give a file that another tool wrote whole"
-        ) from error
+        raise InvalidProblemError("document: is nested too deeply; check that the file is complete") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidProblemError(_why_malformed(data, str(error))) from error
 
 
 def convert(data: Any, kind: Any, what: str = "solution") -> Any:
-    """Turn plain values, such as those of a solution file, into a document type; `what` they are of is named in errors.
+    """Convert plain values, such as those of a solution file, to a document type; errors begin with `what`.
 
     Raises
     ------
     InvalidProblemError
-        Naming the path of the bad field.
+        If they do not fit; the message names the path of the wrong field.
     """
     try:
         return msgspec.convert(data, kind, strict=True)
@@ -118,11 +116,11 @@ _WORDS = {
     "object": "a mapping",
     "null": "None",
 }
-"""What the decoder's names of types are called where values come from Python."""
+"""Descriptions of the decoder's type names."""
 
 
 def _in_words(text: str) -> str:
-    """Return a decoder's message with types in words: ``horizon: expected a whole number of at least 1``."""
+    """Replace type names in a decoder's message: ``horizon: expected a whole number of at least 1``."""
     text = re.sub(r"`(\w+)`", lambda match: _WORDS.get(match[1], f"`{match[1]}`"), text)
     return text.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
 
@@ -133,25 +131,25 @@ def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, Va
     Raises
     ------
     InvalidProblemError
-        If a key comes twice: no reader could tell which of the two was meant.
+        If a key occurs twice, which is ambiguous.
     """
     by_key: dict[KeyT, ValueT] = {}
     for key, value in entries:
         if key in by_key:
-            raise InvalidProblemError(f"solution lists {kind} {key!r} twice; leave one of the two out")
+            raise InvalidProblemError(f"solution lists {kind} {key!r} twice; remove one")
         by_key[key] = value
     return by_key
 
 
 class Numbering:
-    """Numbers of an instance's names, as solution files use them.
+    """Map the names in solution files to indices of the instance.
 
     Parameters
     ----------
     names
-        In the order of their numbers.
+        Names in the order of their indices.
     kind
-        What they name, for messages.
+        Type of the named objects, for messages.
     """
 
     def __init__(self, names: Sequence[str], kind: str) -> None:
@@ -170,7 +168,7 @@ class Numbering:
 
 
 def encode(document: Any) -> bytes:
-    """Encode a document as JSON: decimals as numbers, one line feed at the end."""
+    """Encode a document as JSON with decimals as numbers and a final line feed."""
     return msgspec.json.format(_ENCODER.encode(document), indent=1) + b"\n"
 
 
@@ -185,7 +183,7 @@ def peek_schema(data: bytes) -> str:
     Raises
     ------
     InvalidProblemError
-        If the data isn't JSON, or names no schema.
+        If the data are not JSON, or lack a schema.
     """
 
     class Header(msgspec.Struct):
@@ -195,7 +193,7 @@ def peek_schema(data: bytes) -> str:
 
 
 def json_schema(document_type: type[Any], schema: str) -> dict[str, Any]:
-    """Return the JSON Schema of a file format; decimals are numbers, as they are in the files."""
+    """Return the JSON Schema of a file format; decimals are numbers, as in the files."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema}
     return {**head, **_with_numbers(msgspec.json.schema(document_type))}
 
@@ -211,7 +209,7 @@ def _with_numbers(schema: Any) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    """Return a text of a class of its own, such as `OptionText`, as a plain one."""
+    """Return an instance of a subclass of `str`, such as `OptionText`, as a plain `str`."""
     if isinstance(value, str):
         return str(value)
     raise NotImplementedError
@@ -221,16 +219,16 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=_as_text)
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse an object in which a key comes twice: decoders keep the last one, people read the first."""
+    """Raise if a key occurs twice in an object: decoders keep the last value, but a person may read the first."""
     if len(dict(pairs)) < len(pairs):
         keys = [key for key, _ in pairs]
         seen: set[str] = set()
         twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidProblemError(f"the field {twice!r} is given twice in one object; leave one of the two out")
+        raise InvalidProblemError(f"the field {twice!r} is given twice in one object; remove one")
 
 
 def _with_path(text: str) -> str:
-    """Turn the decoder's message into ``path: cause``, with a remedy for the commonest causes."""
+    """Turn the decoder's message into ``path: cause``, with a correction for common causes."""
     match = _AT_PATH.match(text)
     cause, path = (match["cause"], match["path"].removeprefix("$.").removeprefix("$")) if match else (text, "document")
     path = "document" if path in ("$", "") else path
@@ -244,7 +242,7 @@ def _with_path(text: str) -> str:
 
 
 def _choices(text: str, kind: Any) -> str:
-    """Return what a field may be, where the decoder's message is that a text is none of an enumeration's values."""
+    """Return the allowed values if the decoder's message is about a wrong value of an enumeration."""
     match = _AT_PATH.match(text)
     if match is None or not match["cause"].startswith("Invalid enum value"):
         return ""
@@ -277,13 +275,13 @@ def _flat_kinds(kinds: Iterable[Any]) -> list[Any]:
 
 
 def _why_malformed(data: bytes, cause: str) -> str:
-    """Say where a text stops being JSON; NaN, infinities and halves of characters are traced to their field."""
+    """Describe why a text is not JSON; name the field of NaN, infinities and lone surrogates."""
     if not data.strip():
         return "the file is empty; write it again"
     try:
         parsed = json.loads(data, parse_constant=_NotANumber)
     except (ValueError, UnicodeDecodeError, RecursionError) as error:
-        return f"not valid JSON: {error}; check that the file is whole"
+        return f"not valid JSON: {error}; check that the file is complete"
     first = _first(parsed, lambda value: isinstance(value, _NotANumber))
     if first is not None:
         place, constant = first
@@ -294,12 +292,12 @@ def _why_malformed(data: bytes, cause: str) -> str:
     if first is not None:
         place, text = first
         half = ascii(_HALF.findall(text)[0])[1:-1]
-        return f"{place}: holds half of a character, {half}; write the whole one, or leave it out"
-    return f"not valid JSON: {cause}; check that the file is whole"
+        return f"{place}: has a lone surrogate, {half}; write the full character, or remove it"
+    return f"not valid JSON: {cause}; check that the file is complete"
 
 
 def _first(value: Any, is_wrong: Callable[[Any], bool], path: str = "") -> tuple[str, Any] | None:
-    """Return the first value, or name of a field, that is wrong, after its path (that of its object for a name)."""
+    """Return path and value of the first wrong value or field name; a field name has the path of its object."""
     if is_wrong(value):
         return path or "document", value
     for child_path, child in _children(value, path):
@@ -310,7 +308,7 @@ def _first(value: Any, is_wrong: Callable[[Any], bool], path: str = "") -> tuple
 
 
 def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the names of fields, each with the path of their object, and what is in fields and lists, with its own."""
+    """Yield field names with the path of their object, and values of fields and lists with their own paths."""
     if isinstance(value, dict):
         for name, child in value.items():
             yield path, name

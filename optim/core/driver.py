@@ -1,11 +1,11 @@
-"""The driver of solvers: seconds by phase, Ctrl-C, and the loop of iterative solvers.
+"""The driver of solvers: timing by phase, Ctrl-C, and the loop of iterative solvers.
 
-An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `run_iteration` is its loop. A `Monitor` holds what
-the loop asks and tells: stopping rule, progress and clock. A solver gives an `Outcome`; `AbstractSolver` makes the
-`Solution` of it, with the statuses that follow.
+An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `run_iteration` is its loop. A `Monitor` combines
+the stopping rule, the progress and the clock of a run. A solver returns an `Outcome`, which `AbstractSolver` turns into a
+`Solution` with statuses.
 
-Interruption comes as a stopping rule (`optim.core.stopping.Interruption`) and ends a run between two steps. The
-exception of Ctrl-C passes through instead: what a step left half done is not to be trusted.
+An interruption is a stopping rule (`optim.core.stopping.Interruption`) that ends a run between two steps. A
+KeyboardInterrupt propagates instead, because it may leave a step incomplete.
 """
 
 import signal
@@ -57,19 +57,19 @@ class PhaseClock:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the clock was made, less the phase ``compile`` (compiling is no solving)."""
+        """Seconds since the clock was created, without the phase ``compile``."""
         return time.perf_counter() - self._started - self.seconds.get("compile", 0.0)
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """Ctrl-C came during a solve, and ended it unless it came to its end by itself: its `termination` tells which.
+    """Ctrl-C was pressed during a solve; the solution's `termination` tells whether it cut the solve short.
 
-    A program that wants to end ends in both cases, in the middle of a loop of short solves, too.
+    The exception is raised in both cases, so that Ctrl-C also ends a loop of short solves.
 
     Parameters
     ----------
     solution
-        What the solver had found by then: its best decision and bound, with its certificate.
+        The best decision and bound so far, with their certificate.
 
     Examples
     --------
@@ -84,9 +84,7 @@ class SolveInterrupted(KeyboardInterrupt):
 
     def __init__(self, solution: Solution) -> None:
         is_cut_short = solution.termination is Termination.INTERRUPTED
-        outcome = (
-            "was interrupted; its solution so far" if is_cut_short else "came to its end after Ctrl-C; its solution"
-        )
+        outcome = "was interrupted; its solution so far" if is_cut_short else "finished after Ctrl-C; its solution"
         super().__init__(
             f"solver {solution.solver!r} {outcome} (objective {solution.objective}, "
             f"bound {solution.bound}) is the exception's `solution`"
@@ -96,9 +94,9 @@ class SolveInterrupted(KeyboardInterrupt):
 
 @contextmanager
 def stopping_at_ctrl_c() -> Iterator[Interruption]:
-    """Give a stopping rule that the first Ctrl-C triggers; the second raises KeyboardInterrupt at once.
+    """Yield a stopping rule that the first Ctrl-C triggers; the second raises KeyboardInterrupt at once.
 
-    Where somebody else handles Ctrl-C already, and in threads, to which Python sends no signals, nothing is changed.
+    Nothing changes if the program has its own handler, or outside the main thread, where Python handles no signals.
     """
     interruption = Interruption()
     is_ours = threading.current_thread() is threading.main_thread()
@@ -120,11 +118,11 @@ def stopping_at_ctrl_c() -> Iterator[Interruption]:
 
 
 class NamedInstance(Protocol):
-    """Any problem's instance."""
+    """An instance of any problem."""
 
     @property
     def name(self) -> str:
-        """Its name, as solutions quote it."""
+        """Name of the instance in solutions."""
         ...
 
 
@@ -135,21 +133,21 @@ OptionsT = TypeVar("OptionsT")
 ResultT = TypeVar("ResultT")
 
 PHASES = ("build", "compile", "solve")
-"""Phases that every solution's statistics name, with 0 seconds where a solver has none of it."""
+"""Phases in the statistics of every solution; 0 seconds if a solver does not have the phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverState:
-    """Where a run stands: what stopping rules may look at and a progress bar shows.
+    """State of a run, for stopping rules and progress bars.
 
     Parameters
     ----------
     iterations
-        Steps of the main loop so far.
+        Completed steps of the main loop.
     objective, bound
-        Value of the best decision and bound on every one's, None where there is none.
+        Value of the best decision, and bound on every decision's value; None if unknown.
     figures
-        Further figures worth showing, by name.
+        Further values to show, by name.
     """
 
     iterations: int = 0
@@ -159,22 +157,22 @@ class SolverState:
 
 
 EMPTY_STATE = SolverState()
-"""For questions that only a clock or an interruption answers."""
+"""State for rules that depend only on the clock or an interruption."""
 
 
 class Monitor:
-    """The stopping rule, the progress and the clock of one run, asked from wherever its work is done.
+    """The stopping rule, progress and clock of one run.
 
     Parameters
     ----------
     stop, progress
-        As `optim.solve` hands them on.
+        As passed by `optim.solve`.
     sense
-        Of the objective, for gaps.
+        Direction of the objective, for gaps.
     clock
-        Of the solve; a new one by default.
+        Clock of the solve; a new one by default.
     unit
-        What one unit of the run's objectives and bounds is worth to the rule and the progress.
+        Factor by which objectives and bounds of the run are multiplied for the rule and the progress.
     """
 
     def __init__(
@@ -192,10 +190,10 @@ class Monitor:
         self.clock = PhaseClock() if clock is None else clock
         self.unit = unit
         self.reason: Termination | None = None
-        """Why the run was told to stop; None while it wasn't."""
+        """Reason to stop; None while the run may continue."""
 
     def is_over(self, standing: SolverState = EMPTY_STATE) -> bool:
-        """Ask the stopping rule; once it has given a reason the run is over for good, and the first reason stays."""
+        """Ask the stopping rule; its first reason is final."""
         if self.reason is None:
             self.reason = self.stop(
                 SolveState(
@@ -209,27 +207,27 @@ class Monitor:
         return self.reason is not None
 
     def is_gap_within(self, objective: float | None, bound: float | None) -> bool:
-        """Tell whether the rule would end a run for the gap of these; clock and iterations count for nothing."""
+        """Return whether the gap between these values would end a run, regardless of clock and iterations."""
         state = SolveState(
             elapsed_s=0.0, objective=self._unscaled(objective), bound=self._unscaled(bound), sense=self.sense
         )
         return self.stop(state) is Termination.GAP_LIMIT
 
     def show(self, standing: SolverState) -> None:
-        """Tell the progress where the run stands; what is not known is None."""
+        """Report the state of the run to the progress; unknown values are None."""
         objective, bound = self._unscaled(standing.objective), self._unscaled(standing.bound)
         known = {"objective": objective, "bound": bound, "gap": relative_gap(objective, bound, self.sense)}
         self.progress.update(standing.iterations, {**known, **standing.figures})
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left, infinity where no rule knows a clock."""
+        """Seconds left, infinity without a time limit."""
         return self.stop.remaining_s(self.clock.elapsed_s)
 
     def part(self, *further: StoppingCriterion, share: float = 1.0) -> "Monitor":
-        """Return a monitor for a part of the run, with its own reason, further rules, and a share of the time left.
+        """Return a monitor for a part of the run, with a separate reason, further rules, and a share of the time left.
 
-        The part's iterations are its own, so a limit of iterations that ends it doesn't end the whole.
+        The part counts its iterations separately, so an iteration limit that ends it does not end the run.
         """
         rules = [self.stop, *further]
         if share < 1.0 and self.remaining_s < float("inf"):
@@ -237,7 +235,7 @@ class Monitor:
         return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock, unit=self.unit)
 
     def in_unit(self, unit: float) -> "Monitor":
-        """Return a monitor for the whole run in another unit of objectives and bounds."""
+        """Return a monitor for the same run with objectives and bounds in another unit."""
         return Monitor(self.stop, self.progress, sense=self.sense, clock=self.clock, unit=unit * self.unit)
 
     def _unscaled(self, number: float | None) -> float | None:
@@ -245,44 +243,44 @@ class Monitor:
 
 
 class AbstractIteration(ABC, Generic[ResultT]):
-    """An iterative method, run by `run_iteration`. Its attributes are its state, so that it can be resumed."""
+    """An iterative method, run by `run_iteration`; its attributes are its state, so it can be resumed."""
 
     has_begun = False
 
     def init(self) -> None:
-        """Do what precedes the first step; nothing by default."""
+        """Prepare the first step; the default has no effect."""
 
     @abstractmethod
     def is_done(self) -> bool:
-        """Tell whether the method has come to its natural end."""
+        """Return whether the method has finished."""
 
     @abstractmethod
     def step(self) -> None:
-        """Go on by one step, after which the method may be stopped."""
+        """Perform one step; the method may be stopped after it."""
 
     @abstractmethod
     def standing(self) -> SolverState:
-        """Return where the method stands."""
+        """Return the state of the method."""
 
     @abstractmethod
     def finish(self, reason: Termination | None) -> ResultT:
-        """Return the result; `reason` tells why the method was stopped, None at its natural end."""
+        """Return the result; `reason` is the reason for stopping, None if the method finished."""
 
 
 def run_iteration(
     method: AbstractIteration[ResultT], monitor: Monitor, *, task: str | None = None, total: float | None = None
 ) -> ResultT:
-    """Run a method until it is done or its monitor says that it is over; call again to resume it.
+    """Run a method until it finishes or its monitor stops it; call again to resume it.
 
     Parameters
     ----------
     method
-        What is run. It is asked whether it is done before the stopping rule is asked: a natural end that
-        coincides with a limit counts as one.
+        Method to run. A method that finishes as it reaches a limit counts as finished, because `is_done` is called
+        before the stopping rule.
     monitor
-        Asked before each step, told after each.
+        Called before each step, and informed after each.
     task, total
-        Name and number of steps for the progress; without a name nothing is started or shown there.
+        Name and number of steps for the progress; without a name, no progress is reported.
     """
     if task is not None:
         monitor.progress.start(task, total)
@@ -300,26 +298,25 @@ def run_iteration(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a solver found; `AbstractSolver` makes a `Solution` of it.
+    """Result of a solver; `AbstractSolver` turns it into a `Solution`.
 
     Parameters
     ----------
     decision, objective
-        The best decision and its value; None without one.
+        The best decision and its value, or None.
     bound, proof
-        What is proven of every decision's value, and by what.
+        Bound on every decision's value, and its proof.
     statement, conditions
-        Of the certificate, where the objective doesn't attain the bound, with ``{bound}`` in the bound's place; no
-        statement, no certificate.
+        Statement (``{bound}`` is replaced by the bound) and conditions of the certificate if the objective does not
+        attain the bound. Without a statement, there is no certificate.
     optimal_statement
-        Of the certificate where it does; the same by default.
+        Statement if the objective attains the bound; default: `statement`.
     tol
-        Relative gap at which the objective counts as attaining the bound; None if that is never claimed.
+        Relative gap at which the objective counts as attaining the bound; None never claims optimality.
     is_optimal
-        Given where the solver's own rule tells, instead of `tol`.
+        Whether the objective attains the bound by the solver's criterion; replaces `tol`.
     termination
-        Why the run ended: by default the monitor's reason, `completed` without one. An optimal decision's is
-        `optimal` whatever is given.
+        Reason why the run ended; default: the monitor's reason, or `completed`. An optimal decision always has `optimal`.
     iterations, counts, decision_ms, message, relaxation
         As in `Solution` and its `Stats`.
     """
@@ -341,14 +338,14 @@ class Outcome:
     relaxation: Relaxation | None = None
 
     def attains_bound(self, sense: Sense) -> bool:
-        """Tell whether the decision is proven optimal."""
+        """Return whether the decision is proven optimal."""
         if self.is_optimal is not None:
             return self.is_optimal
         gap = relative_gap(self.objective, self.bound, sense)
         return self.tol is not None and gap is not None and gap <= self.tol
 
     def certificate(self, sense: Sense) -> Certificate | None:
-        """Return what is proven."""
+        """Return the certificate, if any."""
         statement, kind = self.statement, CertificateKind.BOUND
         if self.attains_bound(sense):
             statement, kind = self.optimal_statement or self.statement, CertificateKind.OPTIMALITY
@@ -361,7 +358,7 @@ class Outcome:
 
 
 def _check(solver: Any, outcome: Any) -> None:
-    """Raise NotAllowedError unless a solver's answer is one."""
+    """Raise NotAllowedError unless a solver returned a valid `Outcome`."""
     if not isinstance(outcome, Outcome):
         raise NotAllowedError(f"solver {who_answers(solver, 'run')} must return an Outcome, got {outcome!r}")
     for name in ("objective", "bound"):
@@ -373,7 +370,7 @@ def _check(solver: Any, outcome: Any) -> None:
 
 
 class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
-    """A solver by its `run`; every instance of its problem is supported unless `supports` says otherwise."""
+    """Base of solvers, which implement `run`; a solver supports all instances of its problem unless it overrides `supports`."""
 
     name: str
     problem: str
@@ -381,32 +378,32 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     options_type: ClassVar[type[Any]]
     sense: ClassVar[Sense] = Sense.MAXIMISE
     is_reproducible: ClassVar[bool] = True
-    """Whether the same seed gives the same decision, bound and work; if not, it does so for the objective of an optimum."""
+    """Whether equal seeds give equal decisions, bounds and work; if False, only the objective of an optimum is equal."""
 
     @abstractmethod
     def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Solve the instance; work is timed by phases of the monitor's clock."""
+        """Solve the instance; the monitor's clock times the phases."""
 
     def _run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Run; a solver that runs on another form of the instance says so here."""
+        """Call `run`; override to run on another form of the instance."""
         return self.run(instance, options, monitor, seed)
 
     def warm_up(self, instance: InstanceT, options: OptionsT) -> None:
-        """Compile the loops that a run needs, once a process; it is timed as ``compile``. By default there are none."""
+        """Compile the loops of a run, once per process; timed as ``compile``. The default has none."""
         del instance, options
 
     def foresight(self, options: OptionsT) -> str:
-        """Return what of the future a rule that decides job by job is told beforehand; nothing by default."""
+        """Describe the future information that an online rule receives in advance; default: "" (none)."""
         del options
         return ""
 
     def supports(self, instance: InstanceT) -> Support:
-        """Tell whether the instance can be treated, and if not, why."""
+        """Return whether the solver supports the instance, and the reason if not."""
         del instance
         return SUPPORTED
 
     def is_default_for(self, instance: InstanceT) -> bool:
-        """Tell whether `optim solve` takes this solver for the instance where none is named; at most one does."""
+        """Return whether this solver is the default for the instance; at most one solver returns True."""
         del instance
         return False
 
@@ -419,7 +416,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         seed: int,
         progress: Progress,
     ) -> Solution:
-        """Run, and return what was found with the statuses that follow from it."""
+        """Run, and return the solution."""
         monitor = Monitor(stop, progress, sense=self.sense)
         with monitor.clock.phase("compile"):
             self.warm_up(instance, options)
@@ -430,7 +427,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     def solution(
         self, instance: InstanceT, outcome: Outcome, *, options: OptionsT, seed: int, monitor: Monitor
     ) -> Solution:
-        """Return an outcome as a solution."""
+        """Turn an outcome into a solution."""
         termination = outcome.termination or monitor.reason or Termination.COMPLETED
         return Solution(
             problem=self.problem,

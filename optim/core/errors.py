@@ -1,6 +1,6 @@
-"""The exceptions of the library, and the sentences that their texts share.
+"""The exceptions of the library, and checks with shared message texts.
 
-Every message states the cause, the offending value, and what to do about it.
+Every message states the cause, the offending value, and the correction.
 """
 
 import math
@@ -28,7 +28,7 @@ class OptimError(Exception):
 
 
 class InvalidProblemError(OptimError, ValueError):
-    """An instance, decision or file contradicts its own definition."""
+    """An instance, decision or file is invalid."""
 
 
 class InvalidOptionError(OptimError, ValueError):
@@ -36,15 +36,15 @@ class InvalidOptionError(OptimError, ValueError):
 
 
 class UnsupportedProblemError(OptimError):
-    """The solver can never treat an instance of this form."""
+    """The solver does not support instances of this form."""
 
 
 class NotAllowedError(OptimError):
-    """The call is possible in general, but not in the present state."""
+    """The call is not allowed in the current state."""
 
 
 class TrainingError(OptimError):
-    """A training job's own code failed, or computed what no training can go on with."""
+    """The code of a training job failed, or returned values with which training cannot continue."""
 
 
 class MissingDependencyError(OptimError, ImportError):
@@ -52,25 +52,25 @@ class MissingDependencyError(OptimError, ImportError):
 
 
 class EngineError(OptimError, RuntimeError):
-    """Workers that were to do pieces of work cannot be reached, or do not fit this process."""
+    """Workers of an execution engine cannot be reached, or are incompatible with this process."""
 
 
 class SolverError(OptimError, RuntimeError):
-    """A solver of another library ended with an error; what it holds is no answer, and proves nothing."""
+    """A solver of another library ended with an error; its values are neither a solution nor a bound."""
 
 
 class CertificateRefusedError(OptimError):
-    """A solution does not prove what it claims."""
+    """The checker refused a solution, because it does not prove its claims."""
 
 
 MOST = 2
 
 LONGEST = 100
-"""Characters of a name that are compared: matching takes time that grows with the square."""
+"""Maximum characters of a name to compare; the time of matching grows with the square."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return what to write for a former name, or else a question that names the nearest of the known names.
+    """Return a hint on the current name of a renamed one, or on the closest known names, else "".
 
     Examples
     --------
@@ -89,14 +89,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], besides: str = "") -> InvalidOptionError:
-    """Return the error for an unknown name, to be raised: what it names, its present or nearest name, all names known.
+    """Return the error for an unknown name, with its current or closest name and all known names.
 
     Parameters
     ----------
     what
-        What the name names: ``"policy"``.
+        What the name refers to, such as ``"policy"``.
     besides
-        What is possible besides the known names, after them.
+        Text about further possibilities, appended to the known names.
 
     Examples
     --------
@@ -111,21 +111,21 @@ def unknown_name(what: str, name: str, known: Iterable[str], besides: str = "") 
 
 
 def check_in(interval: str, options: object, *names: str) -> None:
-    """Raise unless values are in an interval; None stands for an option that is absent.
+    """Raise unless values are in an interval; None values are skipped.
 
     Parameters
     ----------
     interval
-        As it is written: ``[1, inf)``, ``(0, 1]``. No value is infinite, or not a number.
+        In mathematical notation, such as ``[1, inf)`` or ``(0, 1]``; both exclude NaN and infinity.
     options
-        An object with these attributes, or a mapping.
+        An object with attributes `names`, or a mapping.
     names
-        Which of them are looked at; of a mapping all, if none is named.
+        Attributes or keys to check; by default all keys of a mapping.
 
     Raises
     ------
     InvalidOptionError
-        At the first that isn't: ``num_jobs must be at least 1, got 0``.
+        At the first value outside: ``num_jobs must be at least 1, got 0``.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def check_seed(seed: Any) -> None:
 
 
 def check_choices(options: object, known: Mapping[str, Collection[str]]) -> None:
-    """Raise InvalidOptionError unless each option named is one of the texts known for it."""
+    """Raise InvalidOptionError unless the value of each option in `known` is one of its known values."""
     for name, value in _values(options, tuple(known)):
         if value not in known[name]:
             raise InvalidOptionError(f"{name} must be one of {', '.join(known[name])}, got {value!r}")
@@ -165,7 +165,7 @@ def _values(options: object, names: tuple[str, ...]) -> list[tuple[str, Any]]:
 
 @cache
 def _parse(interval: str) -> tuple[float, float, bool, bool, str]:
-    """Return the ends, whether they belong to it, and the interval in words."""
+    """Return the ends, whether the interval includes them, and its description."""
     low, high = interval[1:-1].split(", ")
     is_low_in = interval[0] == "["
     words = f"in {interval}"

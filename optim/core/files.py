@@ -1,4 +1,4 @@
-"""Files in and out: reads that end however a file is made, writes that leave a file whole or absent, gzip either way."""
+"""Bounded reads and atomic writes of files, with gzip."""
 
 import fcntl
 import glob
@@ -19,25 +19,25 @@ from optim.core.limits import MIB, current_limits, remedy
 
 GZIP_MAGIC = b"\x1f\x8b"
 UNSUSPECTED_BYTES = 16 * MIB
-"""So many bytes may come out of a gzip file whatever went in."""
+"""Uncompressed bytes up to which the expansion of a gzip file is not limited."""
 PART = ".part"
-"""End of the name of a file that is being written."""
+"""Suffix of temporary files."""
 LINE_BYTES = 2**12
-"""Read at once to find the end of a first line."""
+"""Bytes per read when looking for the end of the first line."""
 ANYBODY_WRITES = 0o222
-"""Bits of a file's mode: an administrator could write without them."""
+"""Write bits of a file's mode; root can write without them."""
 PATIENCE_S = 5.0
-"""How long a named pipe is waited for that nobody has opened for writing."""
+"""Seconds to wait for a writer of a named pipe."""
 
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Put a file's name before what is wrong with it; numbers too large for any array are wrong too.
+    """Prefix errors inside the block with a file's name.
 
     Raises
     ------
     InvalidProblemError
-        In place of one that doesn't name the file, and of what numbers too large or lists too deep end in.
+        For every InvalidProblemError, and for OverflowError, MemoryError and RecursionError.
     """
     try:
         yield
@@ -46,17 +46,17 @@ def naming(path: str | Path) -> Iterator[None]:
         raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
     except (OverflowError, MemoryError, RecursionError) as error:
         raise InvalidProblemError(
-            f"{path}: a number in it is too large, or lists are nested too deeply ({error}); correct it"
+            f"{path}: a number is too large, or lists are nested too deeply ({error}); correct the file"
         ) from error
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file, unpacking it if it is gzip by its first bytes.
+    """Read a file; decompress it if its first bytes are those of gzip.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, is larger than the limits allow, or is a truncated or damaged gzip file.
+        If the file cannot be read, exceeds the limits, or is a truncated or damaged gzip file.
     """
     try:
         with Source(path, "document_bytes") as source:
@@ -66,37 +66,37 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def is_json(path: str | Path) -> bool:
-    """Tell whether a file is JSON by its ending."""
+    """Return whether a file's name ends in ``.json`` or ``.json.gz``."""
     return Path(path).name.endswith((".json", ".json.gz"))
 
 
 def cant_be_read(path: str | Path, error: OSError) -> InvalidProblemError:
-    """Return what is raised where the system refuses to read."""
+    """Return the error for a file that the operating system cannot read."""
     return InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path")
 
 
 class Source(io.RawIOBase):
-    """The bytes of a file, unpacked and counted: more than the limits allow is an error.
+    """The uncompressed bytes of a file, up to the limits.
 
     Parameters
     ----------
     path
-        The file. A pipe or a device is read whole at once, as far as its limit goes.
+        The file. A pipe or device is read completely when it is opened.
     limit
-        Name of the limit of its bytes.
+        Name of the limit of its size.
     max_line_bytes
-        Limit of a line, in text.
+        Limit of a line's length, for text.
 
     Raises
     ------
     OSError
-        If it can't be opened or read.
+        If the file cannot be opened or read.
     InvalidProblemError
-        When too much is read, or gzip data is damaged.
+        If a limit is exceeded, or gzip data are damaged.
     """
 
     _file: BinaryIO | None = None
-    """None until it is open: what the collector closes may never have been."""
+    """None until the file is open; the garbage collector also closes objects whose opening failed."""
 
     def __init__(self, path: str | Path, limit: str, max_line_bytes: int | None = None) -> None:
         self._path, self._limit, self._max_line_bytes = path, limit, max_line_bytes
@@ -110,7 +110,7 @@ class Source(io.RawIOBase):
         self._ahead = b""
 
     def readable(self) -> bool:
-        """Tell that this can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -123,7 +123,7 @@ class Source(io.RawIOBase):
         return len(content)
 
     def peek_line(self) -> bytes:
-        """Return the first line without its end; it is read again."""
+        """Return the first line without its line feed, without consuming it."""
         while b"\n" not in self._ahead and (part := self._next(LINE_BYTES)):
             self._ahead += part
         return self._ahead.split(b"\n", 1)[0]
@@ -155,13 +155,13 @@ class Source(io.RawIOBase):
             os.close(descriptor)
 
     def _drain(self, descriptor: int, is_pipe: bool) -> bytes:
-        """Return all that comes, up to the limit and one byte; a pipe without a writer is waited for, not for ever."""
+        """Read a pipe or device, at most one byte above the limit; wait up to `PATIENCE_S` for a pipe's writer."""
         content = bytearray()
         begun = time.monotonic()
         while len(content) <= self._max_bytes:
             try:
                 part = os.read(descriptor, min(MIB, self._max_bytes + 1 - len(content)))
-            except BlockingIOError:  # somebody has it open and will write
+            except BlockingIOError:  # a writer has opened the pipe
                 os.set_blocking(descriptor, True)
                 continue
             content += part
@@ -172,12 +172,12 @@ class Source(io.RawIOBase):
         return bytes(content)
 
     def _next(self, most: int) -> bytes:
-        """Return some bytes that nobody has read yet."""
+        """Return the next bytes, at most `most`."""
         try:
             content = self._unpacked.read(min(most, self._max_bytes + 1 - self._num_bytes))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InvalidProblemError(
-                f"{self._path}: gzip data is damaged or truncated ({error}); fetch it again"
+                f"{self._path}: gzip data are damaged or truncated ({error}); fetch the file again"
             ) from error
         self._count(content)
         return content
@@ -185,17 +185,17 @@ class Source(io.RawIOBase):
     def _count(self, content: bytes) -> None:
         self._num_bytes += len(content)
         if self._num_bytes > self._max_bytes:
-            raise self._too_much(f"it has more than {self._max_bytes} bytes", self._limit)
+            raise self._too_much(f"the file has more than {self._max_bytes} bytes", self._limit)
         if self._is_packed and self._file is not None and self._num_bytes > UNSUSPECTED_BYTES:
             packed = max(1, self._file.tell())
             if self._num_bytes > current_limits().expansion * packed:
-                raise self._too_much(f"{packed} bytes of gzip data become {self._num_bytes} and more", "expansion")
+                raise self._too_much(f"{packed} bytes of gzip data expand to {self._num_bytes} or more", "expansion")
         if self._max_line_bytes is not None:
             most, begun, end = self._max_line_bytes, content.find(b"\n"), content.rfind(b"\n")
             first = self._line_bytes + (begun if begun >= 0 else len(content))
-            # Lines within few bytes can't be too long: their lengths are counted where there are more alone.
+            # Individual lengths matter only if the block is longer than the limit.
             if first > most or (len(content) > most and max(map(len, content.split(b"\n"))) > most):
-                raise self._too_much(f"it has a line of more than {most} bytes", "line_bytes")
+                raise self._too_much(f"the file has a line of more than {most} bytes", "line_bytes")
             self._line_bytes = len(content) - end - 1 if end >= 0 else first
 
     def _too_much(self, what: str, limit: str) -> InvalidProblemError:
@@ -203,12 +203,12 @@ class Source(io.RawIOBase):
 
 
 def prepare_folder(path: str | Path) -> None:
-    """Make the folder of `path` if there is none, and check that the path can be written to.
+    """Create the folder of `path` if necessary, and check that the path is writable.
 
     Raises
     ------
     InvalidProblemError
-        If the folder can't be made or written to.
+        If the folder cannot be created or written to.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -218,12 +218,12 @@ def prepare_folder(path: str | Path) -> None:
 
 
 def check_folder(path: str | Path) -> None:
-    """Check that `path` can be written to, before long work is done for it.
+    """Check that `path` is writable, before a long computation.
 
     Raises
     ------
     InvalidProblemError
-        If its folder doesn't exist or isn't writable, or it is a folder itself, a read-only file, a block device or a socket.
+        If its folder is missing or not writable, or `path` is a folder, a read-only file, a block device or a socket.
     """
     folder = Path(os.path.realpath(path)).parent
     if Path(path).is_dir():
@@ -233,21 +233,21 @@ def check_folder(path: str | Path) -> None:
     if not folder.is_dir():
         raise _cant_be_written(path, f"there is no folder {Path(path).parent}; choose another place")
     if not os.access(folder, os.W_OK):
-        raise _cant_be_written(path, f"the folder {Path(path).parent} isn't writable; choose another place")
+        raise _cant_be_written(path, f"the folder {Path(path).parent} is not writable; choose another place")
     _check_not_read_only(path)
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that nobody ever sees half of it.
+    """Write a file atomically, under a temporary name that is then renamed.
 
-    A name that ends in ``.gz`` is compressed (with no time stamp, so equal data gives equal files). A link keeps
-    pointing to what is written, and a file that is there its permissions. A pipe or a character device is written to
-    as it is, never replaced by a file.
+    A file whose name ends in ``.gz`` is compressed without time stamp, so that equal data give equal files. For a
+    symbolic link, its target is replaced. An existing file keeps its permissions. Data for a pipe or character device
+    are written directly.
 
     Raises
     ------
     InvalidProblemError
-        If the folder doesn't exist or isn't writable, or the path is a folder, a read-only file, a block device or a socket.
+        If the folder is missing or not writable, or the path is a folder, a read-only file, a block device or a socket.
     """
     path = Path(path)
     if path.suffix == ".gz":
@@ -278,18 +278,18 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def _new_part(target: Path) -> tuple[int, str]:
-    """Make a temporary file, locked for as long as it is written, so that nobody takes it for one that was left behind."""
+    """Create a temporary file with a lock, which distinguishes it from files of killed processes."""
     while True:
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART)
         with suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor, temporary
-        os.close(descriptor)  # somebody swept it away before it was locked
+        os.close(descriptor)  # another process removed the file before the lock
 
 
 def _sweep(target: Path) -> None:
-    """Remove what was left of a file by processes that were killed while they wrote it."""
+    """Remove temporary files of processes that were killed while writing."""
     for part_file in target.parent.glob(f"{glob.escape(f'.{target.name}.')}*{PART}"):
         with suppress(OSError):
             descriptor = os.open(part_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -301,7 +301,7 @@ def _sweep(target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have a new name outlive a loss of power, where the file system can say so."""
+    """Flush the folder to disk, so that a new name survives a power loss, if the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -311,14 +311,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _check_not_read_only(path: str | Path) -> None:
-    """Refuse to replace a file that nobody may write, or not this user: a rename would ask no leave."""
+    """Raise if a file is read-only; a rename would replace it regardless."""
     target = Path(path)
     if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & ANYBODY_WRITES):
         raise _cant_be_written(path, "it is read-only; choose another place, or allow writing to it")
 
 
 def _permissions(path: Path) -> int:
-    """Return who may do what with a file: as it is, or as of any other that is made."""
+    """Return the permissions of an existing file, or those of a new file."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode) & 0o777
     except FileNotFoundError:
@@ -328,7 +328,7 @@ def _permissions(path: Path) -> int:
 
 
 def _is_written_through(path: str | Path) -> bool:
-    """Tell whether a path is a pipe or a character device; other things that aren't files are refused."""
+    """Return whether a path is a pipe or character device; raise for a block device or socket."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -341,8 +341,10 @@ def _is_written_through(path: str | Path) -> bool:
 def _write_through(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:  # a pipe that nobody reads, above all
-        raise _cant_be_written(path, f"{error.strerror or error}; start what reads it, or choose a file") from error
+    except OSError as error:  # mostly a pipe without reader
+        raise _cant_be_written(
+            path, f"{error.strerror or error}; start the reader of the pipe first, or choose a file"
+        ) from error
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

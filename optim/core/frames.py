@@ -1,4 +1,4 @@
-"""Tables in and out: rows of plain Python or of a pandas frame, columns as a frame."""
+"""Conversion between rows of plain Python, pandas frames and columns."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Columns = Mapping[str, "Sequence[Any] | np.ndarray"]
-"""Equally long columns by name."""
+"""Columns of equal length by name."""
 
 Rows = Any
-"""Mappings of fields, one a row, or a pandas frame with a column a field."""
+"""Mappings of fields, one per row, or a pandas frame with one column per field."""
 
 
 def frame_of(columns: Columns) -> "DataFrame":
@@ -25,26 +25,27 @@ def frame_of(columns: Columns) -> "DataFrame":
     Raises
     ------
     MissingDependencyError
-        If pandas isn't installed.
+        If pandas is not installed.
     """
     return import_extra("pandas", "a frame").DataFrame(dict(columns))
 
 
 def is_frame(rows: object) -> bool:
-    """Tell whether something is a pandas frame, without loading pandas."""
+    """Return whether an object is a pandas frame, without importing pandas."""
     return type(rows).__module__.partition(".")[0] == "pandas" and hasattr(rows, "columns")
 
 
 def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
     """Return rows as plain mappings.
 
-    Values of NumPy become Python's, whole numbers are whole (a frame's column with a gap holds fractions), what is None, or NaN in a frame, is left out, and columns with dots in their names become
+    NumPy values become Python values, and integral floats become integers (a frame stores integers with gaps as
+    floats). Fields that are None, or NaN in a frame, are omitted. Columns with dots in their names become
     mappings: ``worker.gpu`` is the entry ``gpu`` of the field ``worker``.
 
     Raises
     ------
     InvalidProblemError
-        If a row is no mapping; the text names it by `what` and its number.
+        If a row is not a mapping; the message has `what` and the row's index.
 
     Examples
     --------
@@ -71,8 +72,8 @@ def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any, *, is_gap_nan: bool) -> Any:
-    """Return a value as plain Python, None for one that is missing: NaN is only in a frame."""
-    if type(value).__module__ == "numpy":  # which is heavy: commands that need no array don't load it
+    """Return a value as plain Python, None for a missing value; NaN is missing only in a frame."""
+    if type(value).__module__ == "numpy":  # checked by name, so that this module need not import NumPy
         value = value.tolist()
     if isinstance(value, float) and value.is_integer() and abs(value) < MAX_WHOLE:
         return int(value)

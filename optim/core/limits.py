@@ -1,4 +1,4 @@
-"""How much a reader takes in and a generator draws, and what memory this process holds and may hold."""
+"""Limits on the size of inputs and generated data, and the memory that this process uses and may use."""
 
 import os
 import resource
@@ -16,37 +16,37 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """Limits of all readers and generators; each can be raised with `read_limits`, on the command line with ``--limit NAME=VALUE``.
+    """Limits of all readers and generators. Raise one with `read_limits`, or with ``--limit NAME=VALUE`` on the command line.
 
-    The defaults are above an instance of 10,000 jobs and 1,000 slots, a table of 300,000 rows, and series of 10,000
+    The defaults admit an instance of 10,000 jobs and 1,000 slots, a table of 300,000 rows, and series of 10,000
     containers with 40,320 samples each.
 
     Parameters
     ----------
     document_bytes
-        Of a JSON, TOML or .npz file, unpacked.
+        Size of a JSON, TOML or .npz file, uncompressed.
     table_bytes
-        Of a CSV file, unpacked; it is read in blocks.
+        Size of a CSV file, uncompressed; it is read in blocks.
     pipe_bytes
-        Of whatever isn't a regular file (a pipe, a device), unpacked.
+        Size of input from a pipe or device, uncompressed.
     line_bytes
-        Of one line of a CSV file.
+        Length of a line in a CSV file.
     expansion
-        Unpacked bytes over packed ones, of a gzip file that is larger than 16 MiB unpacked.
+        Ratio of uncompressed to compressed size, for gzip files above 16 MiB uncompressed.
     columns, rows
-        Of a CSV file.
+        Columns and rows of a CSV file.
     count
-        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs, a job's chunks; and of what is drawn:
-        jobs, apps, windows, containers.
+        Number of servers of a class, slots, machines, GPUs or chunks of a job in an instance. Also the number of
+        generated jobs, apps, windows or containers.
     gpus
-        Of a cluster that jobs queue for, all machines together.
+        GPUs of a simulated cluster, over all machines.
     cells
-        Of a table that an instance spans, such as jobs times slots.
+        Cells of a table that an instance implies, such as jobs times slots.
     objects, lists, values
-        Of a JSON document: objects with names (a tree's nodes, jobs), lists (rows of a plan, nodes of a tree of bids), and
-        entries of lists and objects in all.
+        Counts in a JSON document: objects (such as jobs), lists (such as rows of a plan), and entries of all objects
+        and lists.
     steps
-        That a checker takes to find out whether claims hold, each of some tenth of a microsecond to a microsecond.
+        Steps of a checker; each takes 0.1 to 1 microsecond.
     """
 
     document_bytes: int = 256 * MIB
@@ -76,13 +76,13 @@ _CURRENT: ContextVar[ReadLimits] = ContextVar("read_limits")
 
 
 def current_limits() -> ReadLimits:
-    """Return the limits that hold here."""
+    """Return the limits in force."""
     return _CURRENT.get(DEFAULTS)
 
 
 @contextmanager
 def read_limits(**changed: int) -> Iterator[ReadLimits]:
-    """Read with other limits inside the block.
+    """Change limits inside the block.
 
     Raises
     ------
@@ -107,12 +107,12 @@ def read_limits(**changed: int) -> Iterator[ReadLimits]:
 
 
 def check_limit(name: str, number: int, what: str) -> None:
-    """Raise if there is more of something than a limit allows.
+    """Raise if `number` exceeds the limit `name`; `what` describes the counted objects.
 
     Raises
     ------
     InvalidProblemError
-        Naming the limit and how to raise it.
+        The message names the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
     if number > most:
@@ -120,12 +120,12 @@ def check_limit(name: str, number: int, what: str) -> None:
 
 
 def check_drawn(name: str, number: float, what: str) -> None:
-    """Raise if more of something is to be drawn than a reader would take.
+    """Raise if the number to generate exceeds the limit `name` of readers.
 
     Raises
     ------
     InvalidOptionError
-        Naming the limit and how to raise it.
+        The message names the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
     if number > most:
@@ -135,12 +135,12 @@ def check_drawn(name: str, number: float, what: str) -> None:
 
 
 class Effort:
-    """Steps that a checker takes: more than the limit allows end it.
+    """Count the steps of a checker, and raise above the limit.
 
     Parameters
     ----------
     what
-        What takes them, for the error's text.
+        Name of the work, for the error message.
     """
 
     def __init__(self, what: str) -> None:
@@ -152,7 +152,7 @@ class Effort:
         Raises
         ------
         InvalidProblemError
-            If these are too many in all, naming the limit and how to raise it.
+            If the total exceeds the limit; the message names the limit and how to raise it.
         """
         self._num_steps += steps
         if self._num_steps > self._most:
@@ -160,7 +160,7 @@ class Effort:
 
 
 def remedy(name: str) -> str:
-    """Tell how a limit is raised."""
+    """Return the advice in errors about a limit."""
     return f"check that it is the right file, or {_how_to_raise(name)}"
 
 
@@ -171,21 +171,21 @@ def _how_to_raise(name: str) -> str:
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 USUAL_CACHE = 32 * 2**20
-"""Bytes of last-level cache where the system doesn't tell."""
+"""Assumed bytes of last-level cache if the system does not report them."""
 
 CONTROL_GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 FREE_MEMORY, OWN_MEMORY = Path("/proc/meminfo"), Path("/proc/self/status")
 
 USUAL_MEMORY = 2 * 2**30
-"""Bytes taken for allowed where the system doesn't tell."""
+"""Assumed bytes of allowed memory if the system does not report them."""
 
 MEASURED_CACHES, MEASURED_SHARE = 4, 0.25
-"""A working set of so many caches is in memory; one of such a share of the memory allowed disturbs nobody."""
+"""Size of a working set that exceeds the caches, in caches; its maximum as a share of the allowed memory."""
 
 
 def last_level_cache() -> int:
-    """Return bytes of the first core's largest cache, a usual size where the system doesn't tell."""
+    """Return the bytes of the first core's largest cache, or `USUAL_CACHE` if unknown."""
     largest = 0
     for size in CACHES.glob("index*/size"):
         text = size.read_text().strip()
@@ -196,19 +196,19 @@ def last_level_cache() -> int:
 
 
 def memory_allowed() -> int:
-    """Return the bytes that this process may fill: the least of its control groups' limits and of what is free."""
+    """Return the bytes that this process may use: the minimum of its control groups' limits and of free memory."""
     return min([*_group_limits(), *_free()], default=USUAL_MEMORY)
 
 
 def own_memory(name: str) -> int | None:
-    """Return bytes that this process holds (``VmRSS``) or has held (``VmHWM``); None where the system doesn't tell (it takes Linux)."""
+    """Return the current (``VmRSS``) or peak (``VmHWM``) resident bytes of this process; None except on Linux."""
     return _line(OWN_MEMORY, name)
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has held, since a benchmark began to count anew where one has.
+    """Return the peak resident bytes of this process, since the last reset if a benchmark reset the counter.
 
-    `getrusage` tells no less than its parent held as it was started: it is asked only where the system tells nothing else.
+    `getrusage` is the fallback, because its value includes the parent's memory at the fork.
     """
     high_water = own_memory("VmHWM")
     if high_water is not None:
@@ -218,12 +218,12 @@ def peak_memory() -> int:
 
 
 def working_set(cache_bytes: int, allowed_bytes: int) -> int:
-    """Return the bytes of a working set that is to show the memory and not the cache, as far as memory allows."""
+    """Return the bytes of a working set that measures memory rather than the cache, within the allowed memory."""
     return int(min(MEASURED_CACHES * cache_bytes, MEASURED_SHARE * allowed_bytes))
 
 
 def _group_limits() -> Iterator[int]:
-    """Yield the limits of the process' control group and of all above it, of either version."""
+    """Yield the memory limits of the process's control group and its ancestors (cgroup v1 and v2)."""
     try:
         groups = [line.split(":", 2)[2].strip("/\n") for line in OWN_GROUP.read_text().splitlines()]
     except (OSError, IndexError):
@@ -234,12 +234,12 @@ def _group_limits() -> Iterator[int]:
                 text = (CONTROL_GROUPS / name).read_text().strip()
             except OSError:
                 continue
-            if text.isdecimal():  # "max" is no limit
+            if text.isdecimal():  # "max" means unlimited
                 yield int(text)
 
 
 def _free() -> Iterator[int]:
-    """Yield what the machine says is free, or else what it has."""
+    """Yield the available memory, or the total memory if that is unknown."""
     available = _line(FREE_MEMORY, "MemAvailable")
     if available is not None:
         yield available
@@ -248,7 +248,7 @@ def _free() -> Iterator[int]:
 
 
 def _line(path: Path, wanted: str) -> int | None:
-    """Return the bytes that a line ``wanted: NUMBER kB`` of a file tells, None without one."""
+    """Return the bytes in the line ``wanted: NUMBER kB`` of a file, None without such a line."""
     with suppress(OSError, ValueError, IndexError):
         for line in path.read_text().splitlines():
             name, _, rest = line.partition(":")

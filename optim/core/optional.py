@@ -42,7 +42,7 @@ def import_extra(module: str, purpose: str) -> ModuleType:
     Raises
     ------
     MissingDependencyError
-        If the package, or one of its dependencies, isn't installed; the text holds the command that installs it.
+        If the package or one of its dependencies is not installed; the message has the command that installs it.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def import_extra(module: str, purpose: str) -> ModuleType:
 
 
 def check_installed(package: str, purpose: str) -> None:
-    """Check that an optional package is installed, before the work that needs it; import nothing.
+    """Check that an optional package is installed, without importing it.
 
     Raises
     ------
     MissingDependencyError
-        If the package isn't installed.
+        If the package is not installed.
     """
     is_installed = sys.modules[package] is not None if package in sys.modules else find_spec(package) is not None
     if not is_installed:
@@ -76,7 +76,7 @@ def _missing(package: str, purpose: str, cause: str) -> MissingDependencyError:
 
 @cache
 def installed_version(package: str) -> str | None:
-    """Return a package's version, None where it isn't installed (such as a source tree that is only on the path)."""
+    """Return a package's version, None if it is not installed (for example, a source tree on the path)."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -120,21 +120,21 @@ def load_plugin(entry_point: EntryPoint) -> Any:
     except (Exception, SystemExit) as error:  # a plug-in may fail in any way
         cause = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_CAUSE]
         raise InvalidOptionError(
-            f"plug-in {entry_point.name!r} ({entry_point.value}) can't be loaded: {cause}; mend or uninstall it"
+            f"plug-in {entry_point.name!r} ({entry_point.value}) cannot be loaded: {cause}; repair or uninstall it"
         ) from error
 
 
 def load_plugins(group: str) -> None:
     """Import the modules that other packages name in an entry-point group.
 
-    A plug-in that fails is reported and left out. A plug-in whose import registers nothing is reported.
+    A warning reports a plug-in that fails (it is skipped), and a plug-in that registers no solver or suite.
     """
     for entry_point in entry_points(group=group):
         before, is_imported = len(_REGISTERED_PLUGINS), entry_point.module in sys.modules
         try:
             loaded = load_plugin(entry_point)
         except InvalidOptionError as error:
-            LOGGER.warning("%s; until then it is left out", error)
+            LOGGER.warning("%s; it is skipped", error)
             continue
         if len(_REGISTERED_PLUGINS) == before and not is_imported:
             LOGGER.warning(

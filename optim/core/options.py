@@ -19,16 +19,16 @@ from optim.core.files import read_bytes
 OptionsT = TypeVar("OptionsT")
 
 LARGEST, SMALLEST = 1e100, 1e-100
-"""Numbers of options are 0 or between these in size: sums and products of what lies beyond are infinite, or 0."""
+"""Largest and smallest absolute value of nonzero numbers; sums and products of others may overflow or underflow."""
 
 MIN_WHOLE, MAX_WHOLE = -(2**63), 2**63 - 1
-"""Whole numbers of options fit into 64 bits, as arrays and compiled loops hold them."""
+"""Range of whole numbers, which must fit into 64 bits for arrays and compiled loops."""
 
 _MAX_BITS_SHOWN = 256
 
 
 class OptionText(str):
-    """A value as the command line gives it, `NAME=VALUE`: its text is parsed, where Python's own texts aren't."""
+    """A value from the command line (`NAME=VALUE`), which is parsed; other strings are not."""
 
     __slots__ = ()
 
@@ -43,20 +43,20 @@ _IN_WORDS: Mapping[Any, str] = {
 
 
 def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, Any] | None) -> OptionsT:
-    """Build validated options from a mapping, passing through ready-made ones.
+    """Build validated options from a mapping; return an options object unchanged.
 
     Parameters
     ----------
     options_type
         A dataclass type; its `__post_init__` validates ranges.
     given
-        An instance of it, a mapping of field names to values, or None for the defaults. Numbers, truth values and lists
-        are parsed from an `OptionText` only: ``"5"`` is no number in Python.
+        An instance of it, a mapping of field names to values, or None for the defaults. Numbers, booleans and lists
+        are parsed only from an `OptionText`, not from a plain string such as ``"5"``.
 
     Raises
     ------
     InvalidOptionError
-        If a name is unknown, a value can't be converted, or a number is too large or too small to compute with.
+        If a name is unknown, a value cannot be converted, or a number is too large or too small.
     """
     if given is None:
         return options_type()
@@ -83,13 +83,13 @@ def read_options(path: str | Path) -> dict[str, Any]:
     Raises
     ------
     InvalidOptionError
-        If the file can't be read or isn't TOML.
+        If the file cannot be read or is not TOML.
     """
     try:
         return tomllib.loads(read_bytes(path).decode())
     except InvalidProblemError as error:
         raise InvalidOptionError(f"options file {error}") from error
-    except (ValueError, RecursionError) as error:  # also for whole numbers of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError also for integers of thousands of digits
         raise InvalidOptionError(f"options file {path}: not valid TOML: {error}; write NAME = VALUE lines") from error
 
 
@@ -99,16 +99,16 @@ def options_as_dict(options: Any) -> dict[str, Any]:
 
 
 NOT_BY_NAME: Mapping[str, bool] = {"is_by_name": False}
-"""Metadata of a field that isn't given as an option by its name, as it holds what was read from elsewhere."""
+"""Metadata of a field that is set by code, not as an option."""
 
 
 def named_fields(options: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields of a dataclass of options that are given by name."""
+    """Return the fields of an options dataclass that are options."""
     return [field for field in dataclasses.fields(options) if field.metadata.get("is_by_name", True)]
 
 
 def option_meanings(options_type: type[Any]) -> dict[str, str]:
-    """Return what each option means, from the ``Parameters`` section of the class' docstring and of its bases.
+    """Return the meaning of each option, from the ``Parameters`` section in the docstrings of the class and its bases.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
-    """Convert a text of the command line to the annotated type; other values only where the type fits."""
+    """Convert a command-line value to the annotated type; other values only if their type fits."""
     alternatives = (
         typing.get_args(hint)
         if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
@@ -161,13 +161,13 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             if parts is not None and len(parts) == len(hints):
                 return tuple(_convert(name, part, part_hint) for part, part_hint in zip(parts, hints, strict=True))
         elif isinstance(kind, type) and kind is not type(None):
-            if isinstance(value, bool):  # which Python counts as a whole number
+            if isinstance(value, bool):  # a subclass of int
                 continue
             if isinstance(value, kind):
                 return str(value) if kind is str else value
             if kind in (int, float) and isinstance(value, str) and not isinstance(value, OptionText):
                 continue
-            if kind is str and not isinstance(value, int | float | PathLike):  # a list's text is no list of texts
+            if kind is str and not isinstance(value, int | float | PathLike):  # str() accepts any object
                 continue
             try:
                 if kind is int and isinstance(value, float) and value != int(value):
@@ -180,7 +180,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
 
 
 def _remedy(name: str, value: Any, hint: Any) -> str:
-    """Return what to write where a text of Python stands for what it would be on the command line."""
+    """Return advice if a plain string would be valid on the command line."""
     if not isinstance(value, str) or isinstance(value, OptionText):
         return ""
     try:
@@ -191,14 +191,14 @@ def _remedy(name: str, value: Any, hint: Any) -> str:
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    """Return the parts of a list, or of a text of the command line with commas; None if the value has none."""
+    """Return the parts of a list or of a comma-separated command-line value; None for other values."""
     if isinstance(value, OptionText):
         return [OptionText(part) for part in value.split(",")] if value else ()
     return value if isinstance(value, list | tuple) else None
 
 
 def _check_size(name: str, value: Any) -> None:
-    """Raise InvalidOptionError unless the numbers of a value can be computed with; infinity is for ranges to refuse."""
+    """Raise InvalidOptionError if a number is NaN, too large or too small; range checks reject infinity."""
     if isinstance(value, tuple):
         for part in value:
             _check_size(name, part)
@@ -212,14 +212,14 @@ def _check_size(name: str, value: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a text; Python itself prints no whole number of thousands of digits."""
+    """Return a value as text; Python's `repr` fails for integers of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS_SHOWN:
         return f"one of {value.bit_length()} bits"
     return repr(value)
 
 
 def _describe(kind: Any) -> str:
-    """Say in words what a value must be: an enumeration by its values."""
+    """Describe the type of a value; for an enumeration, list its values."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(str(member.value) for member in kind)
     if typing.get_origin(kind) is tuple:

@@ -1,7 +1,7 @@
-"""Policies of every simulated world: one decorator, in the policy's file, gives name, options, summary and source.
+"""Registry of the policies of all simulations: a decorator in the policy's file gives name, options, summary and source.
 
-The command line, shell completion, the tables of the documentation and the conformance tests read this registry. Names
-are read from the files by a regular expression, so that listing or completing them imports no policy.
+The command line, shell completion, documentation tables and conformance tests read this registry. A regular expression
+reads the names from the files, so that listing or completing them imports no policy.
 """
 
 import inspect
@@ -41,19 +41,19 @@ class RegisteredPolicy:
     Parameters
     ----------
     name, world
-        Its name on the command line, and one of `WORLDS`.
+        Name on the command line, and one of `WORLDS`.
     make
-        Makes the policy; the arguments are those of the world.
+        Factory of the policy; its arguments depend on the world.
     options_type
-        The dataclass of its options.
+        Dataclass of the options.
     summary, source
-        What it does, and the publication that it follows.
+        Description, and the publication that it implements.
     is_default
-        Whether a run plays it where no policy is named; over zones, where there are several of them.
+        Whether a simulation runs the policy if none is named; for zones, in simulations of several zones.
     is_reference
-        Whether it knows the future, so that it is a bound on policies.
+        Whether it knows the future, and thus bounds other policies.
     traits
-        What else its world asks of it, in words that the world defines.
+        Further properties, defined by the world.
     """
 
     name: str
@@ -85,18 +85,18 @@ def policy(
     traits: Iterable[str] = (),
     **arguments: Any,
 ) -> Callable[[MakerT], MakerT]:
-    """Register a class or function that makes a policy; used as a decorator at the top level of the policy's own file.
+    """Register a class or function that makes a policy; use as a decorator at the top level of the policy's file.
 
-    Name and world are literal texts, in this order, because completion reads them from the file. Several decorators on
-    one maker register variants, each with its `arguments`. Without arguments, a class gets `name` and `source` as
-    attributes. The summary is by default the first line of the docstring.
+    Name and world must be literals, in this order, because completion reads them from the file. Several decorators on
+    one factory register variants, each with its `arguments`. Without arguments, a class gets `name` and `source` as
+    attributes. The default summary is the first line of the docstring.
 
     Raises
     ------
     NotAllowedError
         If the name is taken.
     InvalidOptionError
-        If there is no such world.
+        If the world is unknown.
     """
     _check_world(world)
 
@@ -128,7 +128,7 @@ def _check_world(world: str) -> None:
 
 @cache
 def _modules() -> Mapping[str, Mapping[str, str]]:
-    """Return by world and name the module that registers each policy, in the order of the files."""
+    """Return the module of each policy by world and name, in the order of the files."""
     root = Path(__file__).parents[1]
     modules: dict[str, dict[str, str]] = {world: {} for world in WORLDS}
     for folder in FOLDERS:
@@ -139,30 +139,30 @@ def _modules() -> Mapping[str, Mapping[str, str]]:
 
 
 def shipped_names(world: str) -> tuple[str, ...]:
-    """Return the names of this package's policies of a world, sorted; no policy is imported.
+    """Return the sorted names of this package's policies of a world, without importing them.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such world.
+        If the world is unknown.
     """
     _check_world(world)
     return tuple(sorted(_modules()[world]))
 
 
 def policy_names(world: str) -> tuple[str, ...]:
-    """Return the names of the policies that can be played in a world, with clairvoyant references and plug-ins, sorted.
+    """Return the sorted names of a world's policies, with clairvoyant references and plug-ins.
 
     Parameters
     ----------
     world
         ``"cluster"``, ``"containers"``, ``"spot"`` (bids on prices), ``"zones"``
-        (availability and a deadline, in one zone or several), or ``"wrappers"`` (around policies of a cluster).
+        (availability and a deadline, in one zone or several), or ``"wrappers"`` (of cluster policies).
 
     Raises
     ------
     InvalidOptionError
-        If there is no such world.
+        If the world is unknown.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def policy_names(world: str) -> tuple[str, ...]:
 
 
 def find_policy(world: str, name: str) -> RegisteredPolicy | None:
-    """Return a policy of this package, None if there is none of that name; only its module is imported."""
+    """Return a policy of this package, None if the name is unknown; imports only the policy's module."""
     module = _modules()[world].get(name)
     if module is None:
         return None
@@ -184,21 +184,21 @@ def find_policy(world: str, name: str) -> RegisteredPolicy | None:
 
 
 def policies_of(world: str) -> Mapping[str, RegisteredPolicy]:
-    """Return this package's policies of a world by name, sorted; all their modules are imported."""
+    """Return this package's policies of a world by name, sorted; imports all their modules."""
     entries = ((name, find_policy(world, name)) for name in shipped_names(world))
     return MappingProxyType({name: entry for name, entry in entries if entry is not None})
 
 
 def default_names(world: str) -> tuple[str, ...]:
-    """Return the names of the policies that are played where none is named, sorted."""
+    """Return the sorted names of the policies that run if none is named."""
     return tuple(name for name, entry in policies_of(world).items() if entry.is_default)
 
 
 def clairvoyant_names(world: str) -> tuple[str, ...]:
-    """Return the names of a world's references, which know the future, sorted."""
+    """Return the sorted names of a world's references, which know the future."""
     return tuple(name for name, entry in policies_of(world).items() if entry.is_reference)
 
 
 def causal_names(world: str) -> tuple[str, ...]:
-    """Return the names of a world's policies without the references that know the future, sorted."""
+    """Return the sorted names of a world's policies that do not know the future."""
     return tuple(name for name, entry in policies_of(world).items() if not entry.is_reference)

@@ -1,4 +1,4 @@
-"""Progress of long work, and whether loops are compiled just now; silent unless somebody listens."""
+"""Progress of long computations and of compilation; silent by default."""
 
 import sys
 import time
@@ -8,45 +8,45 @@ from typing import Any, Protocol, TextIO
 from optim.core.errors import InvalidOptionError
 
 IMPROVEMENT = 1e-4
-"""A line is printed if objective or bound changed by more than this share of themselves."""
+"""Relative change of objective or bound above which a line is printed."""
 
 
 class Progress(Protocol):
-    """Receive news of a running solve. Implementations must be quick."""
+    """Receiver of a solve's progress. Implementations must be fast."""
 
     def start(self, task: str, total: float | None = None) -> None:
         """Begin a task of `total` steps, or of unknown length."""
         ...
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Report steps done so far, with figures worth showing (objective, bound, gap)."""
+        """Report completed steps, with values to show (objective, bound, gap)."""
         ...
 
     def finish(self) -> None:
-        """End the present task."""
+        """End the current task."""
         ...
 
 
 class SilentProgress:
-    """Say nothing: the default of the library and of pipes."""
+    """Show no progress, the default of the library."""
 
     def start(self, task: str, total: float | None = None) -> None:
-        """Ignore the news."""
+        """Do nothing."""
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Ignore the news."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """Ignore the news."""
+        """Do nothing."""
 
 
 class PrintedProgress:
-    """Print a line when a task begins, and at each improvement of objective or bound, as solvers do that are verbose.
+    """Print a line at the start of a task, and at each improvement of objective or bound.
 
     Parameters
     ----------
     stream
-        Where to; standard error by default.
+        Output stream; default: standard error.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -56,12 +56,12 @@ class PrintedProgress:
         self._shown: dict[str, float | None] = {}
 
     def start(self, task: str, total: float | None = None) -> None:
-        """Print the task's name, and how many steps it has."""
+        """Print the task's name and number of steps."""
         self._tasks.append(task)
         self._print(task if total is None else f"{task}, {total:g} steps")
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Print the figures if objective or bound moved."""
+        """Print the values if objective or bound changed."""
         known = values or {}
         now = {name: known.get(name) for name in ("objective", "bound")}
         if all(_is_close(now[name], self._shown.get(name)) for name in now):
@@ -71,7 +71,7 @@ class PrintedProgress:
         self._print(f"{self._tasks[-1] if self._tasks else 'solve'}: step {completed:g}{figures}")
 
     def finish(self) -> None:
-        """Go back to the task around this one."""
+        """Return to the enclosing task."""
         if self._tasks:
             self._tasks.pop()
 
@@ -88,12 +88,12 @@ def _is_close(now: float | None, before: float | None) -> bool:
 
 
 def listener_of(progress: Progress | bool | None) -> Progress:
-    """Return who hears the news: an object as it is, printed lines for True, nobody for False and None.
+    """Return a progress: the object itself, `PrintedProgress` for True, `SilentProgress` for False and None.
 
     Raises
     ------
     InvalidOptionError
-        If it is something else.
+        If the object lacks a method of `Progress`.
     """
     if isinstance(progress, bool) or progress is None:
         return PrintedProgress() if progress else SilentProgress()
@@ -105,55 +105,55 @@ def listener_of(progress: Progress | bool | None) -> Progress:
 
 
 XLA = "XLA"
-"""Name of what JAX compiles, which no later process can load."""
+"""Name of JAX compilations, which later processes cannot reuse."""
 
 _COMPILES = "/jax/core/compile/backend_compile_duration"
-"""JAX's event; it tells a scalar of that name when it begins, and the duration when it ends, well or badly."""
+"""JAX's event: JAX records a scalar of this name at the beginning, and a duration at the end or failure."""
 
 
 class Compiling:
-    """What is being compiled, innermost last, and how much has been.
+    """State of compilation in a process: running compilations, innermost last, and the number of finished ones.
 
     Attributes
     ----------
-    tell
-        Called with whether anything is compiled, whenever that may have changed; None by default.
+    on_change
+        Called after each change with whether a compilation is running; None by default.
     """
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self.done = 0
-        self.tell: Callable[[bool], None] | None = None
+        self.on_change: Callable[[bool], None] | None = None
 
     @property
     def name(self) -> str | None:
-        """What is compiled now, None if nothing is."""
-        names = self._names[-1:]  # a copy: another thread may end it meanwhile
+        """Name of the innermost running compilation, None if there is none."""
+        names = self._names[-1:]  # a copy, because another thread may end it
         return names[0] if names else None
 
     def begin(self, name: str) -> None:
-        """Note that something is compiled from now on."""
+        """Record the beginning of a compilation."""
         self._names.append(name)
         self._changed()
 
     def end(self, name: str) -> None:
-        """Note that something is compiled; those begun within it and never ended, for they failed, are forgotten."""
+        """Record the end of a compilation; drop inner ones that failed without an end."""
         if name in self._names:
             del self._names[len(self._names) - 1 - self._names[::-1].index(name) :]
             self.done += 1
             self._changed()
 
     def _changed(self) -> None:
-        if self.tell is not None:
-            self.tell(bool(self._names))
+        if self.on_change is not None:
+            self.on_change(bool(self._names))
 
 
 COMPILING = Compiling()
-"""Of this process."""
+"""Compilation state of this process."""
 
 
 def watch_jax() -> None:
-    """Note what JAX compiles from now on, too. Loads JAX: what uses it calls this, once."""
+    """Record JAX compilations in `COMPILING`. Imports JAX; call once from code that uses it."""
     from jax import monitoring
 
     def begins(event: str, value: float, **_: Any) -> None:

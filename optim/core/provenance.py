@@ -1,4 +1,4 @@
-"""Where a record was made: processor, versions, the state of the code."""
+"""Provenance of records: processor, versions, and state of the code."""
 
 import hashlib
 import os
@@ -18,14 +18,14 @@ VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
 
 
 def package_versions() -> Mapping[str, str]:
-    """Return the versions that a record needs to be run again."""
+    """Return the package versions needed to reproduce a record."""
     versions = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
     return {"python": platform.python_version(), **versions}
 
 
 @cache
 def machine_facts() -> Mapping[str, str | int]:
-    """Return what is needed to judge seconds: processor, cores that may be used, system, Python."""
+    """Return the facts on which times depend: processor, usable cores, system, Python."""
     return {
         "cpu": cpu_name(),
         "cpu_count": os.cpu_count() or 1,
@@ -37,7 +37,7 @@ def machine_facts() -> Mapping[str, str | int]:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the package's sources: results of other code are never taken for its own."""
+    """Return a digest of the package's sources, which distinguishes results of different code."""
     digest = hashlib.sha256()
     for path in sorted(PACKAGE_FOLDER.rglob("*.py")):
         digest.update(str(path.relative_to(PACKAGE_FOLDER)).encode())
@@ -47,7 +47,7 @@ def code_digest() -> str:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the checkout that the package lies in, None outside one."""
+    """Return the commit of the package's git checkout, None outside a checkout."""
     root = PACKAGE_FOLDER.parent
     if not (root / ".git").exists():
         return None
@@ -60,7 +60,7 @@ def commit() -> str | None:
 
 
 def cpu_name() -> str:
-    """Return the processor's name; Python's own answer is empty or vague on Linux."""
+    """Return the processor's name; `platform.processor` is empty or vague on Linux."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

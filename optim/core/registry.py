@@ -1,4 +1,4 @@
-"""Problems and solvers: their interfaces, and the registry of solvers by problem and name."""
+"""Interfaces of problems and solvers, and the registry of solvers by problem and name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -23,16 +23,16 @@ InstanceT = TypeVar("InstanceT")
 
 
 class AbstractProblem(ABC, Generic[InstanceT]):
-    """A problem: reading and writing its files, checking its solutions.
+    """A problem: serialisation of its instances, and verification of its solutions.
 
     Attributes
     ----------
     name, schema, sense
-        Name, schema of its files, and whether its objective is minimised or maximised.
+        Name, schema of its files, and direction of its objective.
     instance_type, document_type
-        The type of an instance, and the type of the JSON document in its file.
+        Type of an instance, and type of its JSON document.
     earlier_schemas
-        Schemas of earlier releases whose files are still read; `upgraded` turns their documents into present ones.
+        Schemas of earlier releases that are still read; `upgraded` converts their documents.
     """
 
     name: ClassVar[str]
@@ -48,7 +48,7 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         Raises
         ------
         InvalidProblemError
-            With the path of the bad field, its value and the remedy.
+            If the document is invalid; the message has the path of the field, its value and the correction.
         """
         schema = peek_schema(data) if self.earlier_schemas else self.schema
         if schema in self.earlier_schemas:
@@ -60,8 +60,8 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         return self.instance_from_document(document)
 
     def upgraded(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return the present form of a document of an earlier schema."""
-        raise NotImplementedError(f"{self.name!r} names earlier schemas, but doesn't say how its documents changed")
+        """Convert a document of an earlier schema to the current schema."""
+        raise NotImplementedError(f"{self.name!r} has earlier schemas, but does not implement `upgraded`")
 
     def write_instance(self, instance: InstanceT) -> bytes:
         """Return the JSON document of an instance; reading it back gives equal data."""
@@ -97,25 +97,25 @@ class AbstractProblem(ABC, Generic[InstanceT]):
 
     @abstractmethod
     def verify(self, instance: InstanceT, solution: Solution) -> Verification:
-        """Recompute every claim of a solution from the instance alone."""
+        """Recompute every claim of a solution from the instance."""
 
     @abstractmethod
     def describe(self, instance: InstanceT) -> Mapping[str, Any]:
         """Return summary statistics of an instance, in the order of display."""
 
     def programme(self, instance: InstanceT) -> Any:
-        """Return the formal programme as a Pyomo model, for export to other solvers; by default there is none."""
+        """Return the formal programme as a Pyomo model, for export to other solvers; the default raises."""
         raise UnsupportedProblemError(f"{type(instance).__name__} has no formal programme to export")
 
     def parametric_programme(self, instance: InstanceT, ratio: float) -> Any:
-        """Return the programme that tells whether an objective that is a ratio can be below `ratio`, as a Pyomo model."""
+        """Return a Pyomo model that decides whether an objective that is a ratio can be below `ratio`."""
         del instance
         raise InvalidOptionError(
-            f"ratio={ratio} is for objectives that are a ratio, not for {self.name!r}; leave it out"
+            f"ratio={ratio} applies only to objectives that are a ratio, not to {self.name!r}; omit it"
         )
 
     def remarks(self, instance: InstanceT) -> tuple[str, Mapping[str, float]]:
-        """Return a remark on the instance that every solution carries, as a sentence and as counts; empty by default."""
+        """Return a remark on the instance for all its solutions, as a sentence and as counts; default: empty."""
         del instance
         return "", {}
 
@@ -129,10 +129,10 @@ ENTRY_POINT_GROUP = "optim.solvers"
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether a solver supports an instance, and the reason if it doesn't. False by default."""
+    """Whether a solver supports an instance (default: False), and the reason if not."""
 
     is_supported: bool = False
-    reason: str = "the solver does not say that it supports this instance"
+    reason: str = "the solver does not declare support for this instance"
 
     def __bool__(self) -> bool:
         return self.is_supported
@@ -162,7 +162,7 @@ class Solver(Protocol):
         seed: int,
         progress: Progress,
     ) -> Solution:
-        """Solve the instance; outcomes are statuses, only wrong use raises."""
+        """Solve the instance; failures become statuses, and only wrong use raises."""
         ...
 
 
@@ -172,7 +172,7 @@ ItemT = TypeVar("ItemT")
 
 
 def check_solver_type(kind: Any) -> None:
-    """Raise InvalidOptionError if a solver's class lacks its summary or its options."""
+    """Raise InvalidOptionError if a solver class lacks `summary` or `options_type`."""
     if not isinstance(getattr(kind, "summary", None), str):
         raise InvalidOptionError(f"{kind.__name__} lacks summary; set it to a few words on what the solver does")
     if not isinstance(getattr(kind, "options_type", None), type):
@@ -180,12 +180,12 @@ def check_solver_type(kind: Any) -> None:
 
 
 class Registry(Generic[KeyT, ItemT]):
-    """A table by key, to which other packages add through an entry-point group.
+    """A table by key that other packages extend through an entry-point group.
 
     Parameters
     ----------
     group
-        The entry-point group; its modules are imported when the table is first read, and register their items.
+        The entry-point group; its modules are imported at the first read of the table, and register their items.
     """
 
     def __init__(self, group: str) -> None:
@@ -198,7 +198,7 @@ class Registry(Generic[KeyT, ItemT]):
             raise NotAllowedError(f"{label} is registered twice; choose another name")
 
     def _import_shipped(self) -> None:
-        """Import the modules of this package that register items, where no other code does."""
+        """Import the modules of this package that register items, unless other code does."""
 
     def _complete(self) -> None:
         """Import this package's modules and the plug-ins once."""
@@ -213,13 +213,13 @@ class Registry(Generic[KeyT, ItemT]):
 
 
 class SolverRegistry(Registry[tuple[str, str], Solver]):
-    """A table of solvers by (problem, name)."""
+    """The registered solvers by (problem, name)."""
 
     def __init__(self) -> None:
         super().__init__(ENTRY_POINT_GROUP)
 
     def register(self, name: str, *, problem: str) -> Callable[[SolverT], SolverT]:
-        """Register a solver class under `name`; used as a decorator in the solver's own file.
+        """Register a solver class under `name`; use as a decorator in the solver's file.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class SolverRegistry(Registry[tuple[str, str], Solver]):
         Raises
         ------
         InvalidOptionError
-            If there is none; the message lists those that exist.
+            If the name is unknown; the message lists the known names.
         """
         known = {solver.name: solver for solver in self.of_problem(problem)}
         if name not in known:
@@ -260,7 +260,7 @@ class SolverRegistry(Registry[tuple[str, str], Solver]):
 
 
 REGISTRY = SolverRegistry()
-"""The registry of this process. It holds code, no state: solving doesn't change it."""
+"""The registry of this process; solving does not change it."""
 
 register = REGISTRY.register
 

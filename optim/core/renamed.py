@@ -1,7 +1,7 @@
-"""Public names of earlier releases: an unknown name that stands here gets an error that tells what to write now.
+"""Public names of earlier releases: the error for such a name gives the current name.
 
-The table is dropped in the release after the one that renames. Fields of files aren't here: each format's reader takes its
-earlier versions.
+The release after a renaming drops the entry. Fields of files are not listed here, because readers accept earlier
+versions of their formats.
 """
 
 from collections.abc import Collection
@@ -33,14 +33,14 @@ RENAMED: Final = {
     "one_bid_a_market": "one_bid_per_market",
     "start_heat": "start_temperature",
     "tries": "attempts",
-    # solvers whose work another does
+    # solvers replaced by another
     "batched": "greedy",
     "convex": "greedy",
     "count-dp": "exact",
     "plain-milp": "dinkelbach",
     "price-and-branch": "branch-and-price",
     "risk-averse": "exchange",
-    # policies for containers that a simpler one replaces
+    # container policies replaced by a simpler one
     **dict.fromkeys(("ewma-2", "ewma-5", "ewma-10"), "holt"),
     **dict.fromkeys(("quantile-90", "quantile-99"), "quantile-95"),
     **dict.fromkeys(("vpa-warm", "vpa-no-floor"), "vpa"),
@@ -49,11 +49,11 @@ RENAMED: Final = {
     **dict.fromkeys(("phase-rule-scaled", "phase-rule-limit"), "phase-rule"),
     **dict.fromkeys(("phase-max", "phase-shift", "phase-markov", "phase-semi-markov"), "phase-price"),
 }
-"""What a former name is called now, or what does its work: policies, solvers, options."""
+"""Current name or replacement of former policies, solvers and options."""
 
 
 def present_name(former: str, known: Collection[str]) -> str | None:
-    """Return what a name is called now, None if it isn't renamed or the present name isn't among those known here.
+    """Return the current name of a renamed name, None if it is not renamed or its current name is not in `known`.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Results of every solver: solution, certificate, statuses, and the outcome of an independent check.
 
-Three separate questions (as in MathOptInterface): the *termination* tells why the
-work ended, the *primal* status what the decision is, the *dual* status what the
-bound's certificate is.
+As in MathOptInterface, three statuses are separate: the *termination* is the reason why the
+solve ended, the *primal* status describes the decision, and the *dual* status the
+certificate of the bound.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Termination(StrEnum):
     OPTIMAL = "optimal"
     """Objective and bound agree to the optimality tolerance, both verified."""
     COMPLETED = "completed"
-    """A heuristic or online rule ran to its natural end; nothing is claimed beyond the certificate."""
+    """A heuristic or online rule finished; it claims only its certificate."""
     INFEASIBLE = "infeasible"
     DUAL_INFEASIBLE = "dual_infeasible"
     TIME_LIMIT = "time_limit"
@@ -36,7 +36,7 @@ class Termination(StrEnum):
 
 
 class PointStatus(StrEnum):
-    """What a returned primal or dual point is."""
+    """Status of a returned primal or dual point."""
 
     NONE = "none"
     FEASIBLE = "feasible"
@@ -53,12 +53,12 @@ class Sense(StrEnum):
 
 
 class CertificateKind(StrEnum):
-    """What a certificate proves, from weakest to strongest."""
+    """Claims of certificates, from weakest to strongest."""
 
     FEASIBLE_ONLY = "feasible_only"
     """The decision is feasible; no bound is claimed."""
     BOUND = "bound"
-    """No feasible decision is better than the bound (a relaxation's dual point)."""
+    """No feasible decision is better than the bound (proven by a dual point of a relaxation)."""
     OPTIMALITY = "optimality"
     """The decision attains the bound to the optimality tolerance."""
 
@@ -70,16 +70,16 @@ class Certificate:
     Parameters
     ----------
     kind
-        What is proven.
+        Kind of the claim.
     statement
-        The claim in one sentence, for people: empty, or one that `verify` can recompute (`SENTENCES` of
-        `optim.core.claims`, or the problem's own); any other is refused.
+        The claim in one sentence: empty, or a sentence that `verify` can recompute (`SENTENCES` of
+        `optim.core.claims`, or of the problem). The checker refuses other sentences.
     proof
-        The problem's own proof object (for instance a dual point), or None where the decision
-        alone is the proof (``feasible_only``). A checker recomputes the claim from it and from the
-        instance, sharing no code with the solver.
+        Proof object of the problem (for instance a dual point), or None if the decision
+        is the proof (``feasible_only``). A checker that shares no code with the solver recomputes
+        the claim from the proof and the instance.
     conditions
-        Conditions under which a further claim (such as a competitive ratio) holds.
+        Conditions of a further claim, such as a competitive ratio.
 
     Examples
     --------
@@ -101,12 +101,12 @@ class Relaxation:
     Parameters
     ----------
     objective
-        What the fractional solution is worth; every bound of the programme is at least this.
+        Value of the fractional solution; every bound of the programme is at least this value.
     columns
-        A table of the columns of positive weight, one array per field: what each stands for, its `value` and its `weight`.
+        Table of the columns with positive weight, one array per field: labels, `value` and `weight`.
     rows
-        A table of the rows, one array per field: what each limits, its `capacity`, the `use` that the fractional solution
-        makes of it, and the `price` of a unit in the dual point that proves the bound.
+        Table of the rows, one array per field: labels, `capacity`, `use` by the fractional solution, and `price` per
+        unit in the dual point that proves the bound.
 
     Examples
     --------
@@ -151,9 +151,9 @@ class Violation:
     row
         Name of the row with its indices, as in the model: ``"(4) worker capacity [gpu, server 3, slot 7]"``.
     amount
-        By how much it is violated, in the row's own unit, as an exact decimal text where it is exact.
+        Amount of the violation in the unit of the row, as decimal text; exact where possible.
     message
-        One sentence for people.
+        Description in one sentence.
     """
 
     row: str
@@ -165,24 +165,24 @@ class Violation:
 
 
 def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
-    """Build a violation; `where` holds the row's indices in words."""
+    """Build a violation; `where` is a description of the row's indices."""
     return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a checker found, recomputed from the instance alone.
+    """Result of a checker, recomputed from the instance.
 
     Parameters
     ----------
     violations
-        Every violated row; empty if the solution proves what it claims.
+        Every violated row and false claim; empty if all claims are true.
     objective
-        Recomputed value of the decision, None without one.
+        Recomputed value of the decision, None without a decision.
     bound
         Recomputed bound, rounded outward, None without a proof.
     proven
-        Sentences that state what has been proven.
+        The proven statements.
 
     Examples
     --------
@@ -200,37 +200,37 @@ class Verification:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every claim holds."""
+        """Whether all claims are true."""
         return not self.violations
 
     def raise_unless_ok(self) -> "Verification":
-        """Return self if every claim holds, otherwise raise.
+        """Return self if all claims are true, otherwise raise.
 
         Raises
         ------
         CertificateRefusedError
-            If any row is violated; the text lists the first ones.
+            If there are violations; the message lists the first three.
         """
         if self.violations:
             shown = "; ".join(str(violation) for violation in self.violations[:3])
             more = f" (and {len(self.violations) - 3} more)" if len(self.violations) > 3 else ""
-            raise CertificateRefusedError(f"the solution does not prove what it claims: {shown}{more}")
+            raise CertificateRefusedError(f"the solution does not prove its claims: {shown}{more}")
         return self
 
 
 GAP_FLOOR = 1e-9
-"""Smallest denominator of a relative gap, so that an objective of zero has a finite one."""
+"""Minimum denominator of a relative gap, so that the gap at objective 0 is finite."""
 
 SHOWN_FIELDS = ("solver", "termination", "objective", "bound", "gap")
-"""What a notebook shows of a solution beside its picture."""
+"""Fields that a notebook shows next to the picture of a solution."""
 
 
 @runtime_checkable
 class ShownDecision(Protocol):
-    """A decision that can be told as a table and drawn."""
+    """A decision with a table and a picture."""
 
     def columns(self, instance: Any = None) -> Columns:
-        """Return the columns of its table; with its instance, names in place of numbers."""
+        """Return the columns of its table; given the instance, with names instead of indices."""
         ...
 
     def picture(self) -> str:
@@ -240,19 +240,19 @@ class ShownDecision(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What a solve cost.
+    """Statistics of a solve.
 
     Parameters
     ----------
     seconds
-        Wall-clock seconds by phase: ``build``, ``compile``, ``solve``, ``verify`` and, where a
-        solver has them, finer phases. Compile time is never mixed into ``solve``.
+        Wall-clock seconds by phase: ``build``, ``compile``, ``solve``, ``verify``, and
+        finer phases of some solvers. ``solve`` excludes compilation.
     iterations
-        Iterations of the solver's main loop (rounds, nodes or moves: the solver's page tells).
+        Iterations of the solver's main loop: rounds, nodes or moves, depending on the solver.
     memory_mb
         Peak resident memory of the process in MiB when the solve ended.
     decision_ms
-        For online solvers the milliseconds of each decision, in order of arrival.
+        Milliseconds per decision of an online solver, in order of arrival.
     counts
         Further counters by name: columns, cuts, nodes, moves, rejected jobs, and so on.
     """
@@ -266,7 +266,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """A decision, what it is worth, and what is proven about it.
+    """A decision, its value, and its certificate.
 
     Parameters
     ----------
@@ -275,22 +275,22 @@ class Solution:
     sense
         Whether the objective is maximised or minimised.
     termination, primal, dual
-        Why the solver stopped, what the decision is, and what the bound's proof is.
+        Reason why the solver stopped, and statuses of the decision and of the bound's proof.
     decision
-        The problem's decision type, or None where there is none.
+        The decision, of the problem's type, or None.
     objective
-        Value of the decision; None without one. A relaxation's value is never an objective.
+        Value of the decision, or None. A relaxation's value is never an objective.
     bound
-        Proven bound on every decision's value; None where nothing is proven.
+        Proven bound on every decision's value, or None.
     certificate
-        What is proven, and by what.
+        The claim and its proof.
     seed, options, versions
-        What is needed to run it again.
+        Data needed to repeat the solve.
     stated
-        Further figures that a file states, by name (``gap``); they follow from the others, and `verify` compares them.
+        Derived values in a file, by name (``gap``); `verify` compares them with the other fields.
     relaxation
-        The fractional solution of the linear programme behind the bound, where the solver returns it (`column-generation`);
-        files don't hold it.
+        The fractional solution of the linear programme that gives the bound, if the solver returns it
+        (`column-generation`); files do not contain it.
 
     Examples
     --------
@@ -346,20 +346,20 @@ class Solution:
         Parameters
         ----------
         instance
-            The instance that was solved: then jobs, apps and markets have their names in place of numbers.
+            The solved instance; if given, jobs, apps and markets have names instead of indices.
 
         Returns
         -------
         pandas.DataFrame
             Admission: side, job, slot, server, count. Auction: app, slot, awarded, granted. Bidding: bid, count
-            (with the instance market and delta_usd, too).
+            (given the instance, also market and delta_usd).
 
         Raises
         ------
         NotAllowedError
-            If there is no decision, or its kind has no table.
+            If there is no decision, or its type has no table.
         MissingDependencyError
-            If pandas isn't installed.
+            If pandas is not installed.
 
         Examples
         --------
@@ -370,11 +370,13 @@ class Solution:
         ['side', 'job', 'slot', 'server', 'count']
         """
         if not isinstance(self.decision, ShownDecision):
-            raise NotAllowedError(f"solver {self.solver!r} found no decision to make a frame of; see its termination")
+            raise NotAllowedError(
+                f"solver {self.solver!r} found no decision, so there is no frame; see its termination"
+            )
         return frame_of(self.decision.columns(instance))
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the outcome, and the decision as a picture."""
+        """Return the main fields and a picture of the decision, for notebooks."""
         rows = "".join(
             f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{escape(_shown(getattr(self, name)))}</td></tr>"
             for name in SHOWN_FIELDS
@@ -393,7 +395,7 @@ class Solution:
         if self.termination is not Termination.OPTIMAL:
             raise NotAllowedError(
                 f"solver {self.solver!r} stopped with {self.termination.value!r} (gap {self.gap}); "
-                "give it more time, or use the solution's gap and certificate instead of asking for optimality"
+                "give it more time, or accept the solution's gap and certificate"
             )
         return self
 

@@ -1,4 +1,4 @@
-"""Stopping rules: small objects that look at a solve's state and say whether to stop, and why."""
+"""Stopping rules: small objects that decide from a solve's state whether and why to stop."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from optim.core.solution import Sense, Termination, relative_gap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveState:
-    """What a stopping rule may look at."""
+    """Input of a stopping rule."""
 
     elapsed_s: float
     iterations: int = 0
@@ -24,25 +24,25 @@ class StoppingCriterion(Protocol):
     """Decide whether to stop; called between iterations."""
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Return the reason to stop, or None to go on."""
+        """Return the reason to stop, or None to continue."""
         ...
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return how many seconds are left, infinity where the rule knows no clock."""
+        """Return the seconds left, infinity if the rule has no time limit."""
         ...
 
 
 def never() -> bool:
-    """Answer whether to stop where nobody asks for it: work comes to its end."""
+    """Return False: never stop."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Run to the natural end."""
+    """Never stop."""
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Go on."""
+        """Continue."""
         return None
 
     def remaining_s(self, elapsed_s: float) -> float:
@@ -77,7 +77,7 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class TimeReserve:
-    """Stop once `rule` leaves at most `reserve_s` seconds, by the clock that it counts."""
+    """Stop once `rule` leaves at most `reserve_s` seconds."""
 
     rule: StoppingCriterion
     reserve_s: float
@@ -93,7 +93,7 @@ class TimeReserve:
 
 @dataclass(frozen=True, slots=True)
 class IterationLimit:
-    """Stop after `limit` iterations of the solver's main loop, for the reason that tells what these are."""
+    """Stop after `limit` iterations of the solver's main loop; `reason` depends on their type (iterations, nodes)."""
 
     limit: int
     reason: Termination = Termination.ITERATION_LIMIT
@@ -115,7 +115,7 @@ class IterationLimit:
 class GapLimit:
     """Stop once the relative gap is at most `limit` (0.05 is five per cent).
 
-    Of a solver that gives a bound and no plan it is the gap of its linear programme.
+    For a solver that returns a bound without a plan, this is the gap of its linear programme.
     """
 
     limit: float
@@ -136,25 +136,25 @@ class GapLimit:
 
 @dataclass(slots=True)
 class Interruption:
-    """Stop when somebody asked for it, by calling `request` (a signal handler or another thread)."""
+    """Stop after a call of `request`, for example by a signal handler or another thread."""
 
     is_requested: bool = False
 
     def request(self) -> None:
-        """Ask every solver that holds this rule to stop at its next check."""
+        """Stop every solver with this rule at its next check."""
         self.is_requested = True
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Stop once asked to."""
+        """Stop once requested."""
         return Termination.INTERRUPTED if self.is_requested else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return 0 once asked to stop, infinity before."""
+        """Return 0 after a request, infinity before."""
         return 0.0 if self.is_requested else math.inf
 
 
 class AnyOf:
-    """Stop as soon as one of several rules says so; the first in order gives the reason."""
+    """Stop as soon as one of several rules does; the first such rule in order gives the reason."""
 
     __slots__ = ("rules",)
 

@@ -1,4 +1,4 @@
-"""Text from files where people see it, on a terminal and in pictures, and small pictures as SVG."""
+"""Safe display of text from files on terminals and in plots, and small SVG pictures."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    r"""Return a text with whatever isn't shown as a character, such as a terminal's escapes, written as its code.
+    r"""Replace non-printable characters, such as terminal escapes, by their codes.
 
     Examples
     --------
@@ -21,12 +21,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return lines of text, each as `printable` shows it."""
+    """Apply `printable` to each line of a text."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    r"""Return JSON that says the same, in which what steers a terminal is escaped as JSON escapes it.
+    r"""Escape terminal control characters in JSON without changing its meaning.
 
     Examples
     --------
@@ -45,9 +45,9 @@ def _json_escape(character: str) -> str:
 
 
 def keep_texts_plain(artist: "Artist") -> None:
-    """Have a picture show its texts as they are: no mathematics between dollar signs, no TeX, control characters as codes.
+    """Show the texts of a plot literally: no mathematics between dollar signs, no TeX, control characters as codes.
 
-    Ticks of a logarithmic axis, which no file names, keep their exponents.
+    Tick labels of a logarithmic axis, which do not come from files, keep their exponents.
     """
     from matplotlib.axes import Axes
     from matplotlib.text import Text
@@ -57,9 +57,11 @@ def keep_texts_plain(artist: "Artist") -> None:
     for axes in artist.findobj(Axes):
         for axis in (axes.xaxis, axes.yaxis):
             formatter = axis.get_major_formatter()
-            if isinstance(formatter, FuncFormatter):  # names of ticks
+            if isinstance(formatter, FuncFormatter):  # tick labels from names
                 formatter.func = partial(_shown, formatter.func)
-                axis.get_major_ticks(len(axis.get_majorticklocs()))  # those that are made later would be as usual
+                axis.get_major_ticks(
+                    len(axis.get_majorticklocs())
+                )  # create all ticks now, because later ones would use TeX
             if isinstance(formatter, LogFormatter):
                 ticks.update(axis.findobj(Text))
                 ticks.discard(axis.label)
@@ -71,24 +73,24 @@ def keep_texts_plain(artist: "Artist") -> None:
 
 
 def _shown(name_of: Any, value: float, place: int | None = None) -> str:
-    """Return the name of a tick."""
+    """Return the label of a tick."""
     return printable_lines(str(name_of(value, place)))
 
 
 ROW, LEFT, FOOT, WIDTH = 16, 64, 30, 560
-"""Height of a row, room for the names at the left and the axis below, and width of the cells, in pixels."""
+"""Height of a row, left margin for names, bottom margin for the axis, and width of the cells, in pixels."""
 
 MAX_ROWS = 60
-"""Rows drawn at most; a line says how many are left out."""
+"""Maximum rows to draw; a line gives the number of further rows."""
 
 MAX_CELLS = 4000
-"""Cells drawn at most."""
+"""Maximum cells to draw."""
 
 COLOUR = "#2f74b5"
 
 
 class Cell(NamedTuple):
-    """A filled cell: where, how dark (0 to 1), and what a pointer is told."""
+    """A filled cell: position, darkness (0 to 1) and tooltip."""
 
     row: int
     column: int
@@ -102,13 +104,13 @@ def grid(names: Sequence[str], cells: Sequence[Cell], axis: str, label: str) -> 
     Parameters
     ----------
     names
-        Of the rows, from the top.
+        Row names from the top.
     cells
-        What is filled; the columns begin with 0.
+        The filled cells; columns begin with 0.
     axis
-        What the columns are.
+        Label of the column axis.
     label
-        Says what is shown to those who don't see it.
+        Description for screen readers.
 
     Examples
     --------

@@ -114,7 +114,7 @@ def whole(value: Any) -> int | None:
 
 
 def is_file_reference(name: str) -> bool:
-    """Tell whether a name is of the form ``./mine.py:MyPolicy``, or lacks the class alone, which is refused where it is loaded."""
+    """Return whether a name has the form ``./mine.py:MyPolicy``; also if the class is missing, which loading rejects."""
     return SEPARATOR in name or name.endswith(ENDING)
 
 
@@ -126,14 +126,14 @@ def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
     name
         Path and class.
     base
-        What it must be a subclass of.
+        Required base class.
     what
-        What it is, for error texts: "a policy of simulate cluster".
+        Description for error messages: "a policy of simulate cluster".
 
     Raises
     ------
     InvalidOptionError
-        If there is no such file or class, the file fails, or the class is something else.
+        If the file or class is missing, the file fails, or the class has another base.
     """
     path, _, attribute = (name, "", "") if name.endswith(ENDING) else name.rpartition(":")
     file = Path(path)
@@ -148,7 +148,7 @@ def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
 
 
 def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[Any], what: str) -> str:
-    """Return the text of an error: a file lacks a class, and has others of its base."""
+    """Return the error message for a file that lacks a class, with its other classes of the base."""
     defined = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
     candidates = [each.__name__ for each in defined if issubclass(each, base)]
     listed = ", ".join(candidates[:MAX_NAMES]) + ", ..." * (len(candidates) > MAX_NAMES)
@@ -159,14 +159,14 @@ def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[An
     )
     if not attribute:
         example = f" (./{file.name}:{candidates[0]})" if candidates else ""
-        return f"{file.name} is a file: name one of its classes, too{example}; {alternatives}"
+        return f"{file.name} is a file: also name one of its classes{example}; {alternatives}"
     return f"{file.name} has no class {attribute[:MAX_QUOTED]}; {alternatives}"
 
 
 def user_code_digest(path: str) -> str:
     """Return a digest of a user's file and of the modules that it imports from its folder or below.
 
-    Imports are read from the source: imports by a computed name aren't seen. The digest of a missing file is empty.
+    Imports are read from the source, so imports by a computed name are missed. The digest of a missing file is empty.
     """
     digest = hashlib.sha256()
     file = Path(path)
@@ -190,7 +190,7 @@ def _imported(module: Path, folder: Path) -> list[Path]:
     """Return the files in a folder, or below it, that a module imports."""
     try:
         nodes = list(ast.walk(ast.parse(module.read_bytes())))
-    except (SyntaxError, ValueError, RecursionError):  # whoever runs it says what is wrong
+    except (SyntaxError, ValueError, RecursionError):  # running the module reports the error
         return []
     files: list[Path] = []
     paths = [Path(each).resolve() for each in sys.path if each]
@@ -229,7 +229,7 @@ def _module_of(file: Path, path: str) -> ModuleType:
     )
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise InvalidOptionError(f"{path[:MAX_QUOTED]} can't be imported; give a file of Python code")
+        raise InvalidOptionError(f"{path[:MAX_QUOTED]} cannot be imported; give a file of Python code")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
@@ -244,11 +244,11 @@ def _module_of(file: Path, path: str) -> ModuleType:
 
 
 def _remedy(error: BaseException, file: Path) -> str:
-    """Return what to do about an error of a file: the folder of a file isn't searched for modules, as a name there might hide another."""
+    """Return advice on an error of a file; its folder is not on the module path, because its modules could hide others."""
     missing = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing and ((file.parent / f"{missing}{ENDING}").is_file() or (file.parent / missing).is_dir()):
-        return f"its folder isn't searched for modules: set PYTHONPATH={str(file.parent)[:MAX_QUOTED]}"
-    return "mend it first"
+        return f"its folder is not on the module path: set PYTHONPATH={str(file.parent)[:MAX_QUOTED]}"
+    return "correct the file"
 
 
 def _line_of(error: BaseException, module_name: str) -> str:
@@ -266,7 +266,7 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
     Raises
     ------
     InvalidOptionError
-        If it can't be imported, or is something else.
+        If it cannot be imported, or has another base.
     """
     entry_point = find_plugin(group, name)
     return None if entry_point is None else _check_class(load_plugin(entry_point), entry_point.value, base, what)
@@ -274,5 +274,5 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
 
 def _check_class(loaded: Any, name: str, base: type[Any], what: str) -> type[Any]:
     if not isinstance(loaded, type) or not issubclass(loaded, base):
-        raise InvalidOptionError(f"{name} isn't {what}; derive the class from {base.__module__}.{base.__name__}")
+        raise InvalidOptionError(f"{name} is not {what}; derive the class from {base.__module__}.{base.__name__}")
     return loaded

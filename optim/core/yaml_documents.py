@@ -1,4 +1,4 @@
-"""YAML documents in: plain values only, within limits, without the constructs by which a small file grows large."""
+"""Reading of YAML documents: plain values only, within limits, without aliases and tags."""
 
 from pathlib import Path
 from typing import Any
@@ -9,30 +9,30 @@ from optim.core.limits import MIB
 from optim.core.optional import import_extra
 
 MAX_BYTES = MIB
-"""Of a file: some 5,000 objects of a configuration, and some ten seconds."""
+"""Maximum size of a file: about 5,000 configuration objects, which take about ten seconds."""
 
 MAX_DEPTH = 64
-"""Lists and mappings in each other."""
+"""Maximum nesting of lists and mappings."""
 
 
 def read_yaml(path: str | Path) -> list[Any]:
-    """Return the documents of a YAML file, empty ones left out.
+    """Return the non-empty documents of a YAML file.
 
-    Aliases are refused, since few of them in each other describe more values than memory holds; so are tags of Python's, keys that
-    come twice or are no texts, and nesting deeper than `MAX_DEPTH`.
+    Aliases are errors, because a few nested aliases can expand to more values than memory holds. Python tags, duplicate
+    keys, keys other than strings, and nesting deeper than `MAX_DEPTH` are errors as well.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, is larger than `MAX_BYTES`, or isn't such YAML.
+        If the file cannot be read, is larger than `MAX_BYTES`, or is not such YAML.
     MissingDependencyError
-        If PyYAML isn't installed.
+        If PyYAML is not installed.
     """
     yaml = import_extra("yaml", "reading YAML")
     data = read_bytes(path)
     if len(data) > MAX_BYTES:
         raise InvalidProblemError(
-            f"{path}: it has {len(data):,} bytes, and YAML of at most {MAX_BYTES:,} is read; split it"
+            f"{path}: the file has {len(data):,} bytes, but YAML files may have at most {MAX_BYTES:,}; split it"
         )
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined]
@@ -42,7 +42,7 @@ def read_yaml(path: str | Path) -> list[Any]:
             event = self.peek_event()
             if isinstance(event, yaml.AliasEvent):
                 raise InvalidProblemError(
-                    f"line {event.start_mark.line + 1} has an alias, which isn't read; write the value out"
+                    f"line {event.start_mark.line + 1} has an alias, which is not supported; write the value out"
                 )
             if self.depth >= MAX_DEPTH:
                 raise InvalidProblemError(f"line {event.start_mark.line + 1} is nested deeper than {MAX_DEPTH} levels")
@@ -56,7 +56,7 @@ def read_yaml(path: str | Path) -> list[Any]:
             for key, _ in node.value:
                 where = f"line {key.start_mark.line + 1}"
                 if not isinstance(key.value, str) or key.tag == "tag:yaml.org,2002:merge":
-                    raise InvalidProblemError(f"{where} has a key that is no text; write a plain name")
+                    raise InvalidProblemError(f"{where} has a key that is not a text; write a plain name")
                 if key.value in seen:
                     raise InvalidProblemError(f"{where}: {key.value[:40]!r} is given twice")
                 seen.add(key.value)
@@ -69,8 +69,8 @@ def read_yaml(path: str | Path) -> list[Any]:
             mark = getattr(error, "problem_mark", None)
             where = f"line {mark.line + 1}: " if mark is not None else ""
             said = " ".join(str(getattr(error, "problem", None) or error).split())[:100]
-            raise InvalidProblemError(f"{where}no YAML ({said}); mend it") from error
+            raise InvalidProblemError(f"{where}not valid YAML ({said}); correct the file") from error
         except ValueError as error:
             if isinstance(error, InvalidProblemError):
                 raise
-            raise InvalidProblemError(f"a value in it can't be read ({str(error)[:80]}); mend it") from error
+            raise InvalidProblemError(f"a value cannot be read ({str(error)[:80]}); correct the file") from error

@@ -198,7 +198,7 @@ def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, c
     """Do pieces as they come; `compiles.value` tells whether this process compiles just now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    COMPILING.tell = partial(setattr, compiles, "value")
+    COMPILING.on_change = partial(setattr, compiles, "value")
     stop, progress, unpacker = _SharedStop(asked_to_stop), SilentProgress(), Unpacker()
     while True:
         try:

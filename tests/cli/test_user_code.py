@@ -81,7 +81,7 @@ def test_a_file_without_its_class_is_told_which_to_name(folder, world):
     (folder / "mine.py").write_text(content)
     result = typed(*words, "./mine.py")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "mine.py is a file: name one of its classes, too (./mine.py:Mine); it has Mine" in result.stderr
+    assert "mine.py is a file: also name one of its classes (./mine.py:Mine); it has Mine" in result.stderr
 
 
 def test_what_the_library_refuses_in_a_users_class_has_file_and_line_too(folder):
@@ -210,7 +210,7 @@ def test_a_file_that_fails_as_it_is_read_says_in_which_line(folder):
     (folder / "mine.py").write_text("x = 1\n\ny = x / 0\n")
     result = typed(*SPOT, "--policy", "./mine.py:Mine")
     assert result.exit_code == 2
-    assert "./mine.py fails in line 3 with ZeroDivisionError: division by zero; mend it first" in result.stderr
+    assert "./mine.py fails in line 3 with ZeroDivisionError: division by zero; correct the file" in result.stderr
     (folder / "mine.py").write_text("x = 1\nclass\n")
     assert "fails in line 2 with SyntaxError" in typed(*SPOT, "--policy", "./mine.py:Mine").stderr
 
@@ -255,7 +255,7 @@ def test_a_solver_of_a_file_solves_and_is_verified_by_every_command(folder, name
 
 def test_a_class_that_is_no_solver_and_a_solver_of_another_problem_are_refused(folder):
     (folder / "mine.py").write_text("class Mine:\n    pass\n")
-    with pytest.raises(InvalidOptionError, match="isn't a solver of admission; derive the class from"):
+    with pytest.raises(InvalidOptionError, match="is not a solver of admission; derive the class from"):
         optim.solve(optim.reference_instance("tiny-0"), "./mine.py:Mine")
     (folder / "other.py").write_text(SOLVER.format(decorator='@register("of-another", problem="auction")'))
     with pytest.raises(InvalidOptionError, match="is a solver of 'auction', not of 'admission'"):

@@ -118,19 +118,19 @@ def test_an_honest_solution_is_accepted_and_says_what_is_proven() -> None:
 def test_a_number_may_differ_by_a_billionth_of_its_terms() -> None:
     total = Recomputed.total([1e9, -1e9, 1.0])
     assert (total.value, total.terms) == (1.0, 2e9 + 1)
-    assert total.agrees(2.9)
-    assert not total.agrees(3.1)
+    assert total.matches(2.9)
+    assert not total.matches(3.1)
 
 
 def test_a_sum_of_nothing_is_exactly_nothing() -> None:
-    assert Recomputed.total([]).agrees(0.0)
-    assert not Recomputed.total([]).agrees(1e-300)
+    assert Recomputed.total([]).matches(0.0)
+    assert not Recomputed.total([]).matches(1e-300)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), None, "1", 10**400, True])
 def test_what_is_no_number_agrees_with_nothing(number) -> None:
     assert not is_finite(number)
-    assert not Recomputed(value=1.0, terms=1e30).agrees(number)
+    assert not Recomputed(value=1.0, terms=1e30).matches(number)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_a_figure_in_a_sentence_that_nothing_tells_of_is_refused() -> None:
 
 def test_a_bounds_own_size_counts_without_its_sign() -> None:
     held = Recomputed(value=-5.0, terms=9.0)
-    assert [held.held_to(most).terms for most in (0.0, 7.0, 20.0)] == [5.0, 7.0, 9.0]
-    assert held.held_to(0.0).value == -5.0
+    assert [held.capped(most).terms for most in (0.0, 7.0, 20.0)] == [5.0, 7.0, 9.0]
+    assert held.capped(0.0).value == -5.0
 
 
 def test_terms_that_only_a_proof_brings_buy_no_tolerance() -> None:

@@ -53,11 +53,11 @@ def test_reading_back_gives_the_same() -> None:
         ("", "the file is empty"),
         ('{"schema": "toy", "number": NaN}', "number: must be a finite number, got NaN"),
         ('{"schema": "toy", "parts": [{"a": Infinity}]}', "parts[0].a: must be a finite number"),
-        ('{"schema": "toy"', "check that the file is whole"),
-        ('{"schema": "\\ud800"}', "schema: holds half of a character, \\ud800; write the whole one, or leave it out"),
-        ('{"schema": "toy", "parts": [{"a\\udc00b": 1}]}', "parts[0]: holds half of a character, \\udc00; write"),
-        ('{"\\ud83dx": {"y": ["\\ud83d"]}, "schema": 1}', "document: holds half of a character, \\ud83d; write"),
-        ('{"schema": "\\ud83d\\ude00 \\ud83d"}', "schema: holds half of a character, \\ud83d; write"),
+        ('{"schema": "toy"', "check that the file is complete"),
+        ('{"schema": "\\ud800"}', "schema: has a lone surrogate, \\ud800; write the full character, or remove it"),
+        ('{"schema": "toy", "parts": [{"a\\udc00b": 1}]}', "parts[0]: has a lone surrogate, \\udc00; write"),
+        ('{"\\ud83dx": {"y": ["\\ud83d"]}, "schema": 1}', "document: has a lone surrogate, \\ud83d; write"),
+        ('{"schema": "\\ud83d\\ude00 \\ud83d"}', "schema: has a lone surrogate, \\ud83d; write"),
     ],
 )
 def test_says_in_one_line_what_is_wrong(text: str, says: str) -> None:

@@ -79,7 +79,7 @@ def test_what_grows_too_much_is_given_up_early(tmp_path, monkeypatch):
     (tmp_path / "small").write_bytes(gzip.compress(bytes(2**20)))
     (tmp_path / "bomb").write_bytes(gzip.compress(bytes(2**22)))
     assert len(read_bytes(tmp_path / "small")) == 2**20
-    with pytest.raises(InvalidProblemError, match=r"bytes of gzip data become .* --limit expansion=N"):
+    with pytest.raises(InvalidProblemError, match=r"bytes of gzip data expand to .* --limit expansion=N"):
         read_bytes(tmp_path / "bomb")
     with read_limits(expansion=2000):
         assert len(read_bytes(tmp_path / "bomb")) == 2**22
@@ -92,7 +92,7 @@ def test_what_grows_too_much_is_given_up_early(tmp_path, monkeypatch):
 )
 def test_damaged_packed_data_is_named(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(InvalidProblemError, match="file: gzip data is damaged or truncated"):
+    with pytest.raises(InvalidProblemError, match="file: gzip data are damaged or truncated"):
         read_bytes(tmp_path / "file")
 
 
@@ -165,7 +165,7 @@ def test_a_pipe_is_written_through_and_stays_a_pipe(pipe):
 
 
 def test_a_pipe_that_nobody_reads_is_refused(pipe):
-    with pytest.raises(InvalidProblemError, match="start what reads it"):
+    with pytest.raises(InvalidProblemError, match="start the reader of the pipe"):
         write_bytes(pipe, b"x")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
@@ -279,7 +279,7 @@ def test_places_that_cant_be_written_to_are_named_before_the_work(tmp_path, monk
     with pytest.raises(InvalidProblemError, match="check the folder"):
         prepare_folder(tmp_path / "file" / "below")
     monkeypatch.setattr(files.os, "access", lambda *_: False)
-    with pytest.raises(InvalidProblemError, match="isn't writable"):
+    with pytest.raises(InvalidProblemError, match="is not writable"):
         check_folder(tmp_path / "other")
 
 

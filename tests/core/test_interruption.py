@@ -115,7 +115,7 @@ def test_help_says_what_ctrl_c_does():
 
 
 @pytest.mark.parametrize(
-    ("end", "said"), [("completed", "came to its end after Ctrl-C; its"), ("interrupted", "was interrupted; its")]
+    ("end", "said"), [("completed", "finished after Ctrl-C; its"), ("interrupted", "was interrupted; its")]
 )
 def test_the_exception_tells_whether_the_solve_came_to_its_end(end, said):
     solution = optim.solve(optim.reference_instance("tiny-0"), "fifo")

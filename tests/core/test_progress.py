@@ -58,7 +58,7 @@ def test_who_listens_is_chosen_by_what_is_given():
 def test_whoever_listens_hears_of_each_beginning_and_end():
     compiling, heard = Compiling(), []
     compiling.begin("unheard")
-    compiling.tell = heard.append
+    compiling.on_change = heard.append
     compiling.begin("inner")
     compiling.end("inner")
     compiling.end("never begun")
@@ -81,7 +81,7 @@ def test_what_ends_takes_along_what_began_within_it_and_never_ended():
 
 def test_what_jax_compiles_is_told(monkeypatch):
     names = []
-    monkeypatch.setattr(COMPILING, "tell", lambda _: names.append(COMPILING.name))
+    monkeypatch.setattr(COMPILING, "on_change", lambda _: names.append(COMPILING.name))
     done = COMPILING.done
     step = jax.jit(lambda x: jnp.sin(x) * 3.25)
     argument = jnp.arange(7.0)

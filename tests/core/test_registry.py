@@ -77,7 +77,7 @@ def test_a_plug_in_that_fails_or_ends_the_process_is_named_and_the_others_serve(
     assert plug_ins(["broken_plug_in", "sound_plug_in"], broken_plug_in=text, sound_plug_in=SOUND) == ["sound"]
     (line,) = caplog.messages
     assert (
-        f"plug-in 'broken_plug_in' (broken_plug_in) can't be loaded: {cause}; mend or uninstall it; until then it is left out"
+        f"plug-in 'broken_plug_in' (broken_plug_in) cannot be loaded: {cause}; repair or uninstall it; it is skipped"
         in line
     )
 

@@ -41,7 +41,7 @@ def test_a_class_of_a_file_is_loaded_with_what_it_imports(tmp_path):
     [
         (None, "there is no file"),
         ("x = 1", "mine.py has no class Mine; and none of its classes is a thing: derive one"),
-        ("Mine = 3", "isn't a thing"),
+        ("Mine = 3", "is not a thing"),
         ("1/0", "ZeroDivisionError"),
         ("import sys; sys.exit(5)", "SystemExit: 5"),
         ("class", "SyntaxError"),
@@ -60,9 +60,9 @@ def test_a_file_without_a_class_is_told_which_it_has(tmp_path):
     for content, cause in (
         (
             "class Mine(dict):\n    pass",
-            r"mine.py is a file: name one of its classes, too \(./mine.py:Mine\); it has Mine",
+            r"mine.py is a file: also name one of its classes \(./mine.py:Mine\); it has Mine",
         ),
-        ("x = 1", "mine.py is a file: name one of its classes, too; and none of its classes is a thing: derive one"),
+        ("x = 1", "mine.py is a file: also name one of its classes; and none of its classes is a thing: derive one"),
     ):
         path.write_text(content)
         with pytest.raises(InvalidOptionError, match=cause):
@@ -93,7 +93,7 @@ def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, 
     points = [EntryPoint("mine", "ending_policy:Mine", "optim.nonsense")]
     monkeypatch.setattr("optim.core.optional.entry_points", lambda group, name: points)
     with pytest.raises(
-        InvalidOptionError, match=r"ending_policy:Mine\) can't be loaded: SystemExit: 5; mend or uninstall it"
+        InvalidOptionError, match=r"ending_policy:Mine\) cannot be loaded: SystemExit: 5; repair or uninstall it"
     ):
         load_installed("optim.nonsense", "mine", Base, "a thing")
 

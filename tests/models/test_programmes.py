@@ -120,7 +120,7 @@ def test_an_exported_bidding_relaxation_bounds_the_ratio_and_a_ratio_makes_it_wh
 def test_an_unknown_format_or_a_ratio_out_of_place_is_refused():
     with pytest.raises(InvalidOptionError, match="format must be one of mps, lp, got 'nl'"):
         optim.export(reference_instance("tiny-0"), "nl")
-    with pytest.raises(InvalidOptionError, match=r"is for objectives that are a ratio, not for .admission"):
+    with pytest.raises(InvalidOptionError, match=r"applies only to objectives that are a ratio, not to .admission"):
         optim.export(reference_instance("tiny-0"), ratio=0.5)
 
 

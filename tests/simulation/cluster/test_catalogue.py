@@ -60,7 +60,7 @@ def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends)
     [
         (None, "MyPolicy", "there is no file"),
         (MINE, "Other", "other.py has no class Other; it has MyPolicy"),
-        ("MyPolicy = 3", "MyPolicy", "isn't a policy"),
+        ("MyPolicy = 3", "MyPolicy", "is not a policy"),
         ("1 / 0", "MyPolicy", "fails in line 1 with ZeroDivisionError"),
         ("def", "MyPolicy", "fails in line 1 with SyntaxError"),
         (HEAD + "class MyPolicy(PlanningPolicy):\n    pass", "MyPolicy", "cannot construct .*TypeError"),
@@ -92,7 +92,7 @@ def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
         "entry_points",
         lambda **wanted: [each for each in (mine, broken) if wanted.get("name") in (None, each.name)],
     )
-    with pytest.raises(InvalidOptionError, match="mend or uninstall"):
+    with pytest.raises(InvalidOptionError, match="repair or uninstall"):
         make_policy("broken", JOBS)
     with pytest.raises(InvalidOptionError, match=r"broken, .*theirs, .*yarn-cs"):
         make_policy("nonsense", JOBS)

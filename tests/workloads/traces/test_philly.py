@@ -66,7 +66,7 @@ def _truncated_gzip() -> bytes:
         ),
         (b"timestamp,duration,num_gpus,cluster\n2017-13-45,1,1,a\n", "column 'timestamp': YYYY-MM-DD hh:mm:ss is due"),
         (b"job_id,submit_s\xff\xfe,num_gpus,duration_s,vc\n0,0,1,9,a\n", "not a CSV file"),
-        (_truncated_gzip(), "gzip data is damaged or truncated"),
+        (_truncated_gzip(), "gzip data are damaged or truncated"),
     ],
     ids=lambda value: value[:24].replace(" ", "-") if isinstance(value, str) else "",
 )

@@ -69,7 +69,7 @@ def test_a_policy_of_ones_own_is_run_and_may_miss_its_deadline(tmp_path):
     assert never.policy == f"{file}:Never"
     assert (never.deadline_met, never.is_done, never.cost_usd, never.work_done) == (False, False, 0.0, 0.0)
     for name, message in (
-        ("Other", "isn't a policy over zones"),
+        ("Other", "is not a policy over zones"),
         ("Nobody", "mine.py has no class Nobody; it has Never"),
     ):
         with pytest.raises(InvalidOptionError, match=message):
