@@ -1,7 +1,7 @@
-"""Pieces of work run one after the other, in several processes, or on a Dask cluster (`dask_cluster`, an optional extra).
+"""Execution of pieces of work serially, in several processes, or on a Dask cluster (`dask_cluster`, an optional extra).
 
-A task knows what is done with a piece; pieces are named, small when pickled, and can be done anywhere. An engine hands them
-out and gives back what came of each. The driver alone writes results: pieces return records and touch no files.
+A task defines the work on each piece. Pieces have names, are small when pickled, and can run in any process. An engine
+distributes them and yields their results. Pieces return records and write no files; only the driver writes results.
 """
 
 from importlib import import_module
@@ -24,12 +24,12 @@ def load_dask() -> ModuleType:
     Raises
     ------
     MissingDependencyError
-        If Dask isn't installed.
+        If Dask is not installed.
     """
     import_extra("distributed", "the Dask engine")
     return import_module("optim.execution.dask_cluster")
 
 
 def local_engine(num_processes: int) -> Engine:
-    """Return an engine of so many processes of this machine, of none beside this one where that is enough."""
+    """Return an engine with `num_processes` local processes; one process means this one."""
     return ProcessExecutor(num_processes) if num_processes > 1 else SerialExecutor()

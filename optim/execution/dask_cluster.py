@@ -1,8 +1,9 @@
 """The Dask executor: a local cluster, sessions, the workers' side, and crews.
 
-The driver packs pieces and hands out batches of them, so many that a batch takes a quarter of a second: a scheduler costs about a
-millisecond a task. A batch whose worker is lost runs elsewhere; a piece that takes several workers with it while no other runs is
-given up. What all pieces need is a task of its own, so that a worker fetches it once from another, and it outlives each of them.
+The driver submits batches of pieces that take about a quarter of a second, because the scheduler costs about a
+millisecond per task. A batch whose worker is lost runs on another worker. A piece is given up if several workers died
+while they ran only this piece. Shared data are separate Dask tasks, so that workers fetch them once from each other, and
+Dask recomputes them if a worker is lost.
 """
 
 import logging
@@ -39,14 +40,14 @@ from optim.execution.tasks import (
 )
 
 LOOK_S = 2.0
-"""How often the cluster looks for keepers that have given up."""
+"""Seconds between checks for nannies that have given up."""
 
 
 class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for us
-    """Workers, each with a keeper that starts it anew when it ends; keepers that have given up are replaced.
+    """Local workers with nannies (Dask's term) that restart them; replaces nannies that have given up.
 
-    A keeper whose worker is lost before it has told that it runs gives up: a piece that ends its worker may be the first thing
-    the scheduler gives to the next one. With the last keeper the cluster would be there for ever and do nothing.
+    A nanny gives up if its worker dies before it reports that it runs, for example on a piece that kills each worker.
+    Without replacement, a cluster without nannies would wait for ever.
     """
 
     async def _start(self) -> None:
@@ -67,14 +68,14 @@ class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for u
 
 @dataclass(frozen=True, slots=True)
 class TaskPart(Broadcast):
-    """The task, which all pieces need."""
+    """The task, shared by all pieces."""
 
     task: AbstractTask[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a piece: a result, or what it raised."""
+    """Result of a piece, or the exception that it raised."""
 
     position: int
     result: Any = None
@@ -82,12 +83,12 @@ class Outcome:
 
 
 def identity() -> dict[str, str]:
-    """Return what has to be equal on driver and workers for their results to be equal: versions and code."""
+    """Return the versions and the code digest, which must be equal on driver and workers."""
     return {**package_versions(), "code": code_digest()}
 
 
 class RunStatePlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed for us
-    """What a worker keeps while a run lasts: objects sent once, and whether it was asked to stop."""
+    """State of a worker during a run: cached shared objects, and whether it was asked to stop."""
 
     def __init__(self, expected: Mapping[str, str]) -> None:
         self.expected = dict(expected)
@@ -95,33 +96,33 @@ class RunStatePlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed f
         self.stop = Interruption()
 
     def setup(self, worker: Any) -> None:
-        """Refuse a worker whose versions differ from the driver's."""
+        """Raise if the worker's versions differ from the driver's."""
         self.unpacker = Unpacker()
         own = identity()
         wrong = [
-            f"{name} {own[name]} there, {version} here"
+            f"{name} {own[name]} instead of {version}"
             for name, version in self.expected.items()
             if own[name] != version
         ]
         if wrong:
             raise EngineError(
-                f"worker {worker.address} has other versions: {'; '.join(wrong)}; install the same on both sides"
+                f"worker {worker.address} has other versions: {'; '.join(wrong)}; install the same versions"
             )
 
 
 def ask_to_stop(token: str, dask_worker: Any) -> None:
-    """Have the pieces that run on a worker stop."""
+    """Stop the pieces that run on a worker."""
     if token in dask_worker.plugins:
         dask_worker.plugins[token].stop.request()
 
 
 def hold(blob: bytes) -> bytes:
-    """Return what is given: as a task's result it lies on workers, and is made anew where these are lost."""
+    """Return the argument; as the result of a Dask task, it is stored on workers, and recomputed if they are lost."""
     return blob
 
 
 def do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[bytes, float, int]:
-    """Return the pickled outcomes of pieces, the seconds they took, and how many bytes this worker hadn't known."""
+    """Run pieces; return their pickled outcomes, the seconds, and the number of bytes that were new to this worker."""
     desk: RunStatePlugin = get_worker().plugins[token]
     begun = time.perf_counter()
     task: PackedTask
@@ -152,23 +153,23 @@ def answer_shards(token: str, content: bytes, parts: Mapping[str, bytes]) -> byt
 
 
 CENSUS_S = 1.0
-"""How often the driver asks how many workers there are."""
+"""Seconds between the driver's queries for the number of workers."""
 
 MAX_TRIES, RETRY_S = 20, 0.2
-"""How often workers are told of a run of which one was lost while they were told, and how long the scheduler has to notice."""
+"""Attempts to register a run if a worker is lost meanwhile, and seconds between them for the scheduler to notice."""
 
 
 class DaskSession:
-    """The time in which workers keep a desk for one run.
+    """One run on the workers of a Dask cluster.
 
     Attributes
     ----------
     client
-        Dask's own.
+        Dask's client.
     token
-        Name of the desk on the workers.
+        Name of the run's plug-in on the workers.
     packer
-        Packs what is sent.
+        Pickles the pieces.
     """
 
     def __init__(self, client: Client) -> None:
@@ -180,31 +181,31 @@ class DaskSession:
         self._counted_at = float("-inf")
 
     def open(self) -> None:
-        """Have all workers, those that come later too, expect work; refuse those with other versions."""
+        """Register the run on all current and future workers; raise if one has other versions."""
         for _ in range(MAX_TRIES):
             try:
                 self.client.register_plugin(RunStatePlugin(identity()), name=self.token)
             except EngineError:
                 raise
             except OSError as error:
-                # The scheduler was lost, or a worker was while all were told: others may not have heard.
+                # The scheduler or a worker was lost, and other workers may not be registered.
                 self.check()
                 lost = error
                 time.sleep(RETRY_S)
-            except Exception as error:  # a worker may lack anything
+            except Exception as error:  # a worker's environment may be incomplete
                 raise self._unfit(error) from error
             else:
                 return
         raise self._unfit(lost) from lost
 
     def close(self, unfinished: Iterable[Future] = ()) -> None:
-        """Take back what isn't done, and leave nothing on the workers."""
-        with suppress(Exception):  # the scheduler may be gone, and nothing is left to be freed then
+        """Cancel unfinished work, and remove the run from the workers."""
+        with suppress(Exception):  # if the scheduler is gone, there is nothing to free
             self.client.cancel(list(unfinished), force=True)
             self.client.unregister_worker_plugin(self.token)
 
     def threads(self) -> Mapping[str, int]:
-        """Return how many threads each worker has, by its address; asked anew about once a second."""
+        """Return the number of threads of each worker by address, updated about once per second."""
         if time.monotonic() - self._counted_at > CENSUS_S:
             self._threads = self.call(self.client.nthreads)
             self._counted_at = time.monotonic()
@@ -213,9 +214,9 @@ class DaskSession:
     def submit(
         self, function: Callable[..., Any], content: bytes, needs: Iterable[str], worker: str, name: str
     ) -> Future:
-        """Have a worker do something that needs packed parts; another one does it if that worker is lost.
+        """Submit work that needs pickled parts to a worker; another worker runs it if that worker is lost.
 
-        Dask would rather queue work where its parts are than send these on, so it is told who does it.
+        The worker is explicit, because Dask prefers to queue work on workers that already have its parts.
         """
         for digest in needs:
             if digest not in self._parts:
@@ -228,7 +229,7 @@ class DaskSession:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Ask what runs to stop; what runs on a worker that is lost meanwhile does."""
+        """Ask running pieces to stop; workers lost meanwhile are ignored."""
         self.call(self.client.run, ask_to_stop, self.token, on_error="ignore")
 
     def check(self, future: Future | None = None) -> None:
@@ -237,13 +238,13 @@ class DaskSession:
         Raises
         ------
         EngineError
-            Then, or where work was cancelled, which nobody else does.
+            If it is, or if `future` was cancelled, which implies it.
         """
         if self.client.status != "running" or (future is not None and future.cancelled()):
             raise self._lost()
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call Dask; a scheduler that is gone is one line."""
+        """Call Dask, and raise an EngineError if the scheduler is gone."""
         try:
             return function(*args, **kwargs)
         except OSError as error:
@@ -251,25 +252,25 @@ class DaskSession:
 
     def _unfit(self, error: Exception) -> EngineError:
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        return EngineError(f"a worker can't take part ({what}); install this package and its extras there")
+        return EngineError(f"a worker cannot join ({what}); install this package and its extras there")
 
     def _lost(self) -> EngineError:
         address = self.client.scheduler.address if self.client.scheduler else ""
         return EngineError(
-            f"the connection to the Dask scheduler {address} is lost; what is finished is kept: start the scheduler anew "
-            "and give the same command again"
+            f"the connection to the Dask scheduler {address} is lost; finished results are kept: restart the scheduler "
+            "and repeat the same command"
         )
 
 
 class DaskCrew:
-    """Workers of a Dask cluster that hold a post.
+    """Workers of a Dask cluster that hold a `ShardWorker`.
 
     Parameters
     ----------
     client
-        The cluster.
+        Client of the cluster.
     post
-        What is asked; each worker receives it once.
+        Object that answers for the shards; each worker receives it once.
     """
 
     def __init__(self, client: Client, post: ShardWorker) -> None:
@@ -292,7 +293,7 @@ class DaskCrew:
             If the scheduler or all workers are lost.
         """
         session = self._session
-        part = session.packer.pack(self._post, "what workers hold")
+        part = session.packer.pack(self._post, "the workers' state")
         futures = [
             session.submit(answer_shards, pickle.dumps((part, question, asked)), part.needs, worker, "shards")
             for worker, asked in self._by_worker(own).items()
@@ -303,7 +304,7 @@ class DaskCrew:
                 answers |= pickle.loads(future.result())
             except KilledWorker as error:
                 raise EngineError(
-                    "worker after worker was lost while it held a large instance; give workers more memory"
+                    "several workers died, probably because the instance is large; give workers more memory"
                 ) from error
             except Exception:
                 session.check(future)
@@ -311,7 +312,7 @@ class DaskCrew:
         return {shard: answers[shard] for shard in own}
 
     def _by_worker(self, own: Mapping[int, Any]) -> dict[str, dict[int, Any]]:
-        """Return what each worker is asked; shards of workers that are gone move to those with the fewest."""
+        """Return the data of the shards by worker; shards of lost workers move to those with the fewest shards."""
         workers = sorted(self._session.threads())
         if not workers:
             raise EngineError("the Dask cluster has no worker; start one with 'dask worker ADDRESS'")
@@ -330,29 +331,29 @@ LOGGER = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 
 CONNECT_S = 8.0
-"""How long a scheduler may take to answer."""
+"""Seconds that a scheduler may take to answer."""
 
 BATCH_S = 0.25
-"""How long a batch of pieces should take."""
+"""Target duration of a batch of pieces in seconds."""
 
 MAX_PIECES = 256
-"""Of a batch."""
+"""Maximum pieces per batch."""
 
 BATCHES_AHEAD = 2
-"""How many batches of short pieces a worker's thread has, the running one included."""
+"""Batches of short pieces per worker thread, including the running one."""
 
 MEMORY_TOPIC = "worker-restart-memory"
-"""Where the keepers of workers tell that one outgrew its memory."""
+"""Dask topic of the nannies' events about workers that exceeded their memory."""
 
 
 def own_security() -> Security | None:
-    """Return new certificates, which no other user of this machine has; None where the package for them is absent."""
+    """Return new certificates, so that other users of this machine have no access; None without the required package."""
     try:
         return Security.temporary()
     except ImportError:
         LOGGER.warning(
-            "other users of this machine could use the Dask cluster that is started now, as there are no certificates without "
-            "the package cryptography; pip install 'mlcluster-optim[dask]'"
+            "other users of this machine can use this Dask cluster, because certificates need the package cryptography; "
+            "pip install 'mlcluster-optim[dask]'"
         )
         return None
 
@@ -361,15 +362,15 @@ def own_security() -> Security | None:
 def dask_cluster(
     scheduler: str | None = None, num_processes: int = 1, *, has_page: bool = False
 ) -> Iterator["DaskExecutor"]:
-    """Give an engine on an existing Dask cluster, or on one of this machine that ends with the block.
+    """Yield an engine on an existing Dask cluster, or on a local cluster that ends with the block.
 
     Parameters
     ----------
     scheduler
-        Address of the cluster's scheduler; None starts a cluster here: on the loopback address alone, and with certificates that
-        end with it, as whoever reaches a scheduler has its workers run what he likes.
+        Address of the cluster's scheduler. None starts a local cluster, which listens only on the loopback address and uses
+        temporary certificates, because anyone with access to a scheduler can run arbitrary code on its workers.
     num_processes
-        How many workers of one thread a cluster here has.
+        Number of single-threaded workers of a local cluster.
 
     Raises
     ------
@@ -406,21 +407,21 @@ class DaskExecutor:
 
     client: Client
     sent_bytes: int = 0
-    """How much of tasks and of what pieces share workers received, over all runs."""
+    """Bytes of tasks and shared objects that workers received, over all runs."""
 
     @property
     def page(self) -> str:
-        """Address of Dask's page, where there is one."""
+        """Address of Dask's dashboard, if there is one."""
         return str(self.client.dashboard_link)
 
     def crew(self, post: ShardWorker) -> DaskCrew:
-        """Return a crew of the cluster's workers that holds a post."""
+        """Return a crew of the cluster's workers that holds a `ShardWorker`."""
         return DaskCrew(self.client, post)
 
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
     ) -> Iterator[tuple[int, Result]]:
-        """Yield each piece's position and result as it is finished.
+        """Yield each piece's position and result as it finishes.
 
         Raises
         ------
@@ -440,14 +441,14 @@ class DaskExecutor:
 
 @dataclass(slots=True)
 class _Batch:
-    """Pieces that are handed out together, by position."""
+    """Pieces that are submitted together, by position."""
 
     positions: tuple[int, ...]
     future: Future
     worker: str
-    """Where it was sent first."""
+    """First worker of the batch."""
     num_outgrown: int | None = None
-    """How often a worker had outgrown its memory before, where nothing else was on the cluster; None where others were."""
+    """Number of out-of-memory restarts before the batch if it runs alone on the cluster, else None."""
 
 
 class _Run(Generic[Piece, Result]):
@@ -465,15 +466,15 @@ class _Run(Generic[Piece, Result]):
         self.sent_bytes = 0
 
     def open(self) -> None:
-        """Have all workers expect the pieces."""
+        """Register the run on all workers."""
         self._session.open()
 
     def close(self) -> None:
-        """Take back what isn't done."""
+        """Cancel unfinished work."""
         self._session.close(batch.future for batch in self._batches.values())
 
     def results(self, stop: Interruption, progress: Progress) -> Iterator[tuple[int, Result]]:
-        """Hand out batches and yield what comes of their pieces."""
+        """Submit batches, and yield positions and results of their pieces."""
         num_done = num_failed = 0
         while True:
             if stop.is_requested and not self._has_stopped:
@@ -492,14 +493,14 @@ class _Run(Generic[Piece, Result]):
             progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": workers})
 
     def _stop(self) -> None:
-        """Hand nothing out any more, take back what no worker has begun, ask what runs to stop."""
+        """Drop waiting pieces, and ask running ones to stop."""
         self._has_stopped = True
         self._waiting.clear()
         self._suspects.clear()
         self._session.stop()
 
     def _hand_out(self) -> None:
-        """Keep all threads of all workers busy."""
+        """Submit batches until all threads of all workers are busy."""
         room = {worker: self._ahead() * threads for worker, threads in self._session.threads().items()}
         for batch in self._batches.values():
             if batch.worker in room:
@@ -512,11 +513,11 @@ class _Run(Generic[Piece, Result]):
             self._submit([self._suspects.popleft()], next(iter(room)), is_alone=True)
 
     def _ahead(self) -> int:
-        """Return how many batches a thread has: long pieces don't wait behind one another while others idle."""
+        """Return the batches per thread: one for long pieces, so that they do not queue while other threads idle."""
         return BATCHES_AHEAD if self._seconds_a_piece is not None and self._seconds_a_piece < BATCH_S else 1
 
     def _batch_size(self) -> int:
-        """Return how many pieces the next batch has; towards the end fewer, so that no worker waits for another's."""
+        """Return the pieces of the next batch; fewer towards the end, so that all workers finish at about the same time."""
         if self._seconds_a_piece is None:
             return 1
         wanted = int(BATCH_S / max(self._seconds_a_piece, 1e-6))
@@ -524,7 +525,7 @@ class _Run(Generic[Piece, Result]):
         return max(1, min(wanted, fair, MAX_PIECES, len(self._waiting)))
 
     def _submit(self, positions: Sequence[int], worker: str, *, is_alone: bool = False) -> None:
-        """Send a batch on its way."""
+        """Submit a batch."""
         pack = self._session.packer.pack
         outgrown = self._num_outgrown() if is_alone else None
         task = pack(self._task_part, f"the task {self._task.title!r}")
@@ -536,7 +537,7 @@ class _Run(Generic[Piece, Result]):
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
     def _next_outcomes(self) -> list[Outcome]:
-        """Wait for a batch and return what came of its pieces; nothing where none ends within a moment."""
+        """Return the outcomes of the next batch that ends within `POLL_S`, else an empty list."""
         try:
             batch = self._batches.pop(self._ended.get(timeout=POLL_S))
         except queue.Empty:
@@ -556,19 +557,19 @@ class _Run(Generic[Piece, Result]):
         return outcomes
 
     def _give_up(self, batch: _Batch) -> list[Outcome]:
-        """Set pieces apart whose batch lost several workers; give one up that did so while nothing else ran.
+        """Make the pieces of a batch that lost several workers suspects; give up a piece that ran alone.
 
-        Dask blames all that lay on a worker when it was lost. So suspects run at the end, one at a time.
+        Dask blames all tasks on a lost worker. Therefore suspects run at the end, one at a time.
         """
         if batch.num_outgrown is None:
             self._suspects.extend(() if self._has_stopped else batch.positions)
             return []
         has_outgrown = self._num_outgrown() > batch.num_outgrown
-        reason = "it ran out of memory" if has_outgrown else "out of memory, or killed by somebody"
-        text = f"each worker that ran it was lost ({reason}); give workers more memory, or leave it out"
+        reason = "it ran out of memory" if has_outgrown else "out of memory, or killed by another process"
+        text = f"each worker that ran it died ({reason}); give workers more memory, or omit this piece"
         (position,) = batch.positions
         return [Outcome(position, self._task.lost(self._pieces[position], text))]
 
     def _num_outgrown(self) -> int:
-        """Return how often the keepers of workers told that one outgrew its memory."""
+        """Return the number of restarts of workers that exceeded their memory."""
         return len(self._session.call(self._session.client.get_events, MEMORY_TOPIC) or ())

@@ -1,7 +1,7 @@
-"""Run pieces of work in several processes, so that one that crashes costs its own piece and no other.
+"""Run pieces of work in several processes; a process that crashes loses only its current piece.
 
-Processes are spawned, not forked: solvers hold threads and compiled code that a fork would break. They don't hear Ctrl-C, which
-is the driver's to answer, and end with the driver however it goes, by a signal or a fault of its own.
+Processes are spawned, not forked, because a fork would break the threads and compiled code of solvers. They ignore
+Ctrl-C, which the driver handles, and end when the driver ends for any reason.
 """
 
 import multiprocessing
@@ -25,13 +25,13 @@ from optim.core.user_code import sendable
 from optim.execution.tasks import AbstractTask, Packer, Piece, Result, SerialExecutor, Unpacker, attempt, evict_lru
 
 POLL_S = 0.2
-"""How often the driver looks whether it was interrupted."""
+"""Seconds between the driver's checks for an interruption."""
 
 GRACE_S = 5.0
-"""How long a process may take to end by itself, seconds."""
+"""Seconds that a process may take to end by itself."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""The variable that keeps an interpreter from looking for modules where it is started."""
+"""Environment variable that removes the current folder from an interpreter's module path."""
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -40,8 +40,8 @@ _CONTEXT = multiprocessing.get_context("spawn")
 class ProcessExecutor:
     """Run pieces in several processes of this machine.
 
-    A process stays with a kind of pieces while there are any, so that no two compile the same loops at once. One that dies is
-    replaced.
+    A process takes pieces of one kind while there are any, so that no two processes compile the same loops at once. A
+    process that dies is replaced.
     """
 
     num_processes: int
@@ -49,11 +49,11 @@ class ProcessExecutor:
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
     ) -> Iterator[tuple[int, Result]]:
-        """Yield each piece's position and result as it is finished; a single piece runs here."""
+        """Yield each piece's position and result as it finishes; a single piece runs in this process."""
         if len(pieces) <= 1:
             yield from SerialExecutor().run(task, pieces, stop, progress)
             return
-        # Neither this nor what workers tell has a lock: a process that dies would keep it, and semaphores outlive a driver that is ended.
+        # Shared values have no locks: a dying process would keep a lock, and semaphores survive a killed driver.
         asked_to_stop = _CONTEXT.RawValue("b", 0)
         queue = _Queue(task, pieces)
         workers: list[_Worker[Piece, Result]] = []
@@ -76,7 +76,7 @@ class ProcessExecutor:
                     shown = figures["compiling"]
                     progress.update(num_done, figures)
                 for pipe in ready:
-                    worker = busy[pipe]  # type: ignore[index]  # what it waits for is what it returns
+                    worker = busy[pipe]  # type: ignore[index]  # `wait` returns some of its arguments
                     position, result = worker.receive()
                     yield position, result
                     num_done += 1
@@ -96,7 +96,7 @@ class ProcessExecutor:
 
 
 class _Worker(Generic[Piece, Result]):
-    """A child process and the piece it has in hand."""
+    """A child process and its current piece."""
 
     def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Any, packer: Packer) -> None:
         self.task, self.packer = task, packer
@@ -114,7 +114,7 @@ class _Worker(Generic[Piece, Result]):
         self.kind: str | None = None
 
     def give(self, position: int, piece: Piece) -> None:
-        """Hand over a piece; that the process is dead already shows when its result is fetched."""
+        """Send a piece; `receive` detects a process that is already dead."""
         parcel = self.packer.pack(piece, self.task.name(piece))
         parts = {digest: self.packer.parts[digest] for digest in parcel.needs if digest not in self.held}
         self.held |= dict.fromkeys(parts)
@@ -124,21 +124,21 @@ class _Worker(Generic[Piece, Result]):
             self.pipe.send((parts, parcel))
 
     def receive(self) -> tuple[int, Result]:
-        """Return position and result of the piece in hand, also if the process died; raise what it raised."""
+        """Return position and result of the current piece, also if the process died; raise the piece's exception."""
         assert self.position is not None
         position, self.position = self.position, None
         try:
             error, result = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            reason = f"the process that ran it ended with exit code {self.process.exitcode}"
+            reason = f"its process ended with exit code {self.process.exitcode}"
             return position, self.task.lost(self.piece, reason)
         if error is not None:
             raise error
         return position, result
 
     def end(self) -> None:
-        """End the process: by itself where it waits for work, which frees what libraries share; else at once."""
+        """End the process: an idle one exits by itself, which frees shared resources; a busy one is killed."""
         self.pipe.close()
         if self.position is None:
             self.process.join(timeout=GRACE_S)
@@ -149,7 +149,7 @@ class _Worker(Generic[Piece, Result]):
 
 
 class _Queue(Generic[Piece]):
-    """Pieces not yet handed out, by kind."""
+    """Waiting pieces, by kind."""
 
     def __init__(self, task: AbstractTask[Piece, Any], pieces: Sequence[Piece]) -> None:
         self._waiting: dict[str, deque[tuple[int, Piece]]] = {}
@@ -160,13 +160,13 @@ class _Queue(Generic[Piece]):
         return bool(self._waiting)
 
     def serve(self, worker: _Worker[Piece, Any], workers: Sequence[_Worker[Piece, Any]]) -> None:
-        """Give a worker the next piece, if there is one."""
+        """Send a worker the next piece, if there is one."""
         if self._waiting:
             others = {other.kind for other in workers if other is not worker and other.kind is not None}
             worker.give(*self._take(worker.kind, others))
 
     def _take(self, own: str | None, others: Set[str]) -> tuple[int, Piece]:
-        """Return the next piece of the kind `own`; else of one that no other process is at; else of the first."""
+        """Return the next piece of kind `own`, else of a kind that no other process runs, else of the first kind."""
         free = [kind for kind in self._waiting if kind not in others]
         kind = own if own in self._waiting else next(iter(free or self._waiting))
         entry = self._waiting[kind].popleft()
@@ -175,27 +175,27 @@ class _Queue(Generic[Piece]):
         return entry
 
     def clear(self) -> None:
-        """Hand nothing out any more."""
+        """Drop all waiting pieces."""
         self._waiting.clear()
 
 
 class _SharedStop:
-    """Stop when a number that several processes share is no longer 0."""
+    """Stop when a shared number is not 0."""
 
     def __init__(self, asked: Any) -> None:
         self._asked = asked
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Stop once it is asked for."""
+        """Stop once requested."""
         return Termination.INTERRUPTED if self._asked.value else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return 0 once it is asked for, infinity before."""
+        """Return 0 after a request, infinity before."""
         return 0.0 if self._asked.value else float("inf")
 
 
 def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, compiles: Any) -> None:
-    """Do pieces as they come; `compiles.value` tells whether this process compiles just now."""
+    """Run pieces as they arrive; `compiles.value` is whether this process is compiling."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     COMPILING.on_change = partial(setattr, compiles, "value")
@@ -207,33 +207,33 @@ def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, c
             return
         try:
             piece, _ = unpacker.unpack(parcel, parts)
-        except Exception as raised:  # whatever it is, the driver raises it
+        except Exception as raised:  # the driver raises it
             pipe.send((sendable(raised), None))
             continue
         pipe.send(attempt(task, piece, stop, progress))
 
 
 def _die_with_parent() -> None:
-    """End this process as soon as the parent is gone, however it went."""
+    """End this process when the parent ends for any reason."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         last_word = threading.Timer(GRACE_S, os._exit, (1,))
         last_word.daemon = True
         last_word.start()
-        # Removes named semaphores, of which Python would otherwise say that they leaked.
-        util._run_finalizers(0)  # type: ignore[attr-defined]  # it has no public name
+        # Removes named semaphores, which Python would otherwise report as leaked.
+        util._run_finalizers(0)  # type: ignore[attr-defined]  # there is no public name
         os._exit(1)
 
 
 @contextmanager
 def sigint_blocked() -> Iterator[None]:
-    """Start processes that don't hear Ctrl-C, which is the driver's to answer, not even before they can say so.
+    """Start processes that ignore Ctrl-C from their beginning; the driver handles it.
 
-    Nor do they import from the folder they are started in: a new interpreter looks there first, and data may lie there.
+    The processes do not import modules from the current folder, which may contain data.
     """
     with blind_to_this_folder():
-        resource_tracker.ensure_running()  # it would unblock the signal if it were started in between
+        resource_tracker.ensure_running()  # starting it inside the block would unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             yield
@@ -243,7 +243,7 @@ def sigint_blocked() -> Iterator[None]:
 
 @contextmanager
 def blind_to_this_folder() -> Iterator[None]:
-    """Start interpreters that take no module from the current folder, as one that is told `-c` or `-m` would."""
+    """Start interpreters without the current folder on the module path, which `-c` and `-m` would add."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:

@@ -1,7 +1,7 @@
-"""Tasks and their pieces, what travels to a worker once, and the serial executor.
+"""Tasks and their pieces, objects sent to each worker once, and the serial executor.
 
-Objects marked as `Broadcast` are left out of a piece's bytes; in their place stands the digest of their own, by which a worker
-finds them among what it was sent before.
+The bytes of a piece contain only the digests of `Broadcast` objects; a worker looks these objects up among those that it
+received before.
 """
 
 import hashlib
@@ -26,43 +26,43 @@ Result = TypeVar("Result")
 
 
 class AbstractTask(ABC, Generic[Piece, Result]):
-    """What is done with each piece of work.
+    """The work on each piece.
 
-    A task is pickled once a worker, with whatever all pieces need (a table of prices); a piece is sent each time it is handed
-    out, but for what it holds of `Broadcast` (an instance that several pieces share). The same piece gives the same result
-    wherever it runs.
+    A task is pickled once per worker, with the data of all pieces (such as a price table). A piece is sent each time it
+    is assigned, without its `Broadcast` objects (such as an instance shared by several pieces). Equal pieces give equal
+    results in any process.
     """
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is done, as progress shows it."""
+        """Description of the task for progress displays."""
 
     @abstractmethod
     def do(self, piece: Piece, stop: StoppingCriterion, progress: Progress) -> Result:
-        """Return what comes of a piece. What this raises, the driver raises: it ends the run."""
+        """Return the result of a piece. The driver raises an exception from here, which ends the run."""
 
     def lost(self, piece: Piece, reason: str) -> Result:
-        """Return the result of a piece whose process died; called by the driver. Tasks whose results can't say so raise.
+        """Return the result of a piece whose process died; called by the driver.
 
         Raises
         ------
         NotAllowedError
-            Unless a task returns something.
+            By default; a task whose results can represent a lost piece overrides this method.
         """
         raise NotAllowedError(f"{self.title}: {self.name(piece)[:40]} is lost: {reason}; use --processes 1")
 
     def name(self, piece: Piece) -> str:
-        """Return a piece's name, as progress shows it."""
+        """Return a piece's name for progress displays."""
         return str(piece)
 
     def kind(self, piece: Piece) -> str:
-        """Return what pieces have in common that a process does faster the second time, such as compiled loops."""
+        """Return the key of pieces that share work in a process, such as compiled loops."""
         del piece
         return ""
 
     def is_failure(self, result: Result) -> bool:
-        """Return whether a result says that its piece failed, as progress counts it."""
+        """Return whether a result is a failure, for progress displays."""
         del result
         return False
 
@@ -70,14 +70,14 @@ class AbstractTask(ABC, Generic[Piece, Result]):
 def attempt(
     task: AbstractTask[Any, Result], piece: Any, stop: StoppingCriterion, progress: Progress
 ) -> tuple[Exception | None, Result | None]:
-    """Return the error that a piece raised in a worker, which the driver is to raise, or its result.
+    """Run a piece in a worker, and return its error (for the driver to raise) or its result.
 
-    What a file of one's own raises to end a process costs its piece, not the worker: one `SystemExit` is an error like any
-    other; one `KeyboardInterrupt`, which isn't the user's here, as workers don't hear Ctrl-C, is a lost piece.
+    User code that raises `SystemExit` or `KeyboardInterrupt` does not end the worker. `SystemExit` becomes an error;
+    `KeyboardInterrupt` makes the piece lost (workers ignore Ctrl-C, so it does not come from the keyboard).
     """
     try:
         return None, task.do(piece, stop, progress)
-    except Exception as error:  # whatever it is, the driver raises it
+    except Exception as error:  # the driver raises it
         return sendable(error), None
     except (SystemExit, KeyboardInterrupt) as error:
         if (place := where_user_code_failed(error)) is None:
@@ -85,27 +85,27 @@ def attempt(
         if isinstance(error, SystemExit):
             return sendable(error), None
         try:
-            return None, task.lost(piece, f"{place}; let it raise another error")
-        except NotAllowedError:  # a task whose results can't say so
+            return None, task.lost(piece, f"{place}; raise an error other than KeyboardInterrupt")
+        except NotAllowedError:  # the task's results cannot represent a lost piece
             return sendable(error), None
 
 
 class Engine(Protocol):
-    """Run pieces somewhere."""
+    """Executor of pieces."""
 
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
     ) -> Iterator[tuple[int, Result]]:
-        """Yield each piece's position and result as it is finished.
+        """Yield each piece's position and result as it finishes.
 
-        Once `stop` is requested no piece is begun any more, those that run are asked to stop, and pieces that weren't begun
-        are left out. However the iteration ends, nothing that the engine started is left running.
+        After a request of `stop`, no further piece starts, running pieces are asked to stop, and waiting pieces are
+        dropped. At the end of the iteration, for any reason, the engine ends all processes that it started.
         """
         ...
 
 
 def in_order(finished: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yield results by position, each as soon as all before it are there; after a gap what follows comes at the end."""
+    """Yield results in order of position, each as soon as all earlier ones are available; results after a gap come last."""
     early: dict[int, Result] = {}
     upcoming = 0
     for position, result in finished:
@@ -117,7 +117,7 @@ def in_order(finished: Iterable[tuple[int, Result]]) -> Iterator[Result]:
 
 
 class SerialExecutor:
-    """Run pieces here, one after the other."""
+    """Run pieces in this process, one after the other."""
 
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
@@ -145,13 +145,13 @@ def run_in_order(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Yield results in the order of their pieces; here, uninterrupted and silently unless something else is given."""
+    """Yield results in the order of their pieces; by default serially, without interruption and progress."""
     running = (engine or SerialExecutor()).run(task, pieces, stop or Interruption(), progress or SilentProgress())
     yield from in_order(running)
 
 
 class _Balanced:
-    """Pass news on, so that a piece that raises between `start` and `finish` leaves no task open."""
+    """Forward progress, and close tasks that a failed piece left open between `start` and `finish`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -163,56 +163,56 @@ class _Balanced:
         self._progress.start(task, total)
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Report steps of the present task."""
+        """Report steps of the current task."""
         if self._depth:
             self._progress.update(completed, values)
 
     def finish(self) -> None:
-        """End the present task."""
+        """End the current task."""
         if self._depth:
             self._depth -= 1
             self._progress.finish()
 
     def close(self) -> None:
-        """End all tasks that are open."""
+        """End all open tasks."""
         while self._depth:
             self.finish()
 
 
 MAX_PARTS = 16
-"""How many objects a worker keeps; those that it needed longest ago make room, and are sent again when they are needed."""
+"""Maximum objects that a worker caches; the least recently used are evicted, and sent again when needed."""
 
 
 class Broadcast:
-    """Mark objects that many pieces hold: a worker receives one once, however many of its pieces need it.
+    """Base of objects shared by many pieces; each worker receives such an object once.
 
-    They don't change while a run lasts.
+    The objects must not change during a run.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PackedTask:
-    """A piece as bytes, and the digests of what it needs beside."""
+    """A pickled piece, and the digests of its `Broadcast` objects."""
 
     content: bytes
     needs: tuple[str, ...] = ()
 
 
 class Packer:
-    """The driver's side: pack pieces, and keep what they need, as bytes by digest."""
+    """Driver's side: pickle pieces, and store their `Broadcast` objects as bytes by digest."""
 
     def __init__(self) -> None:
         self.parts: dict[str, bytes] = {}
-        # Held with the object, whose identity is the key: so it can't be another's while the packer lives.
+        # The value references the object, so that its id, the key, stays unique during the packer's life.
         self._digests: dict[int, tuple[Broadcast, str]] = {}
 
     def pack(self, thing: object, name: str) -> PackedTask:
-        """Return a piece as bytes.
+        """Pickle a piece.
 
         Raises
         ------
         InvalidProblemError
-            If it can't be pickled; the message has its name.
+            If it cannot be pickled; the message has its name.
         """
         buffer, needs = io.BytesIO(), dict[str, None]()
         try:
@@ -220,13 +220,13 @@ class Packer:
         except Exception as error:  # foreign classes may raise anything here
             what = " ".join(f"{type(error).__name__}: {error}".split())
             raise InvalidProblemError(
-                f"{name} can't be sent to another process ({what}); define its classes at the top of a module, and "
-                "leave out open files and locks; or run in this process"
+                f"{name} cannot be sent to another process ({what}); define its classes at the top of a module, and "
+                "remove open files and locks; or run in this process"
             ) from error
         return PackedTask(buffer.getvalue(), tuple(needs))
 
     def digest(self, part: Broadcast) -> str:
-        """Return the digest of an object's bytes, which are kept."""
+        """Return the digest of an object's bytes, and store the bytes."""
         known = self._digests.get(id(part))
         if known is None:
             blob = pickle.dumps(part, protocol=pickle.HIGHEST_PROTOCOL)
@@ -236,14 +236,14 @@ class Packer:
 
 
 class _Pickler(pickle.Pickler):
-    """Write what is marked as its digest."""
+    """Pickler that replaces `Broadcast` objects by their digests."""
 
     def __init__(self, buffer: io.BytesIO, packer: Packer, needs: dict[str, None]) -> None:
         super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
         self._packer, self._needs = packer, needs
 
     def persistent_id(self, obj: Any) -> str | None:
-        """Return the digest of what is marked, None for all else."""
+        """Return the digest of a `Broadcast` object, None for other objects."""
         if not isinstance(obj, Broadcast):
             return None
         digest = self._packer.digest(obj)
@@ -252,7 +252,7 @@ class _Pickler(pickle.Pickler):
 
 
 def evict_lru(held: dict[str, Any], needs: Sequence[str]) -> None:
-    """Forget what was needed longest ago, where too much is held; driver and worker do so alike, and so stay in step."""
+    """Evict the least recently used objects above `MAX_PARTS`; driver and worker evict identically, so they stay in sync."""
     for digest in needs:
         held[digest] = held.pop(digest)
     while len(held) > max(MAX_PARTS, len(needs)):
@@ -260,21 +260,21 @@ def evict_lru(held: dict[str, Any], needs: Sequence[str]) -> None:
 
 
 class Unpacker:
-    """The worker's side: hold what was sent once, and give pieces back."""
+    """Worker's side: cache `Broadcast` objects, and unpickle pieces."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Any] = {}
         self._lock = threading.Lock()  # a worker may have several threads
 
     def unpack(self, parcel: PackedTask, parts: Mapping[str, bytes]) -> tuple[Any, int]:
-        """Return the piece, and how many bytes of `parts` were new.
+        """Return the piece, and the number of new bytes in `parts`.
 
         Parameters
         ----------
         parcel
-            The piece.
+            The pickled piece.
         parts
-            Of what it needs at least those that aren't held.
+            `Broadcast` objects of the piece; at least those that are not cached.
         """
         with self._lock:
             new = {digest: parts[digest] for digest in parcel.needs if digest not in self._parts}
@@ -284,30 +284,30 @@ class Unpacker:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Read digests as what they stand for."""
+    """Unpickler that replaces digests by their objects."""
 
     def __init__(self, buffer: io.BytesIO, parts: Mapping[str, Any]) -> None:
         super().__init__(buffer)
         self._parts = parts
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return what a digest stands for."""
+        """Return the object of a digest."""
         return self._parts[pid]
 
 
 class ShardWorker(Broadcast, ABC):
-    """What every worker of a crew holds. Shards are told by number; any worker can answer for any shard.
+    """State that every worker of a crew holds. Shards are numbered; any worker can answer for any shard.
 
-    The same question has the same answer wherever and however often it is asked, so that a worker that is lost costs time alone.
+    Answers must be deterministic, so that the loss of a worker costs only time.
     """
 
     @abstractmethod
     def answer(self, shard: int, question: Any, own: Any) -> Any:
-        """Return a shard's answer to a question that all are asked, with what it alone is told."""
+        """Return a shard's answer to the common question, given its own data."""
 
 
 class WorkerPool(Protocol):
-    """Workers that hold a post."""
+    """Workers that hold a `ShardWorker`."""
 
     def ask(self, question: Any, own: Mapping[int, Any]) -> dict[int, Any]:
         """Return the answer of each shard in `own`, by shard."""
@@ -315,14 +315,14 @@ class WorkerPool(Protocol):
 
 
 class ThreadCrew:
-    """Threads of this process share one post; they help as far as its work releases the interpreter's lock.
+    """Threads of this process that share one `ShardWorker`; useful if its work releases the interpreter lock.
 
     Parameters
     ----------
     post
-        What is asked; shards are asked at the same time.
+        The object that answers for all shards, concurrently.
     num_threads
-        How many, as many as cores may be used by default.
+        Number of threads; default: usable cores.
     """
 
     def __init__(self, post: ShardWorker, num_threads: int | None = None) -> None:

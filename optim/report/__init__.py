@@ -1,1 +1,1 @@
-"""Reports for people: plots, and HTML pages that need nothing but themselves."""
+"""Reports: plots and self-contained HTML pages."""

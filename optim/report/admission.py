@@ -1,4 +1,4 @@
-"""One picture of an online run: what came, what was admitted, and the prices that decided it."""
+"""One picture of an online run: arrivals, decisions and prices."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADMITTED, REFUSED, LATE = "#2166ac", "#c4404f", "#777777"
-"""Told apart in grey, too: by the marker."""
+"""Colours; markers distinguish the classes in greyscale."""
 
 PRICE_RANGE = 1e3
-"""The colours span the highest price down to this part of it; cheaper is drawn as the cheapest."""
+"""Ratio of the highest to the lowest price on the colour scale; lower prices get the lowest colour."""
 
 CHEAPEST = 1e-2
-"""Costs below this, in utils, are drawn here: the first jobs pay next to nothing."""
+"""Lowest cost on the axis in utility units; the first jobs pay almost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the cluster asked of one job on its arrival.
+    """The price of a job's schedule on arrival.
 
     Parameters
     ----------
     job, arrival
         Index and slot of arrival.
     is_admitted
-        What was decided.
+        Decision.
     value, cost
-        Of the admitted schedule; of a refused job the schedule of the largest value less cost if every
-        server still had all its room, at the prices of that moment. NaN where no schedule ends in time.
+        Value and cost of the admitted schedule. For a rejected job, those of the schedule with maximum value minus
+        cost on empty servers at current prices. NaN if no schedule ends in time.
     """
 
     job: int
@@ -52,23 +52,23 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WatchedRun:
-    """An online run, and what each job was asked for: one offer a decision, in order."""
+    """An online run with one offer per decision, in order."""
 
     run: OnlineRun
     offers: tuple[Offer, ...]
 
 
 def watch(instance: AdmissionInstance, options: OnlineOptions | None = None, seed: int = 0) -> WatchedRun:
-    """Run the online algorithm and note the price of every job's best schedule, refused ones included.
+    """Run the online algorithm, and record the price of every job's best schedule, also for rejected jobs.
 
     Parameters
     ----------
     instance
         The cluster and the jobs.
     options
-        Those of `online`; its defaults if None.
+        Options of `online`; None for the defaults.
     seed
-        For options that draw a sample of jobs.
+        Seed for options that sample jobs.
 
     Examples
     --------
@@ -101,14 +101,14 @@ def watch(instance: AdmissionInstance, options: OnlineOptions | None = None, see
 
 
 def server_prices(side: ServerSide) -> FloatArray:
-    """Return what each whole server costs in each slot, utils, shape (servers, slots)."""
+    """Return the price of each complete server per slot in utility units, shape (servers, slots)."""
     return np.asarray(np.einsum("trs,trs->st", side.price, side.capacity)) / MICRO
 
 
 def draw_run(instance: AdmissionInstance, watched: WatchedRun) -> "Figure":
-    """Draw arrivals with worth and cost above the final prices of all servers over time.
+    """Draw arrivals with value and cost above the final prices of all servers over time.
 
-    No job that arrives after a slot changes its price: the final prices are those of the moment.
+    Jobs that arrive after a slot do not change its price, so the final price of a slot was in force during it.
     """
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure as NewFigure
@@ -126,34 +126,34 @@ def draw_run(instance: AdmissionInstance, watched: WatchedRun) -> "Figure":
     for axes, price, name in zip(rows[1:], prices, names, strict=True):
         mesh = _draw_prices(axes, price, name, norm)
     bar = figure.colorbar(mesh, ax=list(rows[1:]), extend="min", pad=0.01)
-    bar.set_label("price of a whole server\nfor the slot (utils)")
+    bar.set_label("price of a complete server\nper slot (utility units)")
     rows[-1].set_xlabel(f"time (slots of {instance.slot_micro_s / MICRO / 60:g} minutes)")
     return figure
 
 
 def _draw_prices(axes: "Axes", price: FloatArray, name: str, norm: "LogNorm") -> "QuadMesh":
-    """Draw one side's heat map, dearest servers at the bottom; free cells take the lightest colour."""
+    """Draw one side's heat map, highest prices at the bottom; free cells have the lightest colour."""
     from matplotlib.ticker import MaxNLocator
 
     order = np.argsort(-price.sum(axis=1), kind="stable")
     floor = np.maximum(price[order], float(norm.vmin or 0.0))
     mesh = axes.pcolormesh(np.arange(price.shape[1] + 1), np.arange(len(price) + 1), floor, norm=norm, cmap="YlOrBr")
-    axes.set_ylabel(f"{name}\n(dearest first)")
+    axes.set_ylabel(f"{name}\n(highest price first)")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     return mesh
 
 
 def _draw_offers(axes: "Axes", instance: AdmissionInstance, watched: WatchedRun) -> None:
-    """Draw each job as a line from what its best schedule costs to what it is worth."""
+    """Draw each job as a line from the cost to the value of its best schedule."""
     place = _places(watched.offers)
     value = np.array([offer.value for offer in watched.offers])
     cost = np.maximum(CHEAPEST, np.array([offer.cost for offer in watched.offers]))
     admitted = np.array([offer.is_admitted for offer in watched.offers], dtype=bool)
     known = np.isfinite(value)
     for chosen, colour, marker, label in (
-        (admitted, ADMITTED, "o", "admitted: worth more than it costs"),
-        (~admitted & known & (cost >= value), REFUSED, "X", "refused: costs more than it is worth"),
-        (~admitted & known & (cost < value), LATE, "s", "refused: no room left"),
+        (admitted, ADMITTED, "o", "admitted: value above cost"),
+        (~admitted & known & (cost >= value), REFUSED, "X", "rejected: cost above value"),
+        (~admitted & known & (cost < value), LATE, "s", "rejected: no capacity left"),
     ):
         if chosen.any():
             axes.vlines(place[chosen], cost[chosen], value[chosen], color=colour, linewidth=1.1, alpha=0.6)
@@ -161,16 +161,18 @@ def _draw_offers(axes: "Axes", instance: AdmissionInstance, watched: WatchedRun)
             axes.plot(place[chosen], cost[chosen], "_", color=colour, ms=7)
     if not known.all():
         least = np.full(int((~known).sum()), CHEAPEST)
-        label = f"refused: can't end in time ({(~known).sum()})"
+        label = f"rejected: cannot end in time ({(~known).sum()})"
         axes.plot(place[~known], least, "v", color=LATE, ms=5, label=label)
-    axes.set(yscale="log", xlim=(0, instance.horizon), ylabel="worth (marker) and\ncost (dash) of a job (utils)")
+    axes.set(
+        yscale="log", xlim=(0, instance.horizon), ylabel="value (marker) and\ncost (dash) of a job (utility units)"
+    )
     axes.grid(axis="y", alpha=0.25)
     if watched.offers:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize="small")
 
 
 def _places(offers: tuple[Offer, ...]) -> FloatArray:
-    """Spread the jobs of one slot over its width, in the order of decision."""
+    """Spread the jobs of a slot over its width, in decision order."""
     arrival = np.array([offer.arrival for offer in offers], dtype=np.int64)
     first = np.searchsorted(arrival, arrival, side="left")
     number = np.searchsorted(arrival, arrival, side="right") - first

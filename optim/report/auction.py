@@ -1,4 +1,4 @@
-"""Pictures of an auction: bids, who holds which GPU, what payments leave."""
+"""Pictures of an auction: bids, allocation of GPUs, and payments."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NOBODY = "#f0f0f0"
 
 
 def colours(number: int) -> list[Any]:
-    """Return one colour an app."""
+    """Return one colour per app."""
     from matplotlib import colormaps
 
     table = colormaps["tab10" if number <= 10 else "tab20"]
@@ -20,7 +20,7 @@ def colours(number: int) -> list[Any]:
 
 
 def draw_bids(axes: Any, instance: AuctionInstance) -> None:
-    """Draw every app's values over the number of GPUs, a line a locality, relative to holding nothing."""
+    """Draw the value of each app over the number of GPUs, relative to no GPUs, one line per locality."""
     styles = {
         Locality.SLOT: "-",
         Locality.MACHINE: "-",
@@ -37,12 +37,12 @@ def draw_bids(axes: Any, instance: AuctionInstance) -> None:
                 value = instance.apps.empty_rho[i] / bids.rho[order]
                 label = instance.apps.ids[i] if level == bids.locality[bids.app == i].min() else None
                 axes.plot(bids.gpus[order], value, style, color=colour, marker=".", label=label)
-    axes.set(xlabel="GPUs", ylabel="value / value of nothing", yscale="log")
+    axes.set(xlabel="GPUs", ylabel="value / value of no GPUs", yscale="log")
     axes.legend(fontsize="small")
 
 
 def draw_cluster(axes: Any, instance: AuctionInstance, plan: AuctionPlan) -> None:
-    """Draw every GPU on offer: filled if its app keeps it, hatched if the payment sets it free, grey if idle."""
+    """Draw every offered GPU: filled if granted to its app, hatched if forfeited as payment, grey if idle."""
     cluster, shades = instance.cluster, colours(instance.num_apps)
     kept = {(i, s): count for i, s, count in plan.grants.tolist()}
     left = cluster.slot_free.copy()
@@ -65,7 +65,7 @@ def draw_cluster(axes: Any, instance: AuctionInstance, plan: AuctionPlan) -> Non
 
 
 def draw_payments(axes: Any, instance: AuctionInstance, plan: AuctionPlan) -> None:
-    """Draw the GPUs awarded to each app beside those it keeps."""
+    """Draw the awarded and the granted GPUs of each app."""
     n, place = instance.num_apps, np.arange(instance.num_apps)
     awarded, granted, shades = plan.awarded_gpus(n), plan.granted_gpus(n), colours(n)
     axes.bar(place, awarded, color="white", edgecolor=shades, hatch="////")

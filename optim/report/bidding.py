@@ -1,4 +1,4 @@
-"""Pictures of bidding: a run's bids on the price path, the eviction table, what policies cost, the frontier."""
+"""Pictures of bidding: a run's bids on the price path, the eviction table, costs of policies, and the frontier."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from optim.simulation.spot.policy import Request, View, World
 from optim.solvers.bidding.frontier import Frontier
 
 WIDE = 5.0
-"""Prices that differ by more are drawn on a logarithmic scale."""
+"""Ratio of prices above which the scale is logarithmic."""
 
 BLUE, RED, GREEN, ORANGE = "#2166ac", "#c4404f", "#3f9b5f", "#e0803a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedBid:
-    """A request of a policy, and when it was made."""
+    """A request of a policy, with its time."""
 
     time_s: int
     request: Request
@@ -31,7 +31,7 @@ class PlacedBid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBid:
-    """A bid in dollars, the hours since the start between which its instances were held, and whether they were evicted."""
+    """A granted bid: price, begin and end of its allocation in hours since the start, and whether it was evicted."""
 
     bid_usd: float
     begin_h: float
@@ -48,16 +48,16 @@ class WatchedRun:
 
 
 def watch(world: World, policy: str, start_s: int) -> WatchedRun:
-    """Run a policy from a start, and keep the bids it places.
+    """Run a policy from a start, and record its bids.
 
     Parameters
     ----------
     world
-        Prices, knowledge and job.
+        Prices, learned knowledge and job.
     policy
-        Its name.
+        Name of the policy.
     start_s
-        When the job begins.
+        Start of the job.
     """
     watched, bids = make_policy(policy, world), list[PlacedBid]()
     decide = watched.decide
@@ -68,12 +68,12 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
             bids.append(PlacedBid(time_s=view.now_s, request=request))
         return request
 
-    watched.decide = decide_and_tell  # type: ignore[method-assign]  # the engine looks at the policy's own class
+    watched.decide = decide_and_tell  # type: ignore[method-assign]  # the engine requires the policy's class
     return WatchedRun(result=run_policy(world, watched, start_s), bids=tuple(bids))
 
 
 def busiest_markets(world: World, run: WatchedRun, number: int) -> tuple[int, ...]:
-    """Return the markets with most bids in a run, at most `number` of them, ties by position."""
+    """Return up to `number` markets with the most bids in a run; ties by index."""
     placed = [bid.request.market for bid in run.bids if bid.request.bid_micro is not None]
     count = np.bincount(np.array(placed, dtype=np.int64), minlength=world.history.num_markets)
     order = np.argsort(-count, kind="stable")[:number]
@@ -81,7 +81,7 @@ def busiest_markets(world: World, run: WatchedRun, number: int) -> tuple[int, ..
 
 
 def held_bids(world: World, run: WatchedRun, market: int) -> tuple[HeldBid, ...]:
-    """Return the bids in a market that were granted, and how long each was held by the bill."""
+    """Return the granted bids in a market, with their allocation times from the bill."""
     start, name = run.result.start_s, world.history.markets[market].name
     lines = {(line.begin_s, line.count): line for line in run.result.ledger if line.market == name}
     found = []
@@ -107,7 +107,7 @@ def held_bids(world: World, run: WatchedRun, market: int) -> tuple[HeldBid, ...]
 
 
 def draw_bids(axes: Any, world: World, run: WatchedRun, market: int) -> None:
-    """Draw a market's price over a run: bids as bars as long as they were held, evictions as crosses."""
+    """Draw a market's price during a run, with bars for allocated bids and crosses for evictions."""
     history, start = world.history, run.result.start_s
     path = history.paths[market]
     end = max(run.result.end_s, start + HOUR_S)
@@ -123,7 +123,7 @@ def draw_bids(axes: Any, world: World, run: WatchedRun, market: int) -> None:
         color=BLUE,
         linewidth=2.5,
         alpha=0.7,
-        label="bid, as long as held",
+        label="bid, while allocated",
     )
     gone = [bid for bid in bids if bid.is_evicted]
     axes.plot(
@@ -132,25 +132,25 @@ def draw_bids(axes: Any, world: World, run: WatchedRun, market: int) -> None:
         "X",
         color=RED,
         markersize=7,
-        label="evicted: the hour is free",
+        label="evicted (free hour)",
     )
     scale = "log" if prices.max() > WIDE * prices.min() else "linear"
     on_demand = history.markets[market].on_demand_micro / MICRO
-    axes.set(yscale=scale, ylabel="$ an hour", title=f"{history.markets[market].name} (${on_demand:g} on demand)")
+    axes.set(yscale=scale, ylabel="$ per hour", title=f"{history.markets[market].name} (${on_demand:g} on demand)")
 
 
 def draw_evictions(axes: Any, table: EvictionTable) -> Any:
-    """Draw the probability of an eviction within the hour, a row a market and a column a delta; return the image."""
+    """Draw the probability of an eviction within the hour, by market (row) and bid delta (column); return the image."""
     image = axes.imshow(table.beta, vmin=0.0, vmax=max(0.5, float(table.beta.max())), cmap="Reds", aspect="auto")
     labels = [f"{delta / MICRO:g}" for delta in table.deltas_micro.tolist()] + ["on-demand"]
     axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right")
     axes.set_yticks(range(len(table.markets)), table.markets)
-    axes.set(xlabel="bid delta ($ above the present price)", title="evicted within the hour")
+    axes.set(xlabel="bid delta ($ above the current price)", title="evicted within the hour")
     return image
 
 
 def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
-    """Draw each policy's mean cost with its 95 % interval, of which a single start has none."""
+    """Draw each policy's mean cost with its 95 % interval, which requires several starts."""
     figures = {name: (s.mean["cost_usd"], s.high["cost_usd"]) for name, s in summaries.items()}
     known = {
         name: (mean, 0.0 if high is None else high - mean) for name, (mean, high) in figures.items() if mean is not None
@@ -161,7 +161,7 @@ def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
     for place, (mean, spread) in enumerate(known.values()):
         axes.text(mean + spread, place, f"  ${mean:.1f}", va="center", fontsize="small")
     axes.invert_yaxis()
-    axes.set(xlabel="dollars a job (mean, 95 % interval by Student's t)")
+    axes.set(xlabel="USD per job (mean, 95 % interval by Student's t)")
     axes.margins(x=0.12)
 
 
@@ -171,20 +171,20 @@ def draw_frontier(axes: Any, frontier: Frontier, footprints: Mapping[str, tuple[
     Parameters
     ----------
     axes
-        Where.
+        Axes to draw on.
     frontier
-        The points; one at least does work.
+        The points; at least one has positive work.
     footprints
-        Work and cost of named footprints.
+        Work and cost of footprints (portfolios of bids) by name.
     """
     work = np.array([point.work for point in frontier.points])
     cost = np.array([point.cost for point in frontier.points])
     grid = np.linspace(0.0, float(work.max()), 200)
     ratio = float((cost[work > 0] / work[work > 0]).min())
     axes.plot(grid, [frontier.least_cost(float(w)) for w in grid], color="black", linewidth=1, label="proven bound")
-    axes.plot(work, cost, "o", color=BLUE, markersize=4, label="best footprint at some price of work")
-    axes.plot(grid, ratio * grid, color=GREEN, linestyle="--", linewidth=1, label=f"${ratio:.4f} a unit of work")
+    axes.plot(work, cost, "o", color=BLUE, markersize=4, label="optimal footprint at some work price")
+    axes.plot(grid, ratio * grid, color=GREEN, linestyle="--", linewidth=1, label=f"${ratio:.4f} per unit of work")
     for (name, (w, c)), marker in zip(footprints.items(), "X^svD" * len(footprints), strict=False):
         axes.plot([w], [c], marker, color=RED, markersize=8, fillstyle="none", linestyle="none", label=name)
-    axes.set(xlabel="expected work of the hour", ylabel="expected dollars of the hour")
+    axes.set(xlabel="expected work in the hour", ylabel="expected cost of the hour in USD")
     axes.legend(frameon=False, fontsize="small")

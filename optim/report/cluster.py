@@ -27,31 +27,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_POINTS = 400
-"""Of a curve: more can't be seen."""
+"""Maximum points of a curve."""
 
 SMALL = (6.6, 2.35)
-"""Inches of a picture of the first screen."""
+"""Size in inches of a picture on the first screen."""
 
 MAX_OTHERS = 4
-"""Policies besides the first of which the first screen tells numbers."""
+"""Maximum policies after the first with numbers on the first screen."""
 
 MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
-"""Larger runs have no picture of who held which GPU."""
+"""Maximum jobs, GPUs and policies of Gantt charts."""
 
-CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota",
-               "fragmented": "enough GPUs free, not in one place", "full": "too few GPUs free",
-               "order": "room in one place, held up by the policy's order"}  # fmt: skip
+CAUSE_NAMES = {"over_quota": "virtual cluster at its quota",
+               "fragmented": "enough free GPUs, but fragmented", "full": "too few free GPUs",
+               "order": "fits, but waits for the policy's order"}  # fmt: skip
 
 Bar = tuple[int, int, int, int]
-"""Row (a GPU), begin, end and job."""
+"""Row (GPU), begin, end and job."""
 
 
 FIRST = 4
-"""Pictures on a page's first screen."""
+"""Number of pictures on the first screen."""
 
 
 def cluster_figures(record: RunRecord) -> list[Figure]:
-    """Return the pictures of a record's runs, those of the first screen first."""
+    """Return the pictures of a record's runs, beginning with those of the first screen."""
     gallery = FigureList()
     if record.runs:
         _held(gallery, record)
@@ -68,7 +68,7 @@ def cluster_figures(record: RunRecord) -> list[Figure]:
 
 
 def run_of(jobs: Workload, run: LoggedRun) -> Run:
-    """Return what a logged run's events tell of each job, as far as pictures need it."""
+    """Reconstruct the fields of a run that pictures need from its logged events."""
     log, count = run.log, len(jobs)
     start = np.flatnonzero(log.kind == Event.START)
     first, end = np.full(count, -1), last_times(log, count)
@@ -82,13 +82,13 @@ def run_of(jobs: Workload, run: LoggedRun) -> Run:
 
 
 def _cdf(panel: "Axes", values: FloatArray, label: str, colour: str) -> None:
-    """Draw the share of jobs at most at each value."""
+    """Draw the cumulative distribution of values."""
     share = np.linspace(0.0, 1.0, min(MAX_POINTS, len(values) + 1))
     panel.plot(np.quantile(values, share), share, color=colour, linewidth=1.3, label=label, drawstyle="steps-post")
 
 
 def _completion(gallery: FigureList, record: RunRecord) -> None:
-    caption = "Share of the jobs that were done within a time of their submission. Further left is better."
+    caption = "Share of jobs completed within a time after submission. Further left is better."
     with gallery.picture("completion", "Completion times", caption, 7.5, 3.6) as (panel,):
         for run, colour in zip(record.runs, _colours(record), strict=True):
             whole = run_of(record.jobs, run)
@@ -100,10 +100,10 @@ def _completion(gallery: FigureList, record: RunRecord) -> None:
 
 def _fairness(gallery: FigureList, record: RunRecord) -> None:
     caption = (
-        "Finish-time fairness rho, at most 1 where sharing was worth it, in both readings of the time that an equal share would "
-        "take: all GPUs for a share of the time (Themis'), and a share of the GPUs all the time, up to the gang."
+        "Finish-time fairness rho, at most 1 if sharing benefits the app. The reference time with an equal share has two "
+        "definitions: all GPUs for a share of the time (as in Themis), or a share of the GPUs at all times, up to the gang."
     )
-    with gallery.picture("fairness", "Fairness in both readings", caption, 10, 3.6, 1, 2) as panels:
+    with gallery.picture("fairness", "Finish-time fairness", caption, 10, 3.6, 1, 2) as panels:
         for run, colour in zip(record.runs, _colours(record), strict=True):
             whole = run_of(record.jobs, run)
             for panel, rho in zip(panels, rho_of_apps(record.jobs, record.cluster, whole), strict=True):
@@ -118,20 +118,20 @@ def _ratio(gallery: FigureList, record: RunRecord) -> None:
     least = record.bounds.get("jct_mean_h")
     if not least:
         return
-    caption = "Mean completion time over what no schedule of rigid jobs could beat (proven; 1 is the bound itself)."
+    caption = "Mean completion time relative to a proven lower bound for schedules of rigid jobs (1 is the bound)."
     ratios = [run.metrics.jct_mean_h / least for run in record.runs]
-    with gallery.picture("ratio", "Over the bound", caption, 7.5, 0.8 + 0.32 * len(ratios)) as (panel,):
-        rows = range(len(ratios))[::-1]  # `name_rows` names them from the top
+    with gallery.picture("ratio", "Ratio to the lower bound", caption, 7.5, 0.8 + 0.32 * len(ratios)) as (panel,):
+        rows = range(len(ratios))[::-1]  # `name_rows` labels rows from the top
         panel.barh(rows, ratios, color=_colours(record), height=0.6)
         for row, ratio in zip(rows, ratios, strict=True):
             panel.annotate(f" {ratio:.3g}", (ratio, row), va="center", fontsize=8)
         panel.axvline(1, color=INK, linewidth=0.7, linestyle=":")
-        panel.set(xscale="log", xlabel="mean completion time over its bound")
+        panel.set(xscale="log", xlabel="mean completion time / lower bound")
         name_rows(panel, [run.policy for run in record.runs])
 
 
 def _begin(record: RunRecord) -> datetime | None:
-    """Return the date of time 0, None where the trace tells none."""
+    """Return the date of time 0, None if the trace has no dates."""
     said = record.settings.get("begin")
     try:
         return datetime.fromisoformat(said) if isinstance(said, str) else None
@@ -142,7 +142,7 @@ def _begin(record: RunRecord) -> datetime | None:
 def _curves(
     panel: "Axes", record: RunRecord, curve: "Callable[[LoggedRun], tuple[FloatArray, FloatArray]]", label: str
 ) -> None:
-    """Draw a step function of time of each run, averaged over equal parts of the time: over dates where the trace tells them."""
+    """Draw a step function of time for each run, averaged over equal intervals; the axis shows dates if they are known."""
     begin = _begin(record)
     for run, colour in zip(record.runs, _colours(record), strict=True):
         hours, values = _averages(*curve(run))
@@ -159,34 +159,32 @@ def _curves(
 
 
 def _held(gallery: FigureList, record: RunRecord) -> None:
-    caption = "GPUs held by somebody, averaged over equal parts of the time."
-    with gallery.picture("held", "GPUs held", caption, *SMALL) as (panel,):
+    caption = "Allocated GPUs, averaged over equal time intervals."
+    with gallery.picture("held", "Allocated GPUs", caption, *SMALL) as (panel,):
         gpus = record.cluster.num_gpus
         _curves(
             panel,
             record,
             lambda run: (run.log.time_us / HOUR_US, 100.0 * held_gpus(record.cluster, run.log) / gpus),
-            "GPUs held [%]",
+            "allocated GPUs [%]",
         )
         panel.set(ylim=(0, 102))
 
 
 def _queue(gallery: FigureList, record: RunRecord) -> None:
-    caption = "Jobs that wait, averaged over equal parts of the time."
+    caption = "Waiting jobs, averaged over equal time intervals."
 
     def waiting_jobs(run: LoggedRun) -> tuple[FloatArray, FloatArray]:
         times, changes = _queue_changes(record.jobs, run.log)
         return times / HOUR_US, np.cumsum(changes).astype(float)
 
-    with gallery.picture("queue", "Jobs waiting", caption, *SMALL) as (panel,):
-        _curves(panel, record, waiting_jobs, "jobs waiting")
+    with gallery.picture("queue", "Waiting jobs", caption, *SMALL) as (panel,):
+        _curves(panel, record, waiting_jobs, "waiting jobs")
         panel.set(ylim=(0, None))
 
 
 def _gang_waits(gallery: FigureList, record: RunRecord) -> None:
-    caption = (
-        "Mean wait by the GPUs that a job asks for, rounded up to a power of two; the whisker reaches to the longest."
-    )
+    caption = "Mean wait by requested GPUs, rounded up to a power of two; the whisker ends at the maximum."
     size = np.ceil(np.log2(record.jobs.gpus)).astype(int)
     sizes = np.unique(size)
     width = 0.8 / len(record.runs)
@@ -209,7 +207,7 @@ def _gang_waits(gallery: FigureList, record: RunRecord) -> None:
 
 
 def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
-    """Return times, and by how many the number of waiting jobs changes then."""
+    """Return times, and the changes in the number of waiting jobs at these times."""
     is_start, is_stop = log.kind == Event.START, log.is_lost
     began = np.zeros(len(jobs), np.int64)
     np.add.at(began, log.job[is_start], 1)
@@ -227,7 +225,7 @@ def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
 
 
 def _averages(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the averages of a step function over equal parts of its time."""
+    """Return the averages of a step function over equal time intervals."""
     edges = np.linspace(0.0, float(times[-1]) or 1.0, MAX_POINTS + 1)
     marks, steps = np.concatenate([[0.0], times]), np.concatenate([[0.0], values])
     area = np.concatenate([[0.0], np.cumsum(steps[:-1] * np.diff(marks))])
@@ -238,14 +236,14 @@ def _averages(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatA
 
 def _causes(gallery: FigureList, record: RunRecord) -> None:
     runs = record.runs
-    caption = "Waiting time by what for, the first that holds, as the Philly study tells it."
+    caption = "Waiting time by cause (the first that applies), as defined in the Philly study."
     if any(run.rules.knows_quotas for run in runs):
-        caption += " Quotas are those that a policy goes by: of its option, or in proportion to GPU-hours."
+        caption += " Quotas are those of the policy: from its option, or in proportion to GPU-hours."
     shares = []
     for run in runs:
         spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)), run.rules)
         shares.append(100 * spells.shares())
-    with gallery.picture("waiting", "What jobs wait for", caption, *SMALL) as (panel,):
+    with gallery.picture("waiting", "Causes of waiting", caption, *SMALL) as (panel,):
         left = np.zeros(len(runs))
         for cause, colour in zip(range(len(CAUSES)), PALETTE, strict=False):
             part = np.array([share[cause] for share in shares])
@@ -259,7 +257,7 @@ def _causes(gallery: FigureList, record: RunRecord) -> None:
 
 
 def gantt_bars(cluster: Cluster, log: EventLog) -> list[Bar]:
-    """Return who held which GPU from when to when, microseconds; where a log names no GPUs, the lowest free of the machine."""
+    """Return the allocations of GPUs over time in microseconds; if the log has no GPU numbers, use the lowest free ones."""
     first = np.concatenate([[0], np.cumsum(cluster.gpus)]).tolist()
     free = [set(range(first[machine], first[machine + 1])) for machine in range(cluster.num_machines)]
     held: dict[int, tuple[int, list[int]]] = {}
@@ -287,9 +285,9 @@ def gantt_bars(cluster: Cluster, log: EventLog) -> list[Bar]:
 
 
 def _gantt(gallery: FigureList, record: RunRecord, run: LoggedRun) -> None:
-    caption = "A row a GPU, a colour a job with its name; lines part machines."
+    caption = "One row per GPU, one colour per job with its name; lines separate machines."
     cluster, height = record.cluster, 1.0 + 0.16 * record.cluster.num_gpus
-    with gallery.picture(f"gantt-{run.policy}", f"Who held which GPU: {run.policy}", caption, 10, height) as (panel,):
+    with gallery.picture(f"gantt-{run.policy}", f"GPU allocations: {run.policy}", caption, 10, height) as (panel,):
         named: set[int] = set()
         for gpu, begin, end, job in sorted(gantt_bars(cluster, run.log)):
             panel.barh(gpu, (end - begin) / HOUR_US, left=begin / HOUR_US, height=0.86, color=PALETTE[job % len(PALETTE)],
@@ -308,17 +306,17 @@ def _colours(record: RunRecord) -> Sequence[str]:
 
 
 def write_cluster_report(record: RunRecord, path: Path, *, has_study: bool = False) -> None:
-    """Write the page; it is whole or absent."""
+    """Write the report atomically."""
     write_bytes(path, render_cluster(record, has_study=has_study).encode())
 
 
 def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
-    """Return the page as HTML: first five numbers and four pictures, then what is left out and the options, then all else.
+    """Return the report as HTML: five numbers and four pictures, skipped jobs and options, then all metrics and tables.
 
     Parameters
     ----------
     has_study
-        Whether the Philly study's tables of each run are on it.
+        Whether to include the tables of the Philly study for each run.
     """
     jobs, world = record.jobs, record.cluster
     said = (
@@ -336,13 +334,13 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
         body.append(_numbers(record, waits))
     if figures:
         body.append(f'<div class="four">{"".join(figure_element(figure) for figure in figures[:FIRST])}</div>')
-    body.append("<h2>What was played</h2>")
-    left_out = (*jobs.left_out, *jobs.notes) or ("Nothing was left out of the trace.",)
+    body.append("<h2>Input</h2>")
+    left_out = (*jobs.left_out, *jobs.notes) or ("All rows of the trace are included.",)
     body.extend(f"<p>{escape(text)}</p>" for text in left_out)
     options = ", ".join(f"{name}={value}" for name, value in record.settings.items() if name != "keys")
     if options:
         body.append(f"<p>Options: {escape(options)}</p>")
-    body.append("<h2>All figures</h2>")
+    body.append("<h2>All metrics</h2>")
     body.append(_figures(record))
     body.extend(figure_element(figure) for figure in figures[FIRST:])
     for run, wait_us in zip(record.runs, waits, strict=True):
@@ -355,15 +353,15 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
 
 
 def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
-    """Return the five numbers of the first policy, each with those of up to `MAX_OTHERS` others below it."""
+    """Return five numbers of the first policy, each above those of up to `MAX_OTHERS` others."""
     least = record.bounds.get("jct_mean_h")
     metrics = [run.metrics for run in record.runs]
     rows = {
         "mean wait": [f"{each.wait_mean_h:.3g} h" for each in metrics],
         "longest wait": [f"{wait_us.max() / HOUR_US:.3g} h" for wait_us in waits],
         "mean completion": [f"{each.jct_mean_h:.3g} h" for each in metrics],
-        "GPUs held": [f"{each.utilisation:.0%}" for each in metrics],
-        "completion over the bound": [f"{each.jct_mean_h / least:.3g} times" if least else "-" for each in metrics],
+        "allocated GPUs": [f"{each.utilisation:.0%}" for each in metrics],
+        "completion / lower bound": [f"{each.jct_mean_h / least:.3g}" if least else "-" for each in metrics],
     }
     tiles = []
     for name, values in rows.items():
@@ -389,12 +387,14 @@ def _waits(jobs: Workload, policy: str, wait_us: FloatArray) -> list[str]:
 
 
 def _figures(record: RunRecord) -> str:
-    """Return a table with a row a policy, the bounds first."""
+    """Return a table with the bounds and one row per policy."""
     names = [field.name for field in fields(Metrics)]
     least: list[object] = ["lower bound", *(record.bounds.get(name) for name in names)]
     rows = [[marked(run.policy, run.metrics.preemptions), *asdict(run.metrics).values()] for run in record.runs]
     caption = (
-        "* stops running jobs, which need checkpoints" if any(run.metrics.preemptions for run in record.runs) else ""
+        "* stops running jobs, which requires checkpoints"
+        if any(run.metrics.preemptions for run in record.runs)
+        else ""
     )
     return table(("policy", *names), [least, *rows], caption=caption)
 

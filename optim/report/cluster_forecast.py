@@ -1,4 +1,4 @@
-"""Pictures and the page of a forecast: when pending jobs start."""
+"""Report of a forecast of the starts of pending jobs."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.forecast import Forecast
 
 MAX_JOBS = 60
-"""Jobs that a picture shows: the first to start."""
+"""Maximum jobs in a picture, the earliest first."""
 
 
 def forecast_figure(jobs: Workload, present: Present, begin: datetime, policy: str, made: "Forecast") -> Figure:
-    """Return a picture with a bar per pending job, from the time by which it starts with 10 % to that with 90 %."""
+    """Return a picture with one bar per pending job, from the 10 % to the 90 % quantile of its start."""
     import matplotlib.dates as mdates
 
     gallery = FigureList()
@@ -32,12 +32,12 @@ def forecast_figure(jobs: Workload, present: Present, begin: datetime, policy: s
         [mdates.date2num(begin + timedelta(microseconds=float(us))) for us in each[shown]]
         for each in (low, middle, high)
     ]
-    caption = "Each bar is the range in which a job starts with 80 %, the dot is the median; times are UTC."
+    caption = "Each bar is the range in which a job starts with probability 80 %; the dot is the median. Times are UTC."
     if len(shown) < len(middle):
         caption += f" The first {len(shown)} of {len(middle)} jobs."
-    with gallery.picture(
-        f"starts-{policy}", f"When pending jobs start: {policy}", caption, 9, 1 + 0.2 * len(shown)
-    ) as (panel,):
+    with gallery.picture(f"starts-{policy}", f"Starts of pending jobs: {policy}", caption, 9, 1 + 0.2 * len(shown)) as (
+        panel,
+    ):
         rows = np.arange(len(shown))[::-1]
         panel.barh(rows, np.subtract(dates[2], dates[0]), left=dates[0], height=0.6, color=PALETTE[0], alpha=0.5)
         panel.plot(dates[1], rows, "o", color=PALETTE[1], markersize=4)
@@ -58,11 +58,11 @@ def write_forecast_report(
     told: Sequence[str],
     path: Path,
 ) -> None:
-    """Write the page, with what is told of calibration; it is whole or absent."""
+    """Write the report atomically, with the lines on calibration in `told`."""
     now = begin + timedelta(microseconds=present.now_us)
     pending = int(present.is_pending(jobs).sum())
-    said = f"{len(present.starts)} jobs run and {pending} are pending at {now:%Y-%m-%d %H:%M} UTC"
-    body = ["<h1>When pending jobs start</h1>", f'<p class="headline">{escape(said)}</p>']
+    said = f"{len(present.starts)} running and {pending} pending jobs at {now:%Y-%m-%d %H:%M} UTC"
+    body = ["<h1>Starts of pending jobs</h1>", f'<p class="headline">{escape(said)}</p>']
     body.extend(f"<p>{escape(text)}</p>" for text in (*told, *jobs.left_out, *jobs.notes))
     for policy, made in found:
         body.append(figure_element(forecast_figure(jobs, present, begin, policy, made)))

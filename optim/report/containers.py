@@ -1,4 +1,4 @@
-"""The report of a comparison of policies: the table at equal risk, and allocation against risk as curves."""
+"""Report of a comparison of container policies: table at equal risk, and curves of allocation against risk."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -14,7 +14,7 @@ from optim.rightsizing.comparison import ALL_RESOURCES, Row, TradePoint
 from optim.rightsizing.policy import REFERENCE
 
 MAX_CURVES = 12
-"""More can't be told apart by their colours."""
+"""Maximum curves with distinguishable colours."""
 
 ROW_COLUMNS = {
     "policy": ("policy", 1),
@@ -33,39 +33,39 @@ ROW_COLUMNS = {
     "throttled %": ("throttled_time", 100),
     "changes": ("changes", 1),
 }
-"""Columns of the table at equal risk: a field and its factor."""
+"""Columns of the table at equal risk: field and factor."""
 
 POINT_COLUMNS = {
     name: ROW_COLUMNS[name] for name in ROW_COLUMNS if name not in ("risk met", "saving %", "low", "high", "most %")
 }
 
 WORST = 1.6
-"""Allocations above this many times the cheapest one at the risk lie outside the picture."""
+"""Upper end of the picture relative to the lowest tuned allocation."""
 
 
 def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], required: str, path: Path) -> None:
-    """Write the page; it is whole or absent."""
+    """Write the report atomically."""
     write_bytes(path, render_containers(rows, points, required).encode())
 
 
 def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], required: str) -> str:
-    """Return the page as HTML.
+    """Return the report as HTML.
 
     Parameters
     ----------
     rows
-        Of `compare_policies`.
+        Rows of `compare_policies`.
     points
-        Of `trade_curve`, for the same policies.
+        Points of `trade_curve` for the same policies.
     required
-        What the rows are tuned to, in words.
+        Description of the requirement to which the rows are tuned.
     """
     body = [
         "<h1>Allocations of containers</h1>",
-        f'<p class="headline">tuned to {escape(required)} on other containers; savings against {escape(REFERENCE)}</p>',
+        f'<p class="headline">tuned to {escape(required)} on other containers; savings compared with {escape(REFERENCE)}</p>',
         figure_element(trade_figure(rows, points)),
         "<h2>At equal risk</h2>",
-        "<p>low and high: ends of the 95 % interval of the saving, by bootstrap over containers.</p>",
+        "<p>low and high: 95 % interval of the saving, by bootstrap over containers.</p>",
         _table(ROW_COLUMNS, rows),
         "<h2>Curves</h2>",
         _table(POINT_COLUMNS, points),
@@ -74,13 +74,13 @@ def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], require
 
 
 def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
-    """Return the picture: a panel a resource, a curve a policy, what came out of each one's tuning as a dot."""
+    """Return a picture with one panel per resource, one curve per policy, and a dot for each tuned policy."""
     resources = list(dict.fromkeys(point.resource for point in points))
     colours = dict(zip(drawn_policies(rows), PALETTE, strict=False))
     caption = (
-        f"Each policy at all its multipliers; the dots are the tuned ones. Lower is cheaper, further left "
-        f"is safer. Dashed: references that know the future. At most {MAX_CURVES} policies are drawn, the cheapest "
-        f"at this risk and {REFERENCE}; the tables have them all."
+        f"Each policy at all its multipliers; dots are the tuned ones. Lower is cheaper, further left "
+        f"is safer. Dashed: references that know the future. The picture shows {REFERENCE} and the cheapest policies at "
+        f"this risk, at most {MAX_CURVES}; the tables contain all."
     )
     gallery = FigureList()
     with gallery.picture("trade-off", "Allocation against risk", caption, 11, 4.2, 1, len(resources)) as panels:
@@ -106,7 +106,7 @@ def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
 
 
 def drawn_policies(rows: Sequence[Row]) -> list[str]:
-    """Return the policies that are drawn, in the order of the rows: the reference and the cheapest."""
+    """Return the policies to draw (the reference and the cheapest), in the order of the rows."""
     whole = [row for row in rows if row.resource == ALL_RESOURCES]
     ranked = sorted(whole, key=lambda row: (row.policy != REFERENCE, row.total_allocation, row.policy))
     chosen = {row.policy for row in ranked[:MAX_CURVES]}
@@ -114,7 +114,7 @@ def drawn_policies(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(columns: Mapping[str, tuple[str, float]], rows: Sequence[Row] | Sequence[TradePoint]) -> str:
-    """Return a table of these fields, in per cent where the factor is 100."""
+    """Return a table of fields, multiplied by their factors."""
     return table(
         tuple(columns), [[_cell(getattr(row, name), factor) for name, factor in columns.values()] for row in rows]
     )

@@ -1,4 +1,4 @@
-"""Pictures of a deadline's rule: by time and work left, whether it takes spot machines, machines on demand, or waits."""
+"""Pictures of a deadline policy: its choice of spot machines, on-demand machines or waiting, by time and remaining work."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.deadline_policy import CHOICES, DeadlinePolicy, DeadlineView, Machines
 
 SHADES = ("#e8e8e8", "#3f9b5f", "#2166ac")
-"""Of waiting, spot machines, and machines on demand."""
+"""Colours of waiting, spot machines and on-demand machines."""
 
 POINTS = 160
-"""Of the picture each way, at most."""
+"""Maximum grid points per axis."""
 
 
 def decisions(policy: DeadlinePolicy, *, is_available: bool, held: Machines, spell_s: float | None) -> Any:
-    """Return what a policy decides on a grid, and the grid's times and work left in hours.
+    """Return the decisions of a policy on a grid of times and remaining work.
 
     Returns
     -------
     tuple
-        Shape (works, times) of positions in `CHOICES`, NaN where the deadline can't be met any more or so little work
-        can't be left; then both axes.
+        Indices in `CHOICES`, shape (works, times), NaN where the deadline cannot be met or the remaining work is
+        impossible; times and works in hours.
     """
     job = policy.job
     ticks = -(-job.deadline_s // job.tick_s)
@@ -41,18 +41,18 @@ def decisions(policy: DeadlinePolicy, *, is_available: bool, held: Machines, spe
 
 
 def draw_switching(axes: Any, policy: DeadlinePolicy, *, is_available: bool, spell_s: float | None = None) -> None:
-    """Draw what is done with nothing held, by time and work left; white is what can't be.
+    """Draw the decisions without rented machines, by time and remaining work; impossible states are white.
 
     Parameters
     ----------
     axes
-        Where.
+        Axes to draw on.
     policy
-        Whose rule.
+        The policy.
     is_available
-        Whether spot machines could be had.
+        Whether spot machines are available.
     spell_s
-        For how long that has been so; None for since before the start.
+        Seconds since availability last changed; None if that was before the start.
     """
     from matplotlib.colors import ListedColormap
 

@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing but themselves: their frame, their tables, their pictures."""
+"""Self-contained HTML pages: frame, tables and pictures."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import TypeGuard
 from optim.report.plots import Figure
 
 SORTED_DIGITS = 9
-"""Significant digits by which numbers are sorted; a cell shows five."""
+"""Significant digits of numbers for sorting; a cell shows five."""
 
 _RULES = re.compile(r"(<svg[^>]*>)<style>(.*?)</style>")
 _PICTURE = re.compile(r"<svg .*?</svg>", re.DOTALL)
@@ -18,7 +18,7 @@ _RULE = re.compile(r"\.s\w+\{[^}]*\}")
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return a page of HTML; the rules of its pictures are told once for all of them."""
+    """Return a page of HTML; the style rules of its pictures are collected once."""
     style, script = (
         (files("optim.benchmarks") / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
     )
@@ -34,7 +34,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def _with_own_ids(text: str) -> str:
-    """Let two pictures that are the same share no id."""
+    """Make the ids of identical pictures distinct."""
     seen: dict[str, int] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -48,7 +48,7 @@ def _with_own_ids(text: str) -> str:
 
 
 def figure_element(figure: Figure) -> str:
-    """Return a picture with its title and caption; the title names the picture for those who don't see it."""
+    """Return a picture with title and caption; the title is also its label for screen readers."""
     title = escape(figure.title)
     svg = figure.svg.replace("<svg ", f'<svg aria-label="{title}" ', 1)
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
@@ -64,18 +64,18 @@ def table(
     caption: str = "",
     marks: Sequence[Mapping[str, str]] = (),
 ) -> str:
-    """Return a table; numbers are set to the right and sorted by value, texts are escaped.
+    """Return a table with right-aligned numbers and escaped texts.
 
     Parameters
     ----------
     header, rows
-        Names of the columns, and the cells.
+        Column names, and cells.
     kind
-        ``sortable`` can be sorted by its columns' heads, which are buttons; ``prose`` lets texts wrap.
+        ``sortable``: buttons in the column headings sort the table by value; ``prose``: texts wrap.
     caption
-        Names the table for those who don't see it.
+        Label of the table for screen readers.
     marks
-        By row the data that filters look at: ``solver`` and ``instance``.
+        Data of each row for filters: ``solver`` and ``instance``.
     """
     filled = [list(row) for row in rows]
     cell = "<button>{}</button>" if kind == "sortable" else "{}"

@@ -29,11 +29,11 @@ MAX_CONTAINERS = 4
 MAX_TREE_PATHS = 12
 
 MIN_EDGE = 0.03
-"""Edges of the graph with a smaller probability aren't drawn; the table has them all."""
+"""Minimum probability of drawn edges; the table contains all."""
 
 
 def phase_colour(phase: int) -> str:
-    """Return the colour of a phase, grey where there is none."""
+    """Return the colour of a phase, grey for an unknown phase."""
     return UNKNOWN_COLOUR if phase < 0 else PALETTE[phase % len(PALETTE)]
 
 
@@ -53,7 +53,7 @@ def draw_series(panel: "Axes", phased: PhasedSeries, model: PhaseModel, segment:
 
 
 def draw_graph(panel: "Axes", model: PhaseModel) -> None:
-    """Draw the graph of order one on a circle, probabilities on its edges."""
+    """Draw the first-order graph on a circle, with probabilities on its edges."""
     graph = model.graph(1)
     nodes = list(graph)
     angle = {node: 2 * np.pi * (0.25 - place / len(nodes)) for place, node in enumerate(nodes)}
@@ -76,7 +76,7 @@ def draw_graph(panel: "Axes", model: PhaseModel) -> None:
 
 
 def _draw_edge(panel: "Axes", begin: FloatArray, end: FloatArray, probability: float) -> None:
-    """Draw one arrow, bent so that there and back are apart."""
+    """Draw one arrow, curved so that opposite arrows do not overlap."""
     style = {"arrowstyle": "-|>", "color": INK, "alpha": 0.25 + 0.6 * probability, "linewidth": 0.5 + 2.5 * probability}
     bent = {"connectionstyle": "arc3,rad=0.14", "shrinkA": 16, "shrinkB": 16}
     panel.annotate("", tuple(end.tolist()), tuple(begin.tolist()), arrowprops={**style, **bent})
@@ -86,7 +86,7 @@ def _draw_edge(panel: "Axes", begin: FloatArray, end: FloatArray, probability: f
 
 
 def draw_tree(panel: "Axes", model: PhaseModel) -> None:
-    """Draw the most frequent paths of the prefix tree; prototypes are full, others pale."""
+    """Draw the most frequent paths of the prefix tree; other paths than prototypes are pale."""
     found = model.prototypes()
     tree = model.tree()
     ranked = sorted((path for path in tree if tree.nodes[path]["ends"]), key=lambda path: -tree.nodes[path]["ends"])
@@ -125,12 +125,12 @@ def phase_figures(model: PhaseModel, phased: PhasedSeries | None) -> list[Figure
     gallery = FigureList()
     if phased is not None:
         _series(gallery, model, phased)
-    caption = "Discs: phases, their size the share of samples. Arrows: probability of the next phase, at least 3 %."
-    with gallery.picture("graph", "Which phase follows which", caption, 8, 6.4) as (panel,):
+    caption = "Discs: phases, sized by their share of samples. Arrows: probability of the next phase, at least 3 %."
+    with gallery.picture("graph", "Transitions between phases", caption, 8, 6.4) as (panel,):
         draw_graph(panel, model)
     caption = (
-        "The most frequent sequences, repetitions packed into (x y)+; numbers at the ends count containers. Full "
-        "colours: prototypes, the fewest sequences that cover nine containers in ten."
+        "The most frequent sequences, with repetitions written as (x y)+; numbers at the ends count containers. Full "
+        "colours: prototypes, the smallest set of sequences that covers 90 % of the containers."
     )
     with gallery.picture("tree", "Tree and prototypes", caption, 11, 4.6) as (panel,):
         draw_tree(panel, model)
@@ -146,7 +146,7 @@ def phase_figures(model: PhaseModel, phased: PhasedSeries | None) -> list[Figure
 def _series(gallery: FigureList, model: PhaseModel, phased: PhasedSeries) -> None:
     chosen, width = longest_segments(phased, MAX_CONTAINERS), len(phased.series.resources)
     rows = width * len(chosen)
-    caption = "What containers consumed, in the colour of the phase at each sample."
+    caption = "Resource usage of containers, in the colour of the phase at each sample."
     with gallery.picture("series", "Series by phase", caption, 11, 2.1 * rows, rows) as panels:
         for place, panel in enumerate(panels):
             segment, resource = chosen[place // width], place % width
@@ -157,7 +157,7 @@ def _series(gallery: FigureList, model: PhaseModel, phased: PhasedSeries) -> Non
 
 
 def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
-    """Return segments with different sequences of phases where there are some, the longest first."""
+    """Return the longest segments, first those with distinct sets of phases."""
     order = np.argsort(-phased.series.lengths, kind="stable").tolist()
     seen: set[tuple[int, ...]] = set()
     fresh: list[int] = []
@@ -170,18 +170,18 @@ def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
 
 
 HORIZONS = (1, 4, 20, 40)
-"""Samples ahead that forecasts are scored at: a quarter of a minute to ten minutes."""
+"""Horizons for scoring forecasts in samples: 15 seconds to ten minutes."""
 
 MAX_FORECASTS = 200
 
 
 def write_phase_report(model: PhaseModel, series: ContainerSeries | None, path: Path) -> None:
-    """Write the page; it is whole or absent."""
+    """Write the report atomically."""
     write_bytes(path, render_phases(model, series).encode())
 
 
 def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> str:
-    """Return the page as HTML; `series`, if given, are drawn by phase and scored."""
+    """Return the report as HTML; `series`, if given, are drawn by phase and scored."""
     phased = None if series is None else model.label(series)
     number = model.runs_.num_segments
     body = [
@@ -206,8 +206,8 @@ def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> s
 def _statistics(model: PhaseModel) -> str:
     found = model.statistics_
     header = [
-        *("phase", "name", "share %", "dwell, mean", "dwell, p90", "resource", "mean", "deviation"),
-        *("median", "p95", "p99", "max", "slope a minute", "rising %", "lag-1"),
+        *("phase", "name", "share %", "sojourn, mean", "sojourn, p90", "resource", "mean", "deviation"),
+        *("median", "p95", "p99", "max", "slope per minute", "rising %", "lag-1"),
     ]
     rows = []
     for phase in range(model.num_phases_):
@@ -224,7 +224,7 @@ def _statistics(model: PhaseModel) -> str:
                     float(found.autocorrelation[phase, place]),
                 )
             )
-    return table(header, rows) + '<p class="note">Dwell in samples; the last run of a series counts as cut off.</p>'
+    return table(header, rows) + '<p class="note">Sojourn in samples; the last run of a series is censored.</p>'
 
 
 def _changes(model: PhaseModel) -> str:
@@ -234,7 +234,7 @@ def _changes(model: PhaseModel) -> str:
         for source, target, edge in graph.edges(data=True)
     ]
     text = ", ".join(f"{order}: {value:.3f}" for order, value in enumerate(model.order_likelihoods_, start=1))
-    note = f'<p class="note">Order {model.order_}; held-out log-likelihood a change by order: {text}.</p>'
+    note = f'<p class="note">Order {model.order_}; held-out log-likelihood per change, by order: {text}.</p>'
     return note + table(("from", "to", "count", "probability"), rows)
 
 
@@ -253,7 +253,7 @@ def _prototypes(model: PhaseModel, phased: PhasedSeries | None) -> str:
 
 
 def _forecasts(model: PhaseModel, phased: PhasedSeries) -> str:
-    """Score all methods on the given series, at those horizons that the longest of them allows."""
+    """Score all methods on the given series, at horizons shorter than the longest series."""
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     longest = max((int(dwell.sum()) for _, dwell in runs.sequences()), default=0)
     horizons = tuple(horizon for horizon in HORIZONS if horizon < longest)

@@ -1,7 +1,7 @@
 """Plots of reports: a style for light and dark pages, and compact SVG.
 
-Coordinates are rounded to what a screen shows, styles that come often become classes, and groups, ids and shapes without
-effect are left out.
+Coordinates are rounded to screen precision, repeated styles become classes, and groups, ids and shapes without
+effect are removed.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ class Figure:
     Parameters
     ----------
     title, caption
-        What it shows, and how to read it.
+        Title, and explanation of the picture.
     svg
-        The picture, as made by `as_svg`.
+        SVG element made by `as_svg`.
     """
 
     title: str
@@ -39,13 +39,13 @@ class Figure:
 
 
 INK = "#0a0b0c"
-"""Stands for the page's text colour: `as_svg` replaces it by ``currentColor``."""
+"""Placeholder of the page's text colour; `as_svg` replaces it by ``currentColor``."""
 
 PALETTE = (
     "#3b82c4", "#e0803a", "#3f9b5f", "#c4504f", "#8a6fc0", "#a0744f",
     "#d170a8", "#7d8a96", "#b0a02c", "#2fa5b0", "#5f6fd6", "#cf9a6a",
 )  # fmt: skip
-"""Middle tones, told apart on white and on black alike."""
+"""Mid-tone colours that are distinguishable on white and on black."""
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -70,7 +70,7 @@ _STYLE: dict[str, Any] = {
 
 @contextmanager
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple["Canvas", list["Axes"]]]:
-    """Give a canvas of so many inches with its panels; the report's style holds inside the block only."""
+    """Yield a canvas (width and height in inches) and its panels, in the report's style inside the block."""
     mpl = import_extra("matplotlib", "a picture")
     new_canvas = import_extra("matplotlib.figure", "a picture").Figure
 
@@ -80,13 +80,13 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iter
 
 
 class FigureList(list[Figure]):
-    """The pictures of a page, in the order in which they are drawn."""
+    """The pictures of a page in drawing order."""
 
     @contextmanager
     def picture(
         self, name: str, title: str, caption: str, width: float, height: float, rows: int = 1, columns: int = 1
     ) -> Iterator[list["Axes"]]:
-        """Give the panels of a new picture; it hangs in the gallery once the block is through."""
+        """Yield the panels of a new picture, and append it to the list after the block."""
         with canvas(width, height, rows, columns) as (drawing, panels):
             yield panels
             self.append(Figure(title=title, caption=caption, svg=as_svg(drawing, name)))
@@ -98,10 +98,10 @@ def legend_beside(panel: "Axes") -> None:
 
 
 def as_svg(drawing: "Canvas", name: str) -> str:
-    """Return a canvas as an ``<svg>`` element for a page; call it inside `canvas`.
+    """Return a canvas as an ``<svg>`` element for a page; call inside a `canvas` block.
 
-    Text takes the page's colour, no two pictures on a page share an id, and everything that names a foreign address (name
-    spaces, metadata) is taken out.
+    Text has the page's colour, ids are unique on a page, and everything with a foreign address (name spaces, metadata)
+    is removed.
     """
     mpl = import_extra("matplotlib", "a picture")
 
@@ -119,13 +119,13 @@ def as_svg(drawing: "Canvas", name: str) -> str:
 
 
 def name_rows(panel: "Axes", names: Sequence[str]) -> None:
-    """Name the rows of a picture from the top, and leave half a row of room at both ends."""
+    """Label the rows of a picture from the top, with a margin of half a row at both ends."""
     panel.set_yticks(range(len(names)), list(reversed(names)))
     panel.set_ylim(-0.6, len(names) - 0.4)
 
 
 FINE_BELOW = 20.0
-"""Numbers below this keep two digits after the point, larger ones have one: markers are drawn around 0."""
+"""Absolute value below which coordinates have two decimals instead of one, because markers are drawn around 0."""
 
 DIGEST_LETTERS = 5
 
@@ -141,10 +141,10 @@ _REFERENCE = re.compile(r"(?:url\(#|^#)([^)]+)")
 
 
 def compact_svg(text: str) -> str:
-    """Return an ``<svg>`` element that looks the same in fewer bytes.
+    """Return an ``<svg>`` element with the same appearance in fewer bytes.
 
-    Ids begin with a digest of the picture, so that two on a page share none; classes are digests of their style, so that
-    equal ones are equal throughout a page. The element holds its rules in a ``<style>`` of its own.
+    Ids begin with a digest of the picture, so that they are unique on a page. Classes are digests of their style, so
+    that equal styles have equal classes on a page. The element contains its rules in a ``<style>``.
 
     Parameters
     ----------
@@ -154,11 +154,11 @@ def compact_svg(text: str) -> str:
     Raises
     ------
     xml.etree.ElementTree.ParseError
-        If the text isn't well-formed.
+        If the text is not well-formed.
     """
     root = fromstring(text)
     for style in [entry for entry in root.iter("defs") if entry.find("style") is not None]:
-        style.remove(style.find("style"))  # type: ignore[arg-type]  # it is there, or the line above had left it out
+        style.remove(style.find("style"))  # type: ignore[arg-type]  # the list contains only elements with a style
     _prune(root)
     _rename(root, f"f{_digest(text)}")
     for element in root.iter():
@@ -177,7 +177,7 @@ def _stripped(element: Element) -> str | None:
 
 
 def _prune(root: Element) -> None:
-    """Take out shapes that nothing fills or strokes, empty groups, and groups that say nothing."""
+    """Remove shapes without fill and stroke, empty groups, and groups without attributes."""
     used = set(_references(root))
     for element in root.iter():
         if element.attrib.get("id") not in used:
@@ -211,7 +211,7 @@ def _references(root: Element) -> Iterator[str]:
 
 
 def _rename(root: Element, prefix: str) -> None:
-    """Give ids short names that no other picture has."""
+    """Replace ids by short names with a prefix unique to the picture."""
     short: dict[str, str] = {}
     for element in root.iter():
         if "id" in element.attrib:
@@ -226,7 +226,7 @@ def _rename(root: Element, prefix: str) -> None:
 
 
 def _rounded(text: str) -> str:
-    """Return a text with its numbers rounded, and no space that it can do without."""
+    """Round the numbers in a text, and remove optional spaces."""
 
     def shorter(found: re.Match[str]) -> str:
         value = float(found[0])
@@ -238,7 +238,7 @@ def _rounded(text: str) -> str:
 
 
 def _classes(root: Element) -> str:
-    """Turn styles into classes, and return their rules."""
+    """Replace styles by classes, and return the style rules."""
     names: dict[str, str] = {}
     for element in root.iter():
         style = element.attrib.pop("style", None)

@@ -1,4 +1,4 @@
-"""A replay of a spot start in one picture: machines, loss, bill and free hours against the hours, policies side by side."""
+"""One picture of a replayed spot start: machines, loss, bill and free hours over time, one column per policy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, GREEN, RED = PALETTE[:4]
 ROOM = 1.1
-"""Axes end so much above what they show."""
+"""Factor by which axes extend beyond the data."""
 
 DOTS_PER_INCH = 150
 
 
 def draw_replays(rows: Sequence[TrainingRow], path: Path) -> None:
-    """Write a picture of some policies' rows; the name's ending says in which format.
+    """Write a picture of the rows of several policies.
 
     Parameters
     ----------
     rows
-        Of one policy after the other; one at least.
+        Rows grouped by policy; at least one.
     path
-        Where to.
+        Output file; its suffix determines the format.
     """
     by_policy: dict[str, list[TrainingRow]] = {}
     for row in rows:
@@ -38,7 +38,7 @@ def draw_replays(rows: Sequence[TrainingRow], path: Path) -> None:
         for column, (policy, mine) in enumerate(by_policy.items()):
             machines, loss, bill, free = panels[column::columns]
             machines.set_title(policy, fontsize=11)
-            _draw_steps(machines, mine, [row.machines for row in mine], "machines held", BLUE)
+            _draw_steps(machines, mine, [row.machines for row in mine], "allocated machines", BLUE)
             _draw_loss(loss, mine)
             _draw_steps(bill, mine, [row.bill_usd for row in mine], "bill in $", ORANGE)
             _draw_steps(free, mine, [row.free_hours for row in mine], "free machine-hours", GREEN)
@@ -53,17 +53,17 @@ def draw_replays(rows: Sequence[TrainingRow], path: Path) -> None:
 
 
 def _draw_steps(panel: "Axes", rows: Sequence[TrainingRow], values: Sequence[float], name: str, colour: str) -> None:
-    """Draw a figure that holds until it changes, and write its last value of note beside it."""
+    """Draw a step function, and annotate its last value except for machines."""
     hours = [row.hours for row in rows]
     panel.step(hours, values, where="post", color=colour, linewidth=1.8)
-    if colour != BLUE:  # at the end there are no machines
+    if colour != BLUE:  # the machine count ends at 0
         panel.fill_between(hours, values, step="post", color=colour, alpha=0.12, linewidth=0)
         panel.annotate(f"{values[-1]:.4g}", (hours[-1], values[-1]), xytext=(4, -3), textcoords="offset points")
     panel.set_ylabel(name)
 
 
 def _draw_loss(panel: "Axes", rows: Sequence[TrainingRow]) -> None:
-    """Draw the loss of what counts; a restart takes it back up."""
+    """Draw the loss with checkpoints and restarts; a restart raises it."""
     known = [(row.hours, row.loss, row.event) for row in rows if row.loss is not None]
     panel.plot([hours for hours, _, _ in known], [loss for _, loss, _ in known], color=INK, linewidth=1.4)
     saved = [(hours, loss) for hours, loss, event in known if event == Change.SAVED]
@@ -85,7 +85,7 @@ def _mark_evictions(panel: "Axes", rows: Sequence[TrainingRow]) -> None:
 
 
 def _share_heights(panels: Sequence["Axes"], columns: int) -> None:
-    """Give each row of panels one scale: policies are to be compared."""
+    """Give all panels of a row the same scale, so that policies can be compared."""
     for first in range(0, len(panels), columns):
         row = panels[first : first + columns]
         high = max(panel.get_ylim()[1] for panel in row)

@@ -204,7 +204,7 @@ def test_other_processes_give_the_same_records_and_outlive_one_that_dies(dummies
     records = run(work, path, engine=ProcessExecutor(processes))
     assert len(read_records(path)) == 4
     died = [record for record in records if record.solver == "die"]
-    assert [record.error for record in died] == ["the process that ran it ended with exit code 9"]
+    assert [record.error for record in died] == ["its process ended with exit code 9"]
     alone = {record.key: record.bound for record in run(plan("idle"), path.with_name("alone.jsonl"))}
     assert {record.key: record.bound for record in records if record.solver == "idle"} == alone
 

@@ -66,7 +66,7 @@ def test_report_is_one_page_with_pictures(model, tmp_path, monkeypatch):
     assert "http" not in page.replace("http-equiv", "")
     headings = (
         "Series by phase",
-        "Which phase follows which",
+        "Transitions between phases",
         "Tree and prototypes",
         "Prototypes",
         "Forecasts",

@@ -110,7 +110,7 @@ def test_every_table_marks_who_stopped_jobs(trace, tmp_path, more, line):
         page = (tmp_path / "page.html").read_text()
         assert "las *</td>" in page
         assert "fifo *" not in page
-        assert "* stops running jobs, which need checkpoints" in page
+        assert "* stops running jobs, which require checkpoints" in page
 
 
 def test_the_table_shows_the_bounds_first(trace):

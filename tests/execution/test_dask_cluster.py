@@ -98,14 +98,14 @@ def test_what_pieces_share_reaches_a_worker_once(cluster):
 
 
 def test_a_piece_that_cannot_be_sent_is_named(cluster):
-    with pytest.raises(InvalidProblemError, match=r"<lambda>.* can't be sent to another process"):
+    with pytest.raises(InvalidProblemError, match=r"<lambda>.* cannot be sent to another process"):
         list(run(cluster, [1, lambda: 0]))
 
 
 def test_other_versions_are_refused_before_anything_runs(cluster, monkeypatch):
     monkeypatch.setattr(dask_module, "identity", lambda: {"python": "2.7", "code": "another"})
     with pytest.raises(
-        EngineError, match=r"worker t[cl][ps]://.* has other versions: python 3.* there, 2\.7 here; code"
+        EngineError, match=r"worker t[cl][ps]://.* has other versions: python 3.* instead of 2\.7; code"
     ):
         list(run(cluster, [1]))
 
@@ -155,7 +155,7 @@ def test_a_cluster_of_this_machine_lets_nobody_in_without_its_certificates(clust
 def test_without_the_package_for_certificates_a_line_says_what_that_means(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     assert dask_module.own_security() is None
-    assert "other users of this machine could use the Dask cluster" in caplog.text
+    assert "other users of this machine can use this Dask cluster" in caplog.text
     assert "pip install 'mlcluster-optim[dask]'" in caplog.text
 
 
@@ -244,7 +244,7 @@ def test_workers_are_told_again_where_one_is_lost_while_they_are_told(losses, mo
     assert client.told == losses + 1
 
 
-@pytest.mark.parametrize(("status", "told", "what"), [("closed", 1, "connection"), ("running", 20, "take part")])
+@pytest.mark.parametrize(("status", "told", "what"), [("closed", 1, "connection"), ("running", 20, "cannot join")])
 def test_a_scheduler_that_is_gone_or_a_worker_that_never_answers_is_one_line(status, told, what, monkeypatch):
     monkeypatch.setattr(dask_module, "RETRY_S", 0.0)
     client = Interrupted(100, status)
@@ -288,7 +288,7 @@ def test_a_scheduler_that_is_killed_ends_the_run_with_a_line_and_keeps_what_came
         finished = run(engine, list(range(400)), task=Slow())
         came = [next(finished) for _ in range(20)]
         scheduler.kill()
-        with pytest.raises(EngineError, match=r"connection to the Dask scheduler .* is lost; what is finished"):
+        with pytest.raises(EngineError, match=r"connection to the Dask scheduler .* is lost; finished results"):
             came += list(finished)
     assert all(result == position**2 for position, result in came)
 

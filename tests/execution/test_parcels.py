@@ -39,7 +39,7 @@ def test_equal_content_has_one_digest_and_other_content_another():
 
 
 def test_what_cannot_be_pickled_is_named():
-    with pytest.raises(InvalidProblemError, match=r"solver 'x' on 'y' can't be sent to another process"):
+    with pytest.raises(InvalidProblemError, match=r"solver 'x' on 'y' cannot be sent to another process"):
         Packer().pack(lambda: 0, "solver 'x' on 'y'")
 
 

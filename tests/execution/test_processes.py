@@ -38,7 +38,7 @@ def test_one_that_dies_costs_its_own_piece_and_ctrl_c_reaches_none():
     heard = RecordedProgress()
     pieces = [2, "die", 3, "deaf", 4]
     results = list(in_order(run(pieces, progress=heard)))
-    assert results == [4, "die: the process that ran it ended with exit code 7", 9, "heard nothing", 16]
+    assert results == [4, "die: its process ended with exit code 7", 9, "heard nothing", 16]
     assert heard.news == ["start squares, 2 processes 5", *(f"update {n}" for n in range(1, 6)), "finish"]
     assert multiprocessing.active_children() == []
 

@@ -72,7 +72,7 @@ def test_all_pictures_are_drawn(world, axes):
     axes.clear()
     image = draw_evictions(axes, world.table)
     assert np.asarray(image.get_array()).shape == world.table.beta.shape
-    assert (axes.get_xlabel(), axes.get_title()) == ("bid delta ($ above the present price)", "evicted within the hour")
+    assert (axes.get_xlabel(), axes.get_title()) == ("bid delta ($ above the current price)", "evicted within the hour")
     axes.clear()
     rows = [
         Row(policy="p", start="s", cost_usd=c, hours=1.0, work_done=1.0, is_done=True, cost_per_work=c)
@@ -85,7 +85,7 @@ def test_all_pictures_are_drawn(world, axes):
     best = optim.solve(instance, "dinkelbach").decision.counts
     draw_frontier(axes, trace_frontier(instance, best, FrontierOptions()), {"greedy": (9.0, 2.0)})
     labels = axes.get_legend_handles_labels()[1]
-    assert labels[-2:] == ["$0.2046 a unit of work", "greedy"]
+    assert labels[-2:] == ["$0.2046 per unit of work", "greedy"]
     bound, footprints, tangent, greedy = axes.get_lines()
     most = footprints.get_xdata().max()
     assert [line.get_xdata()[[0, -1]].tolist() for line in (bound, tangent)] == [[0.0, most]] * 2

@@ -92,14 +92,14 @@ def test_a_page_has_every_policy_picture_and_table(record):
     page = render_cluster(record, has_study=True)
     titles = (
         "Completion times",
-        "Fairness in both readings",
-        "Over the bound",
-        "GPUs held",
-        "Jobs waiting",
+        "Finish-time fairness",
+        "Ratio to the lower bound",
+        "Allocated GPUs",
+        "Waiting jobs",
         "Waits by gang",
-        "What jobs wait for",
+        "Causes of waiting",
     )
-    gantts = [f"Who held which GPU: {run.policy}" for run in record.runs]
+    gantts = [f"GPU allocations: {run.policy}" for run in record.runs]
     tables = ("lower bound", "not in this trace", "Waiting by gang and cause (table 2)")
     for text in (*titles, *gantts, *tables):
         assert text in page
@@ -109,7 +109,7 @@ def test_a_page_has_every_policy_picture_and_table(record):
 @pytest.mark.prove
 def test_the_first_screen_has_five_numbers_and_four_pictures_before_all_else(record):
     page = render_cluster(replace(record, settings={"begin": "2026-11-02T08:00:00", "seed": 0}))
-    screen, rest = page.split("<h2>What was played</h2>")
+    screen, rest = page.split("<h2>Input</h2>")
     assert screen.count("<figure>") == 4
     numbers = screen[screen.index('class="numbers"') :]
     assert numbers.count("<b>") == 5
