@@ -3,47 +3,45 @@
 Protocol
 --------
 *Work.* A suite turns a request (size, instances, solvers, seeds, time limit, options) into pieces of
-work: one solver on one instance with one seed. A solver that can't treat an instance is left out with the
-reason.
+work: one solver on one instance with one seed. A solver that does not support an instance is skipped with
+the reason.
 
-*Time and memory.* Both are measured around the whole solve, from outside, so that no solver can leave work
-out: ``wall_s``, ``processor_s`` (all threads), and ``memory_mb``, by which the solve raised the process'
-resident memory at most, free memory given back first. The seconds of a table are those of the wall clock
-less compiling. As detail a solver counts its own phases: ``build`` (from instance to model), ``compile``
-(code generation; never mixed into another phase), ``solve``, and finer ones; ``verify`` is the
-independent checker's. Time limits bound the solve and leave compiling out. One process works at a time
-unless ``--processes`` says otherwise: seconds of records made side by side share caches and memory
-bandwidth, so compare seconds of one process only.
+*Time and memory.* The runner measures the complete solve from outside: ``wall_s``, ``processor_s`` (all
+threads), and ``memory_mb``, the peak increase of resident memory after free memory was returned to the
+system. Tables show wall-clock seconds without compilation. In addition, solvers time their phases:
+``build`` (from instance to model), ``compile`` (code generation, excluded from other phases), ``solve``,
+and finer ones; ``verify`` is the time of the independent checker. Time limits exclude compilation. One
+process runs at a time unless ``--processes`` is given. Concurrent processes share caches and memory
+bandwidth, so compare only times of runs with one process.
 
-*Verification.* Every answer is checked by `optim.verify`, which shares no code with any solver. A record
-says whether every claim held; a refused record is an error of the solver whatever its value.
+*Verification.* `optim.verify`, which shares no code with any solver, checks every solution. A record
+contains the result; a refused record is an error of the solver, regardless of its value.
 
 *Gap.* ``(bound - objective) / max(|objective|, 1e-9)``, mirrored when minimising; null without either. A
-relaxation has a bound and no objective: a fractional value is never an objective. ``ratio`` is bound over
-objective.
+relaxation has a bound but no objective, since a fractional value is never an objective. ``ratio`` is bound
+over objective.
 
-*Studies.* A study measures something and solves no instance. Its record has no objective, bound or gap;
-``findings`` must come out again wherever it is run, ``measures`` depend on the machine and its clock. It is
-verified if the study's own checks hold.
+*Studies.* A study measures something and solves no instance. Its record has no objective, bound or gap.
+``findings`` are reproducible on every machine; ``measures`` depend on the machine and its clock. It is
+verified if the checks of the study pass.
 
 *Seeds.* ``--seed`` seeds the generator of instances, the sample of a trace, and the solver. Statements
 about randomised solvers need several seeds (``--seed 0,1,2,3,4``); the report then gives shifted
 geometric means (gap: shift 1 %, seconds: shift 1 s) and performance profiles over instances and seeds.
 
-*Failures.* A solver that raises or dies has a record with ``error``; it is kept, counted in profiles, and
-run again next time.
+*Failures.* A solver that raises or dies has a record with ``error``. Profiles count it, and the next run
+repeats it.
 
-*Resuming.* A record's ``key`` is a digest of what was asked for: suite, instance, solver, complete
-options, seed, time limit, labels. A record of the results file stands for work of the same key if the
-same code made it (``code`` is a digest of this package's sources) and it didn't end in an error; what is
-stale is removed and run again.
+*Resuming.* A record's ``key`` is a digest of the request: suite, instance, solver, complete options, seed,
+time limit, labels. A run reuses a record of the same key if it has no error and the same code made it
+(``code`` is a digest of this package's sources). Other records of the request are removed and run again.
 
-*Golden results.* `optim.benchmarks.compare` says how rows are compared. ``optim bench --write-golden
-FILE`` stores them, ``optim bench --compare FILE`` compares: values and gaps, never seconds.
+*Golden results.* ``optim bench --write-golden FILE`` stores results, and ``optim bench --compare FILE``
+compares values and gaps with them, not times (rules: `optim.benchmarks.compare`).
 
-Adding a suite: one file in `optim.benchmarks.suites` that ends with ``register_suite(BenchSpec(...))``, or with
-``register_solver_suite`` or ``register_study``, which do so for suites of cases and for studies; other
-packages use the entry-point group ``optim.suites``.
+To add a suite, write one file in `optim.benchmarks.suites` that ends with ``register_suite(BenchSpec(...))``,
+``register_solver_suite`` (for suites of cases) or ``register_study``. Other packages use the entry-point group
+``optim.suites``.
 
 References
 ----------

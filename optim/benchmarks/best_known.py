@@ -1,4 +1,4 @@
-"""The best objective and the tightest proven bound that are known of an instance, and whose they are."""
+"""The best known objective and tightest proven bound of an instance, with their solvers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from optim.core.solution import Sense
 from optim.models.catalogue import problem_named, problem_names
 from optim.models.reference import reference_instance, reference_solution, solved_reference_names
 
-SHIPPED = "the solution that ships"
+SHIPPED = "the shipped solution"
 
 TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
-"""Columns: an objective as a share of the best one that is known, and of the tightest bound; at most 1 in either sense."""
+"""Columns: objective relative to the best known one and to the tightest bound; at most 1 for both senses."""
 
 Of = tuple[str, str, str]
-"""An instance: its problem, its name, and its digest."""
+"""Identity of an instance: problem, name and digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestKnown:
-    """What is known of an instance; None where nobody has a verified one.
+    """The best verified objective and bound of an instance; None if there is none.
 
     Parameters
     ----------
     objective, objective_by
-        The best verified objective, and the solver that has it.
+        The best verified objective, and its solver.
     bound, bound_by
-        The tightest verified bound, and the solver that proved it.
+        The tightest verified bound, and its solver.
     is_maximised
-        Whether more is better.
+        Whether the objective is maximised.
     """
 
     objective: float | None
@@ -47,15 +47,15 @@ class BestKnown:
         return ", ".join(parts)
 
     def to_best(self, objective: float | None) -> float | None:
-        """Return an objective as a share of the best one; at most 1 whether the problem maximises or minimises."""
+        """Return an objective relative to the best one; at most 1 for both senses."""
         return self._share(objective, self.objective)
 
     def to_bound(self, objective: float | None) -> float | None:
-        """Return an objective as a share of the tightest bound; 1 is optimal."""
+        """Return an objective relative to the tightest bound; 1 is optimal."""
         return self._share(objective, self.bound)
 
     def _share(self, value: float | None, best: float | None) -> float | None:
-        """Return the share, None where a figure is missing or negative: a share of that says nothing."""
+        """Return the ratio, None if a value is missing or negative."""
         if value is None or best is None:
             return None
         high, low = (best, value) if self.is_maximised else (value, best)
@@ -65,12 +65,12 @@ class BestKnown:
 
 
 def instance_of(record: Record) -> Of:
-    """Return which instance a record is of."""
+    """Return the identity of a record's instance."""
     return record.problem, record.instance, record.instance_digest
 
 
 def best_known(records: Iterable[Record]) -> Mapping[Of, BestKnown]:
-    """Return what is known of each instance of records of solves, from all of them and from the solutions that ship."""
+    """Return the best known values of each instance, from verified records and shipped solutions."""
     claims: dict[Of, list[tuple[str, float | None, float | None]]] = {}
     for record in records:
         if record.verified and record.problem in problem_names():
@@ -100,7 +100,7 @@ def best_known(records: Iterable[Record]) -> Mapping[Of, BestKnown]:
 
 @cache
 def _shipped(name: str) -> tuple[str, float | None, float | None] | None:
-    """Return digest, objective and bound of what ships for a reference instance of that name, None if nothing does."""
+    """Return digest, objective and bound of a reference instance's shipped solution, None if there is none."""
     if name not in solved_reference_names():
         return None
     from optim.benchmarks.suite import Subject

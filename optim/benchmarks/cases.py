@@ -1,4 +1,4 @@
-"""Suites that set a problem's solvers side by side: cases of instances, and options for several solvers."""
+"""Suites that compare the solvers of a problem: cases of instances, and options for several solvers."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,12 +25,13 @@ from optim.workloads.instances import GeneratedSource, InstanceSource
 def options_for(problem: str, solvers: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the options of each solver.
 
-    A plain name goes to every chosen solver that knows it; ``solver.name`` to that solver alone, of a user's file also ``Class.name``.
+    A plain name applies to every chosen solver with this option, and ``solver.name`` only to that solver. For a class of a
+    user's file, ``Class.name`` is possible as well.
 
     Raises
     ------
     InvalidOptionError
-        If no chosen solver knows an option, or a solver named isn't chosen.
+        If no chosen solver has an option, or a named solver is not chosen.
     """
     known = {name: _option_names(problem, name) for name in solvers}
     result: dict[str, dict[str, Any]] = {name: {} for name in solvers}
@@ -39,9 +40,9 @@ def options_for(problem: str, solvers: Sequence[str], settings: Mapping[str, Any
         owner, dot, option = text.rpartition(".")
         owner = owner if owner in known else classes.get(owner, owner)
         if dot and owner not in known:
-            mine = next((f"; of the solver that is run it is {name}.{option}" for name in classes.values()), "")
+            mine = next((f"; for the chosen solver, use {name}.{option}" for name in classes.values()), "")
             raise InvalidOptionError(
-                f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}{mine}"
+                f"option {text!r} is for solver {owner!r}, which is not chosen; add --solver {owner}{mine}"
             )
         takers = [owner] if dot else [name for name in solvers if option in known[name]]
         if not takers or option not in known[takers[0]]:
@@ -57,25 +58,25 @@ def _option_names(problem: str, solver: str) -> frozenset[str]:
 
 
 GIVEN_LIMIT_S = 60.0
-"""Time limit on the user's own instances, unless given."""
+"""Default time limit in seconds on instances of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An instance of a suite, and how it is solved.
+    """An instance of a suite, with its solve options.
 
     Parameters
     ----------
     source
         The instance.
     label
-        What the row is about, None where the instance's name says it.
+        Label of the row, None if the instance's name suffices.
     time_limit_s
-        Limit of one solve in seconds.
+        Limit per solve in seconds.
     left_out
-        Solvers that are left out unless asked for.
+        Solvers that are skipped unless requested.
     options
-        Options by solver, unless given.
+        Default options by solver.
     """
 
     source: InstanceSource
@@ -86,25 +87,25 @@ class Case:
 
 
 def given_case(source: InstanceSource) -> Case:
-    """Return the case of one of the user's own instances."""
+    """Return the case of an instance of the user."""
     return Case(source=source, label="given")
 
 
 def generated_case(problem: str, generator_options: Any, label: str, limit_s: float, **fields: Any) -> Case:
-    """Return a case drawn by the problem's generator with options of its own."""
+    """Return a case of the problem's generator with the given options."""
     return Case(
         source=GeneratedSource(options=generator_options, problem=problem), label=label, time_limit_s=limit_s, **fields
     )
 
 
 Further = Callable[[BenchRequest, Any, int, Sequence[str]], Mapping[str, Mapping[str, Any]]]
-"""From a request, an instance, a seed and the solvers that are run: options by solver that belong to the instance."""
+"""Function from request, instance, seed and chosen solvers to further options by solver for this instance."""
 
 
 def nothing_further(
     request: BenchRequest, instance: Any, seed: int, solvers: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return no options: most solvers' don't depend on the instance."""
+    """Return no options."""
     del request, instance, seed, solvers
     return {}
 
@@ -119,7 +120,7 @@ def register_solver_suite(
     further: Further = nothing_further,
     kind: type[SolveWork] = SolveWork,
 ) -> BenchSpec:
-    """Register a problem's usual suite: each case with each solver and seed, cases outermost."""
+    """Register a problem's default suite: each case with each seed and solver, cases outermost."""
 
     def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
         if request.sources is not None:
@@ -179,7 +180,7 @@ def solve_cases(
 def solve_or_skip(
     kind: type[SolveWork], *, suite: str, subject: Subject, solver: str, **fields: Any
 ) -> SolveWork | Skipped:
-    """Return the work of a solver on an instance, or why it can't treat it."""
+    """Return the work of a solver on an instance, or the reason why the solver does not support it."""
     support = solver_named(subject.problem.name, solver).supports(subject.instance)
     if not support:
         return Skipped(suite=suite, instance=subject.name, solver=solver, reason=support.reason)

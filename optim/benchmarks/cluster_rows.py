@@ -1,4 +1,4 @@
-"""Rows of policies on a cluster that are kept in a file, so that the same command goes on where it was stopped."""
+"""Cache of policies' rows in a file, so that an interrupted command can resume."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -21,26 +21,26 @@ _LOG = logging.getLogger(__name__)
 
 
 class CachedRow(msgspec.Struct, frozen=True):
-    """A row, and what it is the result of."""
+    """A row with the key of its request."""
 
     key: str
     row: dict[str, Any]
 
     def to_json(self) -> bytes:
-        """Return it as one line, without its end."""
+        """Return one line of JSON, without the line feed."""
         return encode_line(self)
 
     @classmethod
     def from_json(cls, line: bytes) -> "CachedRow":
-        """Read a line."""
+        """Parse a line."""
         return msgspec.json.decode(line, type=cls)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProvidedRow:
-    """A row with its key, its events as far as they are there, and whether it was kept from before.
+    """A row with its key, its events if available, and whether it comes from the cache.
 
-    `is_again` says that it was kept, and had to be played again for its events.
+    `is_again` is true for a cached row that was simulated again because its events were missing.
     """
 
     key: str
@@ -52,18 +52,18 @@ class ProvidedRow:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyResultCache:
-    """Where rows come from besides being played.
+    """Cache of rows and events.
 
     Parameters
     ----------
     results
-        File of finished rows; None to keep none.
+        File of finished rows, or None.
     log
-        File of events of an earlier run of the same command; None for none.
+        File of events of an earlier run of the same command, or None.
     need_events
-        Whether rows alone don't do: what has no events in `log` is played again.
+        Whether events are needed; rows without events in `log` are then simulated again.
     engine
-        Where policies are played; in this process by default.
+        Engine that runs the policies; default: this process.
     """
 
     results: Path | None = None
@@ -74,14 +74,14 @@ class PolicyResultCache:
     def rows(
         self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
     ) -> Iterator[ProvidedRow]:
-        """Yield each policy's row in turn; once `stop` is requested, the rows that are there.
+        """Yield each policy's row in turn; after a request of `stop`, only the cached ones.
 
         Raises
         ------
         InvalidProblemError
-            If the results file holds something else.
+            If the results file contains other data.
         NotAllowedError
-            If another run holds it.
+            If another run has locked it.
         """
         keys = [task.key(request) for request in requests]
         before = self._events(set(keys))
@@ -104,7 +104,7 @@ class PolicyResultCache:
                 yield ProvidedRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in cached)
 
     def _events(self, keys: set[str]) -> dict[str, LoggedRun]:
-        """Return the runs of an earlier log by their keys."""
+        """Return the runs of an earlier log by key."""
         if self.results is None or self.log is None or not self.log.is_file():
             return {}
         record = load_run(self.log)
@@ -114,8 +114,8 @@ class PolicyResultCache:
         lost = [run.policy for key, run in zip(logged_keys, record.runs, strict=True) if key not in keys]
         if lost:
             _LOG.warning(
-                "%s holds events of %s, too, which this command doesn't play and so doesn't keep; to keep them, name these policies "
-                "as well, or another log",
+                "%s also contains events of %s, which this command removes; to keep them, add these policies, or choose "
+                "another log",
                 self.log,
                 ", ".join(lost),
             )

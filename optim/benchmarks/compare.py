@@ -1,16 +1,16 @@
-"""Compare records with golden ones row by row, values and gaps, never seconds; and merge results of several machines.
+"""Compare records with golden ones row by row (values and gaps, not times), and merge results of several machines.
 
-A row is a suite, an instance, a solver, a seed and the suite's labels. Against its golden row it
+A row is identified by suite, instance, solver, seed and the suite's labels. It is a regression unless it
 
-- must be verified, and must have an objective and a bound where the golden row has them;
-- must not be worse in value by more than `VALUE_TOL`, relative. The value is the objective, or for a
-  row without one the bound. Where either run was cut short by the clock the value depends on the
-  machine, so it is not compared;
-- must have the golden row's findings again, if it is a study's: they have no better and no worse;
-- must not have a gap larger than the golden one by more than `GAP_GROWTH`.
+- is verified, and has an objective and a bound if the golden row has them;
+- is not worse in value by more than `VALUE_TOL`, relative. The value is the objective, or the bound of a
+  row without objective. It is not compared if a time limit ended either run, because it then depends on
+  the machine;
+- has the findings of the golden row, for a study;
+- has no gap that exceeds the golden one by more than `GAP_GROWTH`, relative.
 
-A better value is told, and is no regression. A golden row inside the selection that was not run is
-named as missing, and is a regression: a solver that vanished must not pass.
+Better values are reported. A golden row of the selection that was not run is missing, which is a regression,
+so that a removed solver does not pass.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,12 +37,12 @@ def golden_names() -> tuple[str, ...]:
 
 
 def read_golden(name: str) -> list[Record]:
-    """Read a results file, or where there is no such file the shipped golden results of that name.
+    """Read a results file, or the shipped golden results of that name if there is no such file.
 
     Raises
     ------
     InvalidProblemError
-        If there is neither, or the file holds no record.
+        If there is neither, or the file has no record.
     """
     path = Path(name)
     if not path.exists():
@@ -50,23 +50,23 @@ def read_golden(name: str) -> list[Record]:
         if bare not in golden_names():
             known = ", ".join(golden_names()) or "none"
             raise InvalidProblemError(
-                f"{name}: no such file, and no golden results of that name ship; there are: {known}"
+                f"{name}: no such file, and no shipped golden results of that name; there are: {known}"
             )
         path = Path(str(files("optim.benchmarks") / "golden" / f"{bare}{SUFFIX}"))
     records = read_unsealed(path)
     if not records:
-        raise InvalidProblemError(f"{name}: holds no record to compare with; write it with --write-golden")
+        raise InvalidProblemError(f"{name}: has no record to compare with; write golden results with --write-golden")
     return records
 
 
 def write_golden(records: Iterable[Record], path: str | Path) -> None:
-    """Write records without what differs from machine to machine and from day to day, sorted."""
+    """Write records, sorted and without fields that depend on machine or time."""
     rows = sorted((strip(record) for record in records), key=row_order)
     write_bytes(path, b"".join(record.to_json() + b"\n" for record in rows))
 
 
 def strip(record: Record) -> Record:
-    """Return a record without seconds, memory, measures, machine, versions, code and instance figures."""
+    """Return a record without times, memory, measures, machine, versions, code and instance statistics."""
     return replace(
         record,
         seconds={},
@@ -88,25 +88,25 @@ def strip(record: Record) -> Record:
 
 
 def row_order(record: Record) -> tuple[str, str, str, str, int]:
-    """Return the order of rows in a golden file."""
+    """Return the sort key of rows in a golden file."""
     labels = ";".join(f"{name}={value}" for name, value in sorted(record.labels.items()))
     return (record.suite or "", record.instance, labels, record.solver, record.seed)
 
 
 VALUE_TOL = 1e-6
-"""Relative difference of values that rounding and column generation's own tolerance explain."""
+"""Relative difference of values allowed for rounding and the tolerance of column generation."""
 
 GAP_GROWTH = 0.2
-"""Relative growth of a gap that is no regression: bounds and heuristics vary this much."""
+"""Allowed relative growth of a gap, because bounds and heuristics vary this much."""
 
 GAP_TOL = 1e-6
-"""Absolute slack of a gap, so that a golden gap of zero can be met."""
+"""Allowed absolute growth of a gap, so that a golden gap of zero can be met."""
 
 RowKey = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
 
 
 class Change(StrEnum):
-    """What became of a golden row."""
+    """Change of a row relative to its golden row."""
 
     SAME = "same"
     BETTER = "better"
@@ -116,7 +116,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which golden rows were asked for now; None stands for all."""
+    """Filter of golden rows by the current request; None selects all."""
 
     suites: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -134,7 +134,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A golden row, what became of it, and why."""
+    """A golden row with its change and the reason."""
 
     row: RowKey
     change: Change
@@ -158,16 +158,16 @@ def compare(records: Iterable[Record], golden: Sequence[Record], selection: Sele
     Parameters
     ----------
     records
-        What came out now.
+        Current records.
     golden
-        What came out then.
+        Golden records.
     selection
-        Golden rows outside it were not asked for now and are left out.
+        Golden rows to compare; others are ignored.
 
     Raises
     ------
     InvalidProblemError
-        If the golden results hold a row twice.
+        If the golden results contain a row twice.
     """
     now = {row_key(record): record for record in records}
     seen: set[RowKey] = set()
@@ -176,7 +176,7 @@ def compare(records: Iterable[Record], golden: Sequence[Record], selection: Sele
         row = row_key(then)
         if row in seen:
             raise InvalidProblemError(
-                f"golden results hold {Difference(row=row, change=Change.SAME)} twice; remove one"
+                f"golden results contain {Difference(row=row, change=Change.SAME)} twice; remove one"
             )
         seen.add(row)
         if then not in selection:
@@ -190,17 +190,17 @@ def compare(records: Iterable[Record], golden: Sequence[Record], selection: Sele
 
 
 def row_key(record: Record) -> RowKey:
-    """Return the identity of a row, by which results are compared."""
+    """Return the identity of a row for comparisons."""
     labels = tuple(sorted((name, str(value)) for name, value in record.labels.items()))
     return (record.suite, record.instance, record.solver, record.seed, labels)
 
 
 def _judge(now: Record, then: Record) -> tuple[Change, str]:
-    """Say what became of a row, and why."""
+    """Return the change of a row, and the reason."""
     if now.instance_digest != then.instance_digest:
         return (
             Change.WORSE,
-            f"the instance is another one (digest {now.instance_digest}, was {then.instance_digest})",
+            f"the instance differs (digest {now.instance_digest}, was {then.instance_digest})",
         )
     if then.verified and not now.verified:
         return Change.WORSE, now.error or f"not verified: {'; '.join(now.violations)}"
@@ -210,16 +210,16 @@ def _judge(now: Record, then: Record) -> tuple[Change, str]:
     if then.gap is not None and now.gap is not None and now.gap > then.gap * (1 + GAP_GROWTH) + GAP_TOL:
         return Change.WORSE, f"gap {now.gap:.6g}, was {then.gap:.6g}"
     if Termination.TIME_LIMIT in (now.termination, then.termination):
-        return Change.SAME, "cut short by the clock: value not compared"
+        return Change.SAME, "ended by the time limit: value not compared"
     for name, stored in then.findings.items():
         finding = now.findings.get(name)
         if not _is_same(finding, stored):
-            return Change.WORSE, f"{name} {_shown(finding)}, was {_shown(stored)}: it should come out again"
+            return Change.WORSE, f"{name} {_shown(finding)}, was {_shown(stored)}: findings must be reproducible"
     return _judge_value(now, then)
 
 
 def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
-    """Compare objectives, or bounds where there is no objective."""
+    """Compare objectives, or bounds if there is no objective."""
     name = "objective" if then.objective is not None else "bound"
     value, stored = getattr(now, name), getattr(then, name)
     if stored is None or _is_same(value, stored):
@@ -230,7 +230,7 @@ def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
 
 
 def _is_same(value: Any, stored: Any) -> bool:
-    """Tell whether two values are equal, numbers within the tolerance."""
+    """Return whether two values are equal, numbers within the tolerance."""
     if isinstance(value, (int, float)) and isinstance(stored, (int, float)):
         return abs(value - stored) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR)
     return bool(value == stored)
@@ -241,34 +241,35 @@ def _shown(value: Any) -> str:
 
 
 MAX_SHOWN = 3
-"""Contradictions that an error lists; all the others are counted."""
+"""Maximum contradictions that an error lists; it counts the others."""
 
 LAST_RANK = 2
 
 
 def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
-    """Write the records of several results files into one, and return them.
+    """Merge the records of several results files into one, and return them.
 
-    Of two records of the same work the one with an answer stays, then the one that was finished first.
+    For several records of the same work, reproducible results take precedence over those ended by a time limit, these
+    over errors, and then earlier over later records.
 
     Parameters
     ----------
     sources
         Results files.
     path
-        The results file to write. What it holds already takes part.
+        The results file to write; its existing records are merged as well.
 
     Raises
     ------
     InvalidProblemError
-        If records of the same work say different things, though no clock cut either; or were made by different code.
+        If reproducible records of the same work differ, or records were made by different code.
     """
     files = dict.fromkeys([*sources, *([path] if path.exists() else [])])
     entries = [(source, record) for source in files for record in read_records(source)]
     codes = {record.code for _, record in entries}
     if len(codes) > 1:
         holders = "; ".join(sorted({f"{source} {record.code}" for source, record in entries}))
-        raise InvalidProblemError(f"results of different code can't be joined ({holders}); run them with one version")
+        raise InvalidProblemError(f"results of different code cannot be merged ({holders}); run them with one version")
     chosen: dict[str, tuple[Path, Record]] = {}
     contradictions = []
     for source, record in sorted(entries, key=lambda entry: (_rank(entry[1]), entry[1].finished)):
@@ -282,7 +283,7 @@ def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
         more = len(contradictions) - MAX_SHOWN
         listed = "; ".join(contradictions[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         raise InvalidProblemError(
-            f"{len(contradictions)} records contradict one another: {listed}; find out which machine errs"
+            f"{len(contradictions)} records contradict one another: {listed}; find the faulty machine"
         )
     with open_results(path) as results:
         for _, record in chosen.values():
@@ -292,14 +293,14 @@ def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
 
 
 def _rank(record: Record) -> int:
-    """Return 0 for an answer that comes out again anywhere, 1 where a clock had a say, 2 after an error."""
+    """Return 0 for a reproducible result, 1 if the time limit ended it, 2 after an error."""
     if record.error is not None:
         return LAST_RANK
     return int(record.termination == Termination.TIME_LIMIT)
 
 
 def _contradiction(first: Path, one: Record, second: Path, other: Record) -> str:
-    """Say which record differs, and in what."""
+    """Describe the first difference between two records."""
     mine, theirs = strip(one), strip(other)
     field = next(name for name in mine.__slots__ if getattr(mine, name) != getattr(theirs, name))
     return (

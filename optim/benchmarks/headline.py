@@ -12,7 +12,7 @@ from optim.benchmarks.summary import Case, case_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadlineRule:
-    """The comparison that stands for a suite.
+    """The representative comparison of a suite.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """A problem's result: means over the cases that both solvers have, and the limit over the same cases.
+    """A problem's result: means over the cases common to both solvers, and the limit over the same cases.
 
     Parameters
     ----------

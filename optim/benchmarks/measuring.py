@@ -1,4 +1,4 @@
-"""Measure from outside: wall and processor seconds, memory, and alternating timings of several functions."""
+"""Measurement from outside: wall and processor seconds, memory, and alternating timings of several functions."""
 
 import ctypes
 import time
@@ -28,8 +28,8 @@ class Meter:
         Seconds of the wall clock, and of all threads of this process together.
     memory_mb
         Peak of the resident memory in MiB above its size at the beginning of the block. Free memory of the heap is
-        returned to the system first, so that earlier work doesn't matter. None outside Linux, and where the C library
-        can't return free memory: in a thread that isn't the first, and in the first after an allocation failed.
+        returned to the system first, so that earlier work has no influence. None outside Linux, and if the C library
+        cannot return free memory: in threads other than the first, and in the first after a failed allocation.
     """
 
     wall_s: float
@@ -73,7 +73,7 @@ def _give_back_free_memory() -> bool:
 
 
 def _restart_peak() -> int | None:
-    """Reset the peak; return the resident bytes, None where the system can't."""
+    """Reset the peak; return the resident bytes, None if the system cannot reset it."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -82,7 +82,7 @@ def _restart_peak() -> int | None:
 
 
 MIN_ROUNDS, SIDE_S = 3, 4.0
-"""Least rounds, and seconds after which a slow function leaves the race."""
+"""Minimum rounds, and seconds after which a slow function leaves the race."""
 
 Call = Callable[[], Any]
 
@@ -111,7 +111,7 @@ def race(
     Parameters
     ----------
     calls
-        The functions by name; each has run once, so that nothing is compiled in the race.
+        The functions by name; each must have run once, so that compilation is not timed.
     rounds
         Number of rounds.
     stop

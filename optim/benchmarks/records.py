@@ -1,10 +1,9 @@
-"""Records of a benchmark, and the file that keeps them one per line.
+"""Records of a benchmark, and results files with one record per line.
 
-A record is written by a single append and synced to the disk, so that a kill loses at most the
-record in flight. A last line that was cut short is dropped when the file is opened again, if whole
-records stand before it; a file without any is somebody else's, and is left as it is. A line ends with
-the SHA-256 digest of the rest of it: what was changed by hand isn't taken for what was measured. A lock
-keeps two runs from writing one file.
+Each record is a single append that is synced to disk, so that a killed run loses at most one
+record. Opening a file drops an incomplete last line if complete records precede it; a file without
+complete records is an error and stays unchanged. Each line ends with the SHA-256 digest of its
+content, which detects manual changes. A lock prevents two runs from writing to the same file.
 """
 
 import dataclasses
@@ -31,15 +30,15 @@ from optim.core.solution import Solution, Verification
 RECORD_SCHEMA = "optim/record/1"
 
 PHASES = ("build", "compile", "solve", "verify")
-"""Phases that every record times; solvers may add finer ones."""
+"""Phases with times in every record; solvers may add finer ones."""
 
 SHOWN_VIOLATIONS = 5
 
 QUANTILES = tuple(q / 20 for q in range(21))
-"""Quantiles of the decision times kept for the report."""
+"""Levels of the quantiles of decision times in records."""
 
 MAX_SHOWN_GAP = 1e3
-"""Relative gaps beyond this tell nothing but that the objective is near 0."""
+"""Relative gap above which tables show infinity, because the objective is near 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,40 +50,40 @@ class Record:
     schema
         Name of this format.
     key
-        Digest of what was asked for: equal keys mean equal work.
+        Digest of the request; equal keys mean equal work.
     suite
         Name of the suite, None for a single solve.
     problem, instance, instance_digest, parameters
-        Which problem or study's topic, which instance or other subject, a digest of it, and figures of it.
+        Problem or topic of a study, instance or other subject, its digest, and its statistics.
     solver, options, seed, time_limit_s
-        How it was solved; options are complete, defaults included.
+        Solver with complete options (including defaults), seed and time limit.
     labels
-        The suite's own marks of the row (a figure's abscissa, a price function).
+        Further labels of the row by the suite (an abscissa of a plot, a price function).
     termination, primal, dual, certificate
         Statuses of the solution and the kind of its certificate; None after an error.
     objective, bound, gap, ratio
         Value of the decision, proven bound, ``(bound - objective) / max(|objective|, 1e-9)``
-        (mirrored when minimising), and bound over objective; None where there is none.
+        (mirrored when minimising), and bound over objective; None if missing.
     findings, measures
-        What a study found, which solves no instance and so has neither objective nor bound: what must come out again wherever
-        it is run, and what depends on the machine and its clock or can't be compared.
+        Results of a study, which has no objective and bound: reproducible values, and values that depend on the machine
+        and its clock or cannot be compared.
     wall_s, processor_s, memory_mb
-        Seconds of the wall clock and of all threads around the whole solve (compiling included), and the MiB by which it
-        raised the process' resident memory at most: all measured from outside.
+        Wall-clock seconds and processor seconds of all threads for the complete solve (including compilation), and the
+        peak increase of the process's resident memory in MiB; all measured from outside.
     seconds
-        Wall-clock seconds by phase, as the solver counts them: build, compile, solve, and finer ones; and verify.
+        Wall-clock seconds by phase as timed by the solver (build, compile, solve, and finer ones), and verify.
     verified, violations
-        Whether the independent checker accepted every claim, and the first rows it refused.
+        Whether the independent checker accepted every claim, and the first violations.
     load
-        How loaded the instance is under the decision, or under a relaxation as its solver counts it.
+        Load of the instance under the decision, or under a relaxation as counted by the solver.
     decision_ms
-        Milliseconds a decision of an online solver: count, median, p99, max and quantiles.
+        Milliseconds per decision of an online solver: count, median, p99, max and quantiles.
     iterations, counts
         Work done.
     message, error
-        The solver's remark; the text of the exception if it raised one.
+        Remark of the solver; message of the exception if it raised one.
     versions, machine, code, commit, finished
-        Where and with what the record was made.
+        Provenance of the record.
     """
 
     schema: str = RECORD_SCHEMA
@@ -129,31 +128,31 @@ class Record:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the solver gave an answer that the checker refused."""
+        """Whether the checker refused the solver's solution."""
         return self.error is None and not self.verified
 
     @property
     def has_answer(self) -> bool:
-        """Whether there is a verified solution or bound, or what a study found."""
+        """Whether there is a verified solution or bound, or verified results of a study."""
         is_valued = self.objective is not None or self.bound is not None
         return self.verified and (is_valued or bool(self.findings or self.measures))
 
     @property
     def gap_percent(self) -> float | None:
-        """The gap as a table shows it, infinite where the objective is next to nothing."""
+        """The gap in per cent for tables, infinite if the objective is near 0."""
         if self.gap is None:
             return None
         return 100.0 * self.gap if self.gap < MAX_SHOWN_GAP else float("inf")
 
     @property
     def run_s(self) -> float:
-        """Seconds of the whole solve, less those of compiling; as the solver counts them where nobody measured."""
+        """Seconds of the complete solve without compilation; without `wall_s`, the solver's phases build and solve."""
         if self.wall_s is None:
             return self.seconds.get("build", 0.0) + self.seconds.get("solve", 0.0)
         return max(0.0, self.wall_s - self.seconds.get("compile", 0.0))
 
     def figure(self, name: str) -> Any:
-        """Return what a column of this name shows: a label, what was found or measured, or a figure of the instance."""
+        """Return the value of a column: a label, a finding, a measure, or a statistic of the instance; None if missing."""
         for figures in (self.labels, self.findings, self.measures, self.parameters):
             if name in figures:
                 return figures[name]
@@ -165,9 +164,9 @@ class Record:
 
 
 def row_of(record: Record) -> dict[str, Any]:
-    """Return a record's fields for those who read rows by name: figures, findings and measures are at the top level, too.
+    """Return a record's fields as a mapping, with statistics, findings and measures also at the top level.
 
-    Where a field of the record has the same name, the field stays.
+    If names collide, the field of the record takes precedence.
     """
     fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
     figures = {**record.parameters, **record.measures, **record.findings}
@@ -175,12 +174,12 @@ def row_of(record: Record) -> dict[str, Any]:
 
 
 def record_from_json(line: bytes) -> Record:
-    """Build a record from a line of JSON; unknown fields are ignored, so that newer files can be read.
+    """Build a record from a line of JSON; ignore unknown fields, so that newer files can be read.
 
     Raises
     ------
     msgspec.MsgspecError
-        If the line isn't a record.
+        If the line is not a record.
     """
     record = msgspec.json.decode(line, type=Record)
     if record.schema != RECORD_SCHEMA:
@@ -189,7 +188,7 @@ def record_from_json(line: bytes) -> Record:
 
 
 def provenance() -> dict[str, Any]:
-    """Return the fields that say where a record was made, and when."""
+    """Return the fields on the provenance of a record."""
     return {
         "machine": dict(machine_facts()),
         "code": code_digest(),
@@ -199,7 +198,7 @@ def provenance() -> dict[str, Any]:
 
 
 def outcome(solution: Solution, verification: Verification, verify_s: float) -> dict[str, Any]:
-    """Return the fields of a record that come from a solution and from its check."""
+    """Return the fields of a record that come from a solution and its verification."""
     stats = solution.stats
     return {
         "termination": solution.termination.value,
@@ -222,7 +221,7 @@ def outcome(solution: Solution, verification: Verification, verify_s: float) -> 
 
 
 def summarise_decisions(milliseconds: Sequence[float]) -> dict[str, Any] | None:
-    """Return count, median, 99th percentile, maximum and quantiles; None where nothing was decided online."""
+    """Return count, median, 99th percentile, maximum and quantiles; None without decision times."""
     if len(milliseconds) == 0:
         return None
     times = np.asarray(milliseconds, dtype=np.float64)
@@ -236,12 +235,12 @@ def summarise_decisions(milliseconds: Sequence[float]) -> dict[str, Any] | None:
 
 
 def finite(value: float | None) -> float | None:
-    """Return a Python float, or None for what JSON can't say (NaN and infinities)."""
+    """Return a Python float, or None for NaN and infinities, which JSON lacks."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of plain JSON values: NumPy scalars, enumerations and fractions are converted."""
+    """Convert NumPy scalars, enumerations and fractions in a mapping to plain JSON values."""
     return {str(name): _plain_value(value) for name, value in values.items()}
 
 
@@ -264,19 +263,19 @@ SEAL_BEGINS, SEAL_ENDS = b',"sha256":"', b'"}'
 SEAL_BYTES = len(SEAL_BEGINS) + 64 + len(SEAL_ENDS)
 
 LINE_BEGINS = b'{"'
-"""What a line that was cut short begins with, as all others do."""
+"""Beginning of every line, also of an incomplete one."""
 
 
 class Keyed(Protocol):
-    """What a results file holds: a line each, found again by its key."""
+    """An entry of a results file."""
 
     @property
     def key(self) -> str:
-        """What it is the result of."""
+        """Digest of the request."""
         ...
 
     def to_json(self) -> bytes:
-        """Return it as one line, without its end."""
+        """Return one line of JSON, without the line feed."""
         ...
 
 
@@ -289,9 +288,9 @@ class ResultsFile(Generic[RecordT]):
     Attributes
     ----------
     path
-        Where it is.
+        Path of the file.
     records
-        The records it holds, by key.
+        Records of the file by key.
     """
 
     def __init__(self, path: Path, descriptor: int, records: dict[str, RecordT]) -> None:
@@ -300,18 +299,18 @@ class ResultsFile(Generic[RecordT]):
         self._descriptor = descriptor
 
     def append(self, record: RecordT) -> None:
-        """Write a record as one line and wait until it is on the disk.
+        """Append a record as one line, and sync it to disk.
 
         Raises
         ------
         OSError
-            If the disk is full; the file is left as it was before.
+            If the disk is full; the file is restored.
         """
         line = seal(record.to_json()) + b"\n"
         before = os.fstat(self._descriptor).st_size
         try:
             written = os.write(self._descriptor, line)
-            while written < len(line):  # a full disk takes a part first and refuses the rest
+            while written < len(line):  # a full disk writes only a part
                 written += os.write(self._descriptor, line[written:])
             os.fsync(self._descriptor)
         except OSError:
@@ -332,28 +331,28 @@ def open_results(
 def open_lines(
     path: Path, read: Callable[[bytes], RecordT], is_wanted: Callable[[RecordT], bool] = lambda record: True
 ) -> Iterator[ResultsFile[RecordT]]:
-    """Open a results file for appending, making it and its folder if there is none.
+    """Open a results file for appending; create it and its folder if necessary.
 
     Parameters
     ----------
     path
         The file.
     read
-        How a line is read.
+        Parser of a line.
     is_wanted
-        Records for which this is false are taken out of the file: they are to be made anew.
+        Records for which this is false are removed from the file, because they will be computed again.
 
     Raises
     ------
     NotAllowedError
-        If another run holds the file.
+        If another run has locked the file.
     InvalidProblemError
-        If a whole line of it is no record or was changed, or it isn't empty and has none.
+        If a complete line is not a record or was changed, or the file has content but no record.
     InvalidOptionError
-        If it can't be written.
+        If the file cannot be written.
     """
     if path.exists() and not path.is_file():
-        raise InvalidOptionError(f"results file {path} is no regular file; choose another with --results")
+        raise InvalidOptionError(f"results file {path} is not a regular file; choose another with --results")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         check_folder(path)
@@ -361,7 +360,7 @@ def open_lines(
     except OSError as error:
         cause = error.strerror or error
         raise InvalidOptionError(
-            f"results file {path} can't be written: {cause}; choose another folder with --out"
+            f"results file {path} cannot be written: {cause}; choose another folder with --out"
         ) from error
     try:
         lines, whole_size = _parse(path, _packed_bytes(path), read)
@@ -377,40 +376,40 @@ def open_lines(
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read the records of a results file; a last line that was cut short is left out.
+    """Read the records of a results file, without an incomplete last line.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, or a whole line of it is no record, or was changed.
+        If the file cannot be read, or a complete line is not a record or was changed.
     """
     return [record for _, record in _parse(path, read_bytes(path), record_from_json)[0]]
 
 
 def read_unsealed(path: Path) -> list[Record]:
-    """Read records that needn't be as they were measured: those that others are compared with.
+    """Read records without checking digests, for golden results.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, or a whole line of it is no record.
+        If the file cannot be read, or a complete line is not a record.
     """
     return [record for _, record in _parse(path, read_bytes(path), record_from_json, is_sealed=False)[0]]
 
 
 def seal(line: bytes) -> bytes:
-    """Return a line of JSON with the digest of all of it as its last field."""
+    """Append the digest of a line of JSON as its last field."""
     return line[:-1] + SEAL_BEGINS + hashlib.sha256(line).hexdigest().encode() + SEAL_ENDS
 
 
 def _check_sealed(line: bytes) -> None:
-    """Raise if a line isn't as it was written."""
+    """Raise if a line does not match its digest."""
     if seal(line[:-SEAL_BYTES] + b"}") != line:
-        raise msgspec.ValidationError("it was changed since it was measured, or an older release wrote it")
+        raise msgspec.ValidationError("it was changed after the measurement, or written by an older release")
 
 
 def _open_locked(path: Path) -> int:
-    """Open and lock the file; what was renamed away between the two is opened again."""
+    """Open and lock the file; retry if it was replaced between the two steps."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
@@ -429,7 +428,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _packed_bytes(path: Path) -> bytes:
-    """Return a file as it is, whose size counts where it is cut."""
+    """Return the raw bytes of a file, without decompression, because its size is used for truncation."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -439,7 +438,7 @@ def _packed_bytes(path: Path) -> bytes:
 def _parse(
     path: Path, data: bytes, read: Callable[[bytes], RecordT], *, is_sealed: bool = True
 ) -> tuple[list[tuple[bytes, RecordT]], int]:
-    """Return lines with their records, and the size in bytes of all that is whole."""
+    """Return lines with their records, and the size of all complete lines in bytes."""
     whole_size = data.rfind(b"\n") + 1
     records = []
     for number, line in enumerate(data[:whole_size].split(b"\n"), start=1):
@@ -451,13 +450,13 @@ def _parse(
                 _check_sealed(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidProblemError(
-                f"{path}: line {number} is no record of such a run ({error}); "
-                "name another results file, or move this one away"
+                f"{path}: line {number} is not a record of such a run ({error}); "
+                "choose another results file, or move this one"
             ) from error
     rest = data[whole_size:]
     if rest and not (records and rest.startswith(LINE_BEGINS[: len(rest)])):
         raise InvalidProblemError(
-            f"{path}: its last line is no record of such a run, nor the beginning of one after others; "
-            "name another results file, or move this one away"
+            f"{path}: the last line is neither a record of such a run nor the beginning of one; "
+            "choose another results file, or move this one"
         )
     return records, whole_size

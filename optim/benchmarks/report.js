@@ -1,5 +1,5 @@
 "use strict";
-// A click on a column's head sorts by it, a second click the other way round; empty cells stay last.
+// A click on a column heading sorts by it, a second click reverses the order; empty cells stay last.
 const valueOf = (cell) => Number(cell.dataset.v ?? cell.textContent);
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.querySelectorAll("th")];
@@ -19,7 +19,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     body.append(...[...body.rows].sort(order));
   }));
 }
-// Filters hide rows of other solvers and instances, and sections of which no record is left.
+// Filters hide rows of other solvers and instances, and sections without visible records.
 const form = document.getElementById("filters");
 if (form) {
   const [solver, instance, output, unfold] = ["by-solver", "by-instance", "shown", "unfold"].map((id) => document.getElementById(id));

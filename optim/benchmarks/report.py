@@ -46,16 +46,16 @@ Profile = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 Draw = Callable[["Axes", Profile, Mapping[str, str]], None]
 
 MIN_PROFILE_SECONDS = 1e-3
-"""Times below count as this: ratios of less are the clock's noise."""
+"""Minimum time in profiles; ratios of shorter times are noise."""
 
 _CAPTION = (
-    "Objective: height at 1 is how often a solver found the best one, further right how often it came so near; an instance that a "
-    "solver was not run on counts as not solved by it."
+    "Objective: the height at x is the share of instances on which a solver is within a factor x of the best objective. An "
+    "instance without a run of the solver counts as not solved."
 )
 
-_TIME = " Time: the whole solve less compiling, on the {count} that all {solvers} solvers here answered, whatever they prove."
+_TIME = " Time: complete solve without compilation, on {count} with a solution from all {solvers} solvers."
 
-_GAP = " Gap: proven, on the {count} on which all {solvers} solvers here have one."
+_GAP = " Gap: proven gap, on {count} with a gap from all {solvers} solvers."
 
 
 def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Mapping[str, str]) -> None:
@@ -65,17 +65,15 @@ def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Map
         return
     by_objective = objective_profile(verified)
     caption = _CAPTION
-    panels: list[tuple[Draw, Profile, str]] = [
-        (draw_factors, by_objective, "times as bad as the best objective, at most")
-    ]
+    panels: list[tuple[Draw, Profile, str]] = [(draw_factors, by_objective, "factor of the best objective")]
     seconds, num_timed = common_figures(verified, _time_of)
     if num_timed:
         caption += _TIME.format(count=_instances(num_timed), solvers=len(seconds))
-        panels.append((draw_factors, performance_profile(seconds), "seconds / least seconds, at most"))
+        panels.append((draw_factors, performance_profile(seconds), "factor of the least seconds"))
     gaps, num_bounded = common_figures(verified, certified_gap)
     if num_bounded:
         caption += _GAP.format(count=_instances(num_bounded), solvers=len(gaps))
-        panels.append((_draw_gaps, gap_profile(gaps), "certified gap in per cent, at most"))
+        panels.append((_draw_gaps, gap_profile(gaps), "certified gap in per cent"))
     with gallery.picture("profile", "Performance profiles", caption, 11, 3.6, 1, len(panels)) as axes:
         for panel, (draw, profile, label) in zip(axes, panels, strict=True):
             draw(panel, profile, colours)
@@ -87,9 +85,9 @@ def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Map
 
 
 def objective_profile(records: Sequence[Record]) -> Profile:
-    """Return the profile of objectives over all cases of the records, of which at least one has one.
+    """Return the profile of objectives over all cases of the records; at least one must have an objective.
 
-    What is maximised costs its reciprocal. A case without a positive objective is left out.
+    The cost of a maximised objective is its reciprocal. Cases without a positive objective are skipped.
     """
     costs: dict[str, dict[tuple[str, int, str], float]] = {}
     for record in records:
@@ -111,7 +109,7 @@ def gap_profile(gaps: Mapping[str, Sequence[float]]) -> Profile:
 
 
 def _has_value(record: Record) -> bool:
-    """Return whether a record's objective can be told as a ratio."""
+    """Return whether a record's objective is positive, so that ratios are defined."""
     return record.objective is not None and record.objective > 0
 
 
@@ -120,7 +118,7 @@ def _time_of(record: Record) -> float | None:
 
 
 def sense_of(problem: str) -> Sense:
-    """Return whether a problem's objective is a cost; a study's topic has none."""
+    """Return the sense of a problem's objective; MAXIMISE for the topic of a study."""
     return problem_named(problem).sense if problem in problem_names() else Sense.MAXIMISE
 
 
@@ -134,7 +132,7 @@ def draw_factors(panel: "Axes", profile: Profile, colours: Mapping[str, str]) ->
     for name, (factors, shares) in profile.items():
         _step(panel, np.append(factors, right), np.append(shares, shares[-1]), name, colours)
     panel.set(xscale="log", xlim=(1.0, right))
-    if right < 10:  # beyond, decades are told by their powers
+    if right < 10:  # wider axes show powers of ten
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("{x:g}")
 
@@ -154,26 +152,26 @@ def _step(
 
 
 MAX_PANELS = 24
-"""Instances drawn at most; the table holds the rest."""
+"""Maximum instances to draw; the table contains all."""
 
 LONGEST_TITLE = 44
-"""Characters that fit over one of three panels."""
+"""Maximum characters of a title above one of three panels."""
 
 MIN_SECONDS = 1e-4
-"""Left end of the axis of seconds: below lies the clock's noise."""
+"""Left end of the axis of seconds; shorter times are noise."""
 
 MIN_MS = 1e-4
-"""Left end of the axis of decisions' milliseconds."""
+"""Left end of the axis of milliseconds per decision."""
 
 WIDEST_GAP = 1000.0
-"""Right end of the axis of gaps, in per cent: beyond it nothing is known."""
+"""Right end of the axis of gaps in per cent; larger gaps carry no information."""
 
-WHOLE = "whole solve"
-"""Seconds that no solver counts by itself."""
+WHOLE = "complete solve"
+"""Label of the seconds measured from outside."""
 
 
 def standard_figures(records: Sequence[Record]) -> list[Figure]:
-    """Return the pictures that every suite has, leaving out those without data."""
+    """Return the pictures common to all suites, without those that have no data."""
     gallery = FigureList()
     for draw in (_values, _gaps, _profiles, _seconds, _decisions):
         draw(gallery, records)
@@ -186,12 +184,12 @@ def solvers_in(records: Iterable[Record]) -> list[str]:
 
 
 def colours_of(records: Iterable[Record]) -> dict[str, str]:
-    """Return a colour for each solver, the same in every picture of a suite."""
+    """Return one colour per solver, equal in all pictures of a suite."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(solvers_in(records))}
 
 
 def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Return records by what was solved: instance, seed and labels."""
+    """Group records by instance, seed and labels."""
     cases: dict[str, list[Record]] = {}
     several_seeds = len({record.seed for record in records}) > 1
     for record in records:
@@ -202,7 +200,7 @@ def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def _values(gallery: FigureList, records: Sequence[Record]) -> None:
-    """Draw objectives as bars and bounds as ticks, in per cent of the best value known."""
+    """Draw objectives as bars and bounds as ticks, in per cent of the best known value."""
     valued = [record for record in records if record.verified and (record.objective, record.bound) != (None, None)]
     cases = dict(list(_cases(valued).items())[:MAX_PANELS])
     if not cases:
@@ -236,13 +234,13 @@ def _values(gallery: FigureList, records: Sequence[Record]) -> None:
 
 
 def _gaps(gallery: FigureList, records: Sequence[Record]) -> None:
-    """Draw one dot an instance: the certified gap of each solver."""
+    """Draw the certified gaps of each solver, one dot per instance."""
     certified = [record for record in records if record.gap is not None and record.verified]
     if not certified:
         return
     names, colours = solvers_in(certified), colours_of(records)
     caption = (
-        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
+        "One dot per instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
         f"Gaps above {WIDEST_GAP:g} % are drawn at the right end."
     )
     with gallery.picture("gaps", "Certified gap by solver", caption, 9, 0.8 + 0.32 * len(names)) as (panel,):
@@ -262,13 +260,13 @@ def _profiles(gallery: FigureList, records: Sequence[Record]) -> None:
 
 
 def _seconds(gallery: FigureList, records: Sequence[Record]) -> None:
-    """Draw the shifted geometric mean of the whole solve and of each phase."""
+    """Draw the shifted geometric mean of the complete solve and of each phase."""
     timed = [record for record in records if record.error is None]
     if not timed:
         return
     names = solvers_in(timed)
     caption = (
-        "Whole solve: measured from outside, less compiling. Phases: as the solver counts them. "
+        "Complete solve: measured from outside, without compilation. Phases: as timed by the solver. "
         f"Means under {MIN_SECONDS:g} s are drawn at the left end."
     )
     with gallery.picture("seconds", "Seconds by phase", caption, 9, 0.9 + 0.32 * len(names)) as (panel,):
@@ -285,12 +283,12 @@ def _seconds(gallery: FigureList, records: Sequence[Record]) -> None:
 
 
 def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
-    """Draw the distribution of decision times of online solvers, one curve an instance."""
+    """Draw the distribution of decision times of online solvers, one curve per instance."""
     online = [(record.solver, record.decision_ms["quantiles"]) for record in records if record.decision_ms is not None]
     if not online:
         return
     colours = colours_of(records)
-    with gallery.picture("decisions", "Decision times", "Online solvers only, a curve an instance.", 9, 3.4) as (
+    with gallery.picture("decisions", "Decision times", "Online solvers only, one curve per instance.", 9, 3.4) as (
         panel,
     ):
         labelled: set[str] = set()
@@ -299,9 +297,7 @@ def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
             labelled.add(solver)
             times = np.maximum(quantiles, MIN_MS)
             panel.plot(times, 100.0 * np.array(QUANTILES), color=colours[solver], label=label, alpha=0.7)
-        panel.set(
-            xscale="log", ylim=(0, 104), xlabel="milliseconds a decision, at most", ylabel="per cent of decisions"
-        )
+        panel.set(xscale="log", ylim=(0, 104), xlabel="milliseconds per decision", ylabel="per cent of decisions")
         legend_beside(panel)
 
 
@@ -309,12 +305,12 @@ NO_SUITE = "single solves"
 
 
 def write_report(records: Sequence[Record], skipped: Sequence[Skipped], path: Path) -> None:
-    """Write the page; it is whole or absent."""
+    """Write the report atomically."""
     write_bytes(path, render(records, skipped).encode())
 
 
 def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
-    """Return the page as HTML; without matplotlib it has no pictures, and says so."""
+    """Return the report as HTML; without matplotlib, a note replaces the pictures."""
     suites = list(dict.fromkeys(record.suite or "" for record in records))
     by_suite = {suite: [record for record in records if (record.suite or "") == suite] for suite in suites}
     named = ", ".join(suite or NO_SUITE for suite in suites) if len(suites) < 4 else f"{len(suites)} suites"
@@ -369,7 +365,7 @@ def _headline_table(records: Sequence[Record]) -> str:
 
 
 def _overview(records: Sequence[Record]) -> str:
-    """Return the pictures of the first screen, smaller than below; none for a run of a single suite."""
+    """Return small pictures for the first screen; none for a run of a single suite."""
     if len({record.suite for record in records}) < 2:
         return ""
     specs = {spec.name: spec for spec in SUITES}
@@ -400,7 +396,7 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _navigation(by_suite: dict[str, list[Record]]) -> str:
-    """Return links to the suites; those in which something went wrong say so."""
+    """Return links to the suites, with the number of unverified records if there are any."""
     links = []
     for number, (suite, mine) in enumerate(by_suite.items()):
         bad = sum(not record.verified for record in mine)
@@ -410,7 +406,7 @@ def _navigation(by_suite: dict[str, list[Record]]) -> str:
 
 
 def _filters(records: Sequence[Record]) -> str:
-    """Return what narrows all tables of records down to a solver and to instances by a part of their names."""
+    """Return the form that filters all tables by solver and by part of the instance's name."""
     solvers = sorted({record.solver for record in records})
     options = "".join(f"<option>{escape(name)}</option>" for name in solvers)
     return (
@@ -429,10 +425,10 @@ def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence
     parts = [f'<section id="suite-{number}" aria-labelledby="name-{number}"><h2 id="name-{number}">{name}</h2>']
     if spec is not None:
         parts.append(f"<p>{escape(spec.summary[:1].upper() + spec.summary[1:])}.</p>")
-    left_out = f", {len(skipped)} left out (see below)" if skipped else ""
+    left_out = f", {len(skipped)} skipped (see below)" if skipped else ""
     parts.append(f'<p class="note">{_counts(records)}{left_out}.</p>')
     parts.append(_by_solver(name, compare_solvers(records)))
-    # One click away: closed, so that a page of many suites is short.
+    # Closed by default, so that a page of many suites is short.
     parts.append(f"<details><summary>All {len(records)} records of {name}</summary>")
     parts.append(_all_records(f"Records of {name}", records, spec.columns if spec is not None else ()))
     parts += ["</details>", _pictures(spec, records), "</section>"]
@@ -458,14 +454,14 @@ def _by_solver(suite: str, comparison: Comparison) -> str:
     ]
     header = (
         *("solver", "records", "verified", "optimal", "refused", "failed", "timed out", "gap %, mean", "gap %, worst"),
-        *("seconds, mean", "processor s, mean", "MiB a solve, median", "MiB a solve, most"),
+        *("seconds, mean", "processor s, mean", "MiB per solve, median", "MiB per solve, max"),
     )
     note = (
-        f'<p class="note">Means are over the cases (instance, seed) that all compared solvers solved: gaps over '
-        f"{comparison.gap_cases} of {comparison.cases}, seconds over {comparison.seconds_cases}, processor seconds over "
-        f"{comparison.processor_cases}; a solver without bounds is compared by no gap. They are shifted geometric means (gap: shift "
-        "1 %; seconds of the whole solve: shift 1 s, compiling left out of those of the wall clock but not of the "
-        "processor's); the worst gap is that of all its own verified answers.</p>"
+        f'<p class="note">Means are shifted geometric means over the cases (instance, seed) that all compared solvers solved: '
+        f"gaps over {comparison.gap_cases} of {comparison.cases}, seconds over {comparison.seconds_cases}, processor seconds "
+        f"over {comparison.processor_cases}. A solver without bounds has no mean gap. The shift is 1 % for gaps and 1 s for "
+        "seconds. Seconds exclude compilation, processor seconds include it. The worst gap is over all verified solutions of "
+        "the solver.</p>"
     )
     marks = [{"solver": one.solver} for one in comparison.solvers]
     return table(header, rows, caption=f"Solvers of {suite}", marks=marks) + note
@@ -474,7 +470,7 @@ def _by_solver(suite: str, comparison: Comparison) -> str:
 def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]) -> str:
     header = (
         "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND, "claimed bound", "ratio",
-        "whole s", "processor s", *(f"{phase} s" for phase in PHASES), "decision ms", "p99 ms", "verified", "memory MiB", "remark",
+        "wall s", "processor s", *(f"{phase} s" for phase in PHASES), "decision ms", "p99 ms", "verified", "memory MiB", "remark",
     )  # fmt: skip
     rows, known = [], best_known(records)
     for record in records:
@@ -493,7 +489,7 @@ def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]
                 record.error or "; ".join(record.violations) or record.message or foresight_of(record) or None,
             )
         )
-    shown = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # what no row has is no column
+    shown = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # without empty columns
     marks = [{"solver": record.solver, "instance": record.instance} for record in records]
     return table([header[k] for k in shown], [[row[k] for k in shown] for row in rows], caption=caption, marks=marks)
 
@@ -503,11 +499,11 @@ def _skipped(skipped: Sequence[Skipped]) -> str:
         return ""
     rows = [(entry.suite, entry.instance, entry.solver, entry.reason) for entry in skipped]
     header = ("suite", "instance", "solver", "reason")
-    return f"<section><h2>Left out</h2>{table(header, rows, 'prose', caption='Left out')}</section>"
+    return f"<section><h2>Skipped</h2>{table(header, rows, 'prose', caption='Skipped')}</section>"
 
 
 def _provenance(records: Sequence[Record]) -> str:
-    """Tell where and with what the records were made, each combination once."""
+    """Return a table of the machines, versions and code of the records, one row per combination."""
     rows: dict[tuple[str, ...], int] = {}
     for record in records:
         machine = ", ".join(f"{name} {value}" for name, value in record.machine.items())

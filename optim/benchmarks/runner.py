@@ -1,4 +1,4 @@
-"""Run a list of work; records that the results file already holds are read from it."""
+"""Run a list of work, reusing records in the results file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from optim.execution import AbstractTask, Engine, SerialExecutor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkList:
-    """The work to be run, and the pairs that are left out."""
+    """The work to run, and the skipped pairs."""
 
     specs: tuple[BenchSpec, ...]
     request: BenchRequest
@@ -26,12 +26,12 @@ class WorkList:
     skipped: tuple[Skipped, ...]
 
     def in_order(self, records: Iterable[Record]) -> list[Record]:
-        """Return records of this work in the order of the list."""
+        """Sort records of this work in the order of the list."""
         position = {piece.key: number for number, piece in enumerate(self.work)}
         return sorted(records, key=lambda record: position[record.key])
 
     def compare(self, records: Sequence[Record], golden: Sequence[Record]) -> list[Difference]:
-        """Compare records with those golden rows that the request asks for."""
+        """Compare records with the golden rows that match the request."""
         instances = {piece.subject.name for piece in self.work}
         selection = Selection(
             suites=tuple(spec.name for spec in self.specs),
@@ -48,7 +48,7 @@ def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
     Raises
     ------
     InvalidOptionError
-        If a suite doesn't have the size, or doesn't take the user's instances.
+        If a suite does not have the size, or does not accept the user's instances.
     """
     entries: list[AbstractWork | Skipped] = []
     for spec in specs:
@@ -59,7 +59,7 @@ def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
         suited = request.for_problem(spec.problem)
         if suited.sources is not None and not spec.takes_instances:
             raise InvalidOptionError(
-                f"suite {spec.name!r} has its own instances; leave out those you name, or the suite"
+                f"suite {spec.name!r} accepts no other instances; omit your instances, or the suite"
             )
         entries += spec.build(suited)
     unique = {entry.key: entry for entry in entries if isinstance(entry, AbstractWork)}
@@ -80,9 +80,9 @@ def run_work(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Record]:
-    """Yield the record of each piece of work, first the records that the results file already holds.
+    """Yield the record of each piece of work, first those in the results file.
 
-    A record of the file counts if the same code did the same work without an error. New records are written
+    A record of the file is reused if the same code did the same work without error. New records are written
     before they are yielded. Interrupted work leaves no record, so that a resumed run repeats it.
 
     Parameters
@@ -92,11 +92,11 @@ def run_work(
     path
         The results file.
     is_resumed
-        Whether records of the file count; otherwise all work is done again.
+        Whether to reuse records of the file.
     engine
-        Where the work is done; this process by default.
+        Execution engine; default: this process.
     stop
-        Stops the run when it is requested.
+        Interruption of the run.
     progress
         Receives the number of finished pieces of work.
     """
@@ -122,18 +122,18 @@ def run_work(
 
 
 class _Benchmark(AbstractTask[AbstractWork, Record]):
-    """Do each piece of work; pieces of one problem run the same compiled loops."""
+    """Run each piece of work; pieces of one problem use the same compiled loops."""
 
     @property
     def title(self) -> str:
-        """The title of the progress display."""
+        """Title of the progress display."""
         return "benchmark"
 
     def do(self, piece: AbstractWork, stop: StoppingCriterion, progress: Progress) -> Record:
         """Return the record of a piece; an exception becomes the record's error."""
         try:
             return piece.run(stop, progress)
-        except Exception as error:  # a plug-in may raise anything; the other work goes on
+        except Exception as error:  # a plug-in may raise anything; other work continues
             return piece.failed(str(error) if isinstance(error, OptimError) else format_exception_line(error))
 
     def lost(self, piece: AbstractWork, reason: str) -> Record:

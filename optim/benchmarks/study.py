@@ -34,14 +34,14 @@ from optim.report.plots import Figure
 
 @dataclass(frozen=True, kw_only=True)
 class StudySubject:
-    """The subject of a study that isn't an instance of a problem.
+    """The subject of a study that is not an instance of a problem.
 
     Parameters
     ----------
     name, topic
-        Its name, and the topic of its studies.
+        Name, and topic of the study.
     drawn_from
-        The values that determine it: equal values (by their text) mean equal work.
+        Values that determine the subject; equal values (by their text) mean equal work.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Finding:
     measures
         All other measurements.
     parameters
-        Statistics of the subject that only the study knows.
+        Further statistics of the subject.
     seconds
         Wall-clock seconds by phase; phases without an entry took none.
     problems
@@ -74,7 +74,7 @@ class Finding:
     iterations
         Number of iterations.
     is_whole
-        Whether the study ran to its end; otherwise its stopping rule ended it.
+        Whether the study finished; otherwise its stopping rule ended it.
     """
 
     findings: Mapping[str, Any] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class AbstractStudy(AbstractWork):
 
 
 Subjects = Callable[[Any, int], Iterable[tuple[AbstractSubject, Mapping[str, Any]]]]
-"""From a study's options and a seed: the subjects, with the labels of their rows."""
+"""Function from a study's options and a seed to the subjects, with labels of their rows."""
 
 
 def register_study(
@@ -155,15 +155,15 @@ def register_study(
     Parameters
     ----------
     name, problem, summary, columns, figures
-        As those of a `BenchSpec`.
+        As in `BenchSpec`.
     kind, sizes
         The class of the study, and its options at each size.
     subjects
         A function that yields the subjects.
     ways, small_ways
-        The methods that stand for solvers: all, and those of the small size by default.
+        The methods, which take the place of solvers: all, and those of the small size (default: all).
     others
-        The reason why solvers of other names are left out; None if such a name is an error.
+        The reason for skipping solvers with other names; None if such a name is an error.
     """
     chosen_small = ways if small_ways is None else small_ways
 
@@ -174,7 +174,7 @@ def register_study(
         options: Any = build_options(kind.options_type, values)
         for way in request.solvers or ():
             if way not in ways and others is None:
-                raise InvalidOptionError(f"suite {name!r} doesn't know {way!r}; there are: {', '.join(ways)}")
+                raise InvalidOptionError(f"suite {name!r} has no method {way!r}; there are: {', '.join(ways)}")
         chosen = request.solvers or (chosen_small if request.size == SMALL else ways)
         for seed in request.seeds:
             for subject, labels in subjects(options, seed):

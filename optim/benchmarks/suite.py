@@ -41,7 +41,7 @@ class AbstractSubject(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the subject."""
         ...
 
     @property
@@ -96,14 +96,14 @@ class AbstractWork(ABC):
     solver
         Name of the method under test; for `SolveWork` a registered solver.
     seed
-        Same seed, same answer.
+        Random seed.
     time_limit_s
-        Wall-clock limit of the solve in seconds, None for none.
+        Wall-clock limit of the solve in seconds, or None.
     options
         Options by name; others have their defaults.
     labels
-        Further parts of the row's key: rows are compared with stored ones by suite, instance, solver, seed
-        and labels, so that a suite puts here whatever else it varies.
+        Further parts of the row's identity for comparisons, which also includes suite, instance, solver and seed. A suite
+        puts its other varied parameters here.
     """
 
     suite: str | None
@@ -116,7 +116,7 @@ class AbstractWork(ABC):
 
     @abstractmethod
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Do the work and return its record; an exception becomes the error of a record."""
+        """Do the work and return its record; the runner turns an exception into the record's error."""
 
     def resolved_options(self) -> dict[str, Any]:
         """Return all options as plain values, defaults included."""
@@ -178,7 +178,7 @@ class AbstractWork(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class SolveWork(AbstractWork):
-    """Solve an instance with a solver, and verify the answer independently.
+    """Solve an instance with a solver, and verify the solution independently.
 
     Raises
     ------
@@ -201,7 +201,7 @@ class SolveWork(AbstractWork):
         return self.attempt(stop, progress)[1]
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
-        """Solve and verify; return the solution with its record, and let exceptions through."""
+        """Solve and verify; return the solution with its record. Exceptions propagate."""
         instance, problem = self.subject.instance, self.subject.problem
         with Meter() as meter:
             solution = solve(
@@ -222,7 +222,7 @@ class SolveWork(AbstractWork):
 
 
 def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:
-    """Return the load of the instance: measured on the decision, or counted by the solver of a relaxation."""
+    """Return the load of the instance under the decision, or as counted by the solver of a relaxation."""
     if solution.decision is not None:
         return plain(problem.decision_figures(instance, solution.decision))
     counted = {name: solution.stats.counts[name] for name in LOAD_COUNTS if name in solution.stats.counts}
@@ -247,17 +247,18 @@ class BenchRequest:
     sources
         Instances to use in place of those of the suite.
     profile
-        Job profiles, a file or ``published``, from which suites draw instances where `sources` says nothing.
+        Job profiles, a file or ``published``, from which suites generate instances if `sources` is None.
     solvers
-        Names of solvers, in their order.
+        Names of solvers in order.
     seeds
-        Each piece of work is done once for each seed.
+        Seeds; each piece of work runs once per seed.
     time_limit_s
         Wall-clock limit of one solve in seconds.
     options
-        Solver options by name; a name ``solver.option`` is meant for that solver alone.
+        Solver options by name; a name ``solver.option`` applies only to that solver.
     histories
-        Earlier days per day for solvers that learn: shipped days, else generated days; by default the shipped ones.
+        Number of earlier days per instance for solvers that learn: shipped days, else generated ones. Default: shipped
+        days only.
     folder
         Where generated days are stored.
     """
@@ -273,7 +274,7 @@ class BenchRequest:
     folder: Path = Path("results")
 
     def for_problem(self, problem: str) -> "BenchRequest":
-        """Return the request with the instances that a suite of this problem draws from the profiles, if any."""
+        """Return the request with the instances that a suite of this problem generates from the profiles, if any."""
         if self.profile is None or self.sources is not None:
             return self
         return replace(self, sources=(profiled(self.profile, problem),))
@@ -281,7 +282,7 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A pair of solver and instance that is left out, with the reason."""
+    """A skipped pair of solver and instance, with the reason."""
 
     suite: str
     instance: str
@@ -300,15 +301,15 @@ class BenchSpec:
     problem
         The problem of its instances.
     summary
-        One line of description.
+        Description in one line.
     build
-        A function from a request to work, and to pairs that are left out with a reason.
+        A function from a request to work and skipped pairs.
     sizes
-        Its sizes, `SMALL` first.
+        The available sizes, `SMALL` first.
     takes_instances
         Whether it accepts the user's instances.
     columns
-        Labels and parameters that get a column of the table.
+        Labels and parameters with a column in the table.
     figures
         A function that draws the plots of the suite from its records.
     """
@@ -352,7 +353,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         Raises
         ------
         InvalidOptionError
-            If there is none; the text lists the suites.
+            If the name is unknown; the message lists the suites.
         """
         self._complete()
         if name not in self._items:
@@ -365,7 +366,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
 
 
 SUITES = SuiteRegistry()
-"""The registry of this process. It holds code, no state: running a suite doesn't change it."""
+"""The registry of this process; running a suite does not change it."""
 
 register_suite = SUITES.register
 
@@ -373,23 +374,23 @@ register_suite = SUITES.register
 def choose_suites(
     words: Sequence[str], names: Sequence[str] = (), *, instances_of: str | None = None, is_profiled: bool = False
 ) -> tuple[BenchSpec, ...]:
-    """Return the suites that a command line means, each once.
+    """Return the suites selected on a command line, without duplicates.
 
     Parameters
     ----------
     words
-        Suites, or problems: a problem's name means its usual suite, or with `names` those of its suites.
+        Suites or problems: the name of a problem selects its default suite, or with `names` restricts these to its suites.
     names
-        Suites asked for by option.
+        Suites selected by option.
     instances_of
-        The problem of the user's instances, if there are any: all suites then stands for those of it that take them.
+        Problem of the user's instances, if any; the default is then all suites of this problem that accept instances.
     is_profiled
-        Whether instances are drawn from job profiles: all suites then stands for each problem's usual one.
+        Whether instances are generated from job profiles; the default is then the default suite of each problem.
 
     Raises
     ------
     InvalidOptionError
-        If a name is unknown, or a suite doesn't belong to the problem named.
+        If a name is unknown, or a suite does not belong to the named problem.
     """
     if not words and not names and is_profiled:
         return tuple(spec for spec in SUITES if spec.takes_instances and spec.name == spec.problem)
@@ -402,5 +403,5 @@ def choose_suites(
     chosen = tuple(dict.fromkeys(SUITES.get(name) for name in names))
     for word in words:
         if not any(word in (spec.problem, spec.name) for spec in chosen):
-            raise InvalidOptionError(f"suite {chosen[0].name!r} doesn't belong to {word!r}; leave one of them out")
+            raise InvalidOptionError(f"suite {chosen[0].name!r} does not belong to {word!r}; omit one of them")
     return chosen

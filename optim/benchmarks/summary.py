@@ -1,9 +1,8 @@
 """Summaries of solvers: means over the instances that all of them solved, failures, and use of future data.
 
-A mean over other instances is another mean: one over four easy instances says nothing beside one over six. So each mean
-here is over the *common* cases, those on which every compared solver has the figure; a solver that never has it (one
-without bounds has no gap) isn't compared by it. Seconds are those to an answer: what the checker refused, and what the
-time limit ended, has none.
+Means over different sets of instances are not comparable. Therefore each mean is over the *common* cases, on which every
+compared solver has the value; a solver that never has it (such as the gap of a solver without bounds) is not compared.
+Times count only for solves that the checker accepted and no time limit ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from optim.statistics import Interval
 
 
 def foresight_of(record: Record) -> str:
-    """Return what of the future a record's rule was told beforehand; nothing of a solver that isn't known here."""
+    """Describe the future information that a record's solver received in advance; "" for none and for unknown solvers."""
     from optim.solvers.solve import solver_named
 
     if record.problem not in problem_names():
@@ -39,14 +38,14 @@ def foresight_of(record: Record) -> str:
 def shifted_geometric_mean(values: ArrayLike, shift: float) -> float:
     """Return ``exp(mean(log(values + shift))) - shift``.
 
-    The shift keeps values near zero, which are mostly noise, from ruling the mean.
+    The shift prevents values near zero, which are mostly noise, from dominating the mean.
 
     Parameters
     ----------
     values
         Shape (n,), n >= 1, each above ``-shift``.
     shift
-        In the unit of the values, positive.
+        Positive, in the unit of the values.
 
     References
     ----------
@@ -69,13 +68,13 @@ def performance_profile(
     Parameters
     ----------
     costs
-        For each solver one positive cost an instance (lower is better), None where it failed. All
+        For each solver one positive cost per instance (lower is better), None if it failed. All
         solvers have the same instances in the same order.
 
     Returns
     -------
     dict
-        For each solver factors (ascending, starting at 1) and shares: a step function, right-continuous.
+        For each solver factors (ascending, starting at 1) and shares: a right-continuous step function.
 
     References
     ----------
@@ -101,36 +100,36 @@ def performance_profile(
 
 
 GAP_SHIFT = 0.01
-"""Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
+"""Shift of the geometric mean of gaps; gaps far below one per cent count as equal."""
 
 SECONDS_SHIFT = 1.0
-"""Shift of the geometric mean of seconds: differences far below a second count alike."""
+"""Shift of the geometric mean of seconds; times far below a second count as equal."""
 
 SHARE_TOL = 1e-9
-"""Shares of the bound that differ by less count as equal."""
+"""Tolerance within which ratios to the bound count as equal."""
 
 Case = tuple[str, int, str]
-"""What was solved: instance, seed, and the suite's own marks."""
+"""A case: instance, seed and labels of the suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverSummary:
-    """One solver of a suite.
+    """Summary of one solver of a suite.
 
     Parameters
     ----------
     solver
-        Its name.
+        Name of the solver.
     records, verified, optimal, refused, failed, timed_out
         Numbers of records: all, accepted by the checker, proven optimal, refused by the checker, ended by an error, and
         ended by the time limit.
     gap, worst_gap
-        Shifted geometric mean of certified gaps over the common cases, and the largest over all its own.
+        Shifted geometric mean of certified gaps over the common cases, and the maximum over all cases of the solver.
     seconds, processor_s
-        Shifted geometric means over the common cases, those that it solved (`is_solved`): the wall clock's without
-        compiling, the processor's with it.
+        Shifted geometric means over the common solved cases (`is_solved`): wall-clock seconds without compilation, and
+        processor seconds with it.
     memory_mb, max_memory_mb
-        MiB a solve: median and most.
+        Median and maximum MiB per solve.
     """
 
     solver: str
@@ -150,16 +149,16 @@ class SolverSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All solvers of a suite, and over how many of its cases their means are.
+    """Summaries of all solvers of a suite.
 
     Parameters
     ----------
     solvers
-        One summary a solver, sorted by name.
+        One summary per solver, sorted by name.
     cases
-        How many cases the suite has.
+        Number of cases of the suite.
     gap_cases, seconds_cases, processor_cases
-        How many of them count in the means.
+        Number of common cases in the means.
     """
 
     solvers: tuple[SolverSummary, ...]
@@ -170,7 +169,7 @@ class Comparison:
 
 
 def compare_solvers(records: Sequence[Record]) -> Comparison:
-    """Return the solvers of a suite's records side by side.
+    """Summarise the solvers of a suite's records.
 
     Examples
     --------
@@ -202,19 +201,19 @@ def compare_solvers(records: Sequence[Record]) -> Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """A solver against a baseline, over the cases on which both have a verified objective.
+    """Comparison of a solver with a baseline, over the cases on which both have a verified objective.
 
     Parameters
     ----------
     solver
-        Its name.
+        Name of the solver.
     cases, better, worse
-        Number of common cases, and on how many of them its objective is better or worse than the baseline's.
+        Numbers of common cases, and of those on which its objective is better or worse than that of the baseline.
     of_bound
-        Mean over these cases of the objective as a share of the tightest verified bound known of the instance (of the best
-        objective where there is none); 1 is optimal whether the problem maximises or minimises.
+        Mean over these cases of the objective relative to the tightest verified bound of the instance (or to the best
+        objective without a bound); 1 is optimal for both senses.
     difference
-        Mean of the paired differences in that share, positive where the solver is better, with Student's t interval; None
+        Mean of the paired differences in this ratio, positive if the solver is better, with Student's t interval; None
         for fewer than two cases.
     """
 
@@ -229,9 +228,9 @@ class PairedComparison:
 def compare_with(
     records: Sequence[Record], baseline: str, known: Mapping[Of, BestKnown] | None = None
 ) -> tuple[PairedComparison, ...]:
-    """Return every other solver of a suite's records against the one named `baseline`, case by case.
+    """Compare every other solver of a suite's records with `baseline`, paired by case.
 
-    `known` is what is known of the instances, from these records alone unless given.
+    `known` gives the best known values of the instances; default: from these records.
     """
     known = best_known(records) if known is None else known
     shares: dict[str, dict[Case, float]] = {}
@@ -261,30 +260,30 @@ def _paired(solver: str, mine: Mapping[Case, float], base: Mapping[Case, float])
 
 
 def case_of(record: Record) -> Case:
-    """Return what a record solved."""
+    """Return the case of a record."""
     marks = ", ".join(f"{name} {value}" for name, value in sorted(record.labels.items()))
     return record.instance, record.seed, marks
 
 
 def is_solved(record: Record) -> bool:
-    """Tell whether a solver came to its own end, with an answer that the checker accepted."""
+    """Return whether a solver finished within the time limit with a solution or bound that the checker accepted."""
     return record.error is None and record.verified and record.termination != Termination.TIME_LIMIT
 
 
 def certified_gap(record: Record) -> float | None:
-    """Return a verified gap, None where there is none."""
+    """Return the verified gap, or None."""
     return max(record.gap, 0.0) if record.gap is not None and record.verified else None
 
 
 def common_figures(
     records: Iterable[Record], figure: Callable[[Record], float | None]
 ) -> tuple[Mapping[str, list[float]], int]:
-    """Return a figure on the cases where all solvers that ever have it have it, and the number of those cases.
+    """Return a value on the common cases of all solvers that have it on at least one case.
 
     Returns
     -------
     figures, num_cases
-        For each of these solvers its figures, in the order of the sorted cases.
+        Values of each such solver in the order of the sorted common cases, and the number of these cases.
     """
     by_solver: dict[str, dict[Case, float]] = {}
     for record in records:

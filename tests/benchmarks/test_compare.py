@@ -95,7 +95,7 @@ def test_what_a_study_found_must_come_out_again(value, expected):
     )
     (difference,) = compare([replace(golden, findings={"saved": value}, measures={"ms": 3.0})], [golden], ALL)
     assert difference.change is expected
-    reason = f"saved {value}, was 0.2: it should come out again" if expected is Change.WORSE else ""
+    reason = f"saved {value}, was 0.2: findings must be reproducible" if expected is Change.WORSE else ""
     assert difference.reason == reason
 
 
@@ -163,7 +163,7 @@ def test_lists_the_shipped_names_when_there_are_no_such_golden_results():
 
 def test_refuses_golden_results_without_rows(tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(InvalidProblemError, match="holds no record"):
+    with pytest.raises(InvalidProblemError, match="has no record"):
         read_golden(str(tmp_path / "empty.jsonl"))
 
 

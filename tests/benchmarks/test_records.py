@@ -210,7 +210,7 @@ def test_names_the_line_that_is_no_record(tmp_path):
     path = tmp_path / "results.jsonl"
     write(path, "one")
     path.write_bytes(path.read_bytes() + b'{"schema": "something/else"}\n')
-    with pytest.raises(InvalidProblemError, match="line 2 is no record"), open_results(path):
+    with pytest.raises(InvalidProblemError, match="line 2 is not a record"), open_results(path):
         pass
     assert path.read_bytes().endswith(b'{"schema": "something/else"}\n')
 
@@ -224,14 +224,14 @@ def test_refuses_a_record_of_another_schema(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "/dev/full"])
 def test_refuses_what_is_no_regular_file(tmp_path, name):
-    with pytest.raises(InvalidOptionError, match="no regular file"), open_results(tmp_path / name):
+    with pytest.raises(InvalidOptionError, match="not a regular file"), open_results(tmp_path / name):
         pass
 
 
 def test_says_so_when_the_folder_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "results.jsonl"
-    with pytest.raises(InvalidOptionError, match="can't be written"), open_results(path):
+    with pytest.raises(InvalidOptionError, match="cannot be written"), open_results(path):
         pass
 
 
@@ -283,7 +283,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path, foreign)
     path = tmp_path / "results.jsonl"
     path.write_bytes(foreign)
     if foreign.strip():
-        with pytest.raises(InvalidProblemError, match="name another results file, or move this one away"):
+        with pytest.raises(InvalidProblemError, match="choose another results file, or move this one"):
             open_results(path).__enter__()
         with pytest.raises(InvalidProblemError):
             read_records(path)
@@ -321,7 +321,7 @@ def test_a_record_that_was_changed_by_hand_is_not_taken_for_measured(tmp_path, b
     changed = path.read_bytes().replace(before, after, 1)
     path.write_bytes(changed)
     for read in (read_records, lambda path: open_results(path).__enter__()):
-        with pytest.raises(InvalidProblemError, match=r"line 1 is no record of such a run .*changed since"):
+        with pytest.raises(InvalidProblemError, match=r"line 1 is not a record of such a run .*changed after"):
             read(path)
     assert path.read_bytes() == changed
     assert len(read_unsealed(path)) == 2

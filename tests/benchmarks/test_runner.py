@@ -221,7 +221,7 @@ def test_refuses_a_size_that_the_suite_lacks():
 
 
 def test_refuses_instances_that_the_suite_does_not_take():
-    with pytest.raises(InvalidOptionError, match="has its own instances"):
+    with pytest.raises(InvalidOptionError, match="accepts no other instances"):
         plan_work([SPEC], BenchRequest(sources=()))
 
 

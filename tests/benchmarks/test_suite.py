@@ -85,7 +85,7 @@ def test_an_option_goes_to_every_solver_that_knows_it(dummies):
     [
         ("nonsense", "there are: number, wait_s"),
         ("idle.nonsense", "unknown option"),
-        ("liar.number", "which isn't run; add --solver liar"),
+        ("liar.number", "which is not chosen; add --solver liar"),
     ],
 )
 def test_refuses_an_option_that_no_chosen_solver_knows(dummies, option, cause):

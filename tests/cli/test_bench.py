@@ -391,7 +391,7 @@ def test_a_solver_to_compare_with_is_run_where_it_was_not_chosen(folder, registr
     assert "also running" not in chosen.stderr
     assert chosen.stdout == result.stdout
     absent = CliRunner().invoke(app, [*words, "--compare", "nobody"])
-    assert "nobody: no such file, and no golden results of that name ship" in absent.stderr
+    assert "nobody: no such file, and no shipped golden results of that name" in absent.stderr
 
 
 def test_options_of_a_solver_from_a_file_go_by_its_class_too(folder, registry):
@@ -411,4 +411,4 @@ def test_options_of_a_solver_from_a_file_go_by_its_class_too(folder, registry):
         (row,) = rows_of(CliRunner().invoke(app, [*words, "--option", f"{owner}max_workers=5"]))
         assert row["options"]["max_workers"] == 5
     wrong = CliRunner().invoke(app, [*words, "--option", "plain.max_workers=5"])
-    assert "isn't run; add --solver plain; of the solver that is run it is ./plain.py:Plain.max_workers" in wrong.stderr
+    assert "is not chosen; add --solver plain; for the chosen solver, use ./plain.py:Plain.max_workers" in wrong.stderr

@@ -110,7 +110,7 @@ def test_every_table_marks_who_stopped_jobs(trace, tmp_path, more, line):
         page = (tmp_path / "page.html").read_text()
         assert "las *</td>" in page
         assert "fifo *" not in page
-        assert "* stops running jobs, which require checkpoints" in page
+        assert "* stops running jobs, which requires checkpoints" in page
 
 
 def test_the_table_shows_the_bounds_first(trace):
@@ -345,7 +345,7 @@ def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
     assert renamed.stdout == second.stdout
     assert "holds events of" not in second.stderr + without_events.stderr + renamed.stderr
     fewer = run(*words("fifo", "--results", results, "--log", log))
-    assert f"{log} holds events of srsf, too, which this command doesn't play and so doesn't keep" in fewer.stderr
+    assert f"{log} also contains events of srsf, which this command removes" in fewer.stderr
     assert results.read_text() == before
     results.write_text("nonsense\n")
     assert run(*words("srsf", "--results", results)).exit_code == 2

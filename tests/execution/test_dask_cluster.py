@@ -180,7 +180,7 @@ def test_a_piece_that_outgrows_its_worker_is_recorded_as_such_and_the_others_are
         results = dict(run(dask_module.DaskExecutor(client), [2, "hog", 3, "die", 4]))
     assert (results[0], results[2], results[4]) == (4, 9, 16)
     assert "it ran out of memory" in results[1]
-    assert "out of memory, or killed by somebody" in results[3]
+    assert "out of memory, or killed by another process" in results[3]
 
 
 @pytest.mark.prove

@@ -68,9 +68,9 @@ def test_times_and_gaps_are_compared_where_all_solvers_have_them():
     ]
     found = picture(records)
     caption, drawn = found.caption, found.svg
-    assert "on the one instance that all 3 solvers here answered" in caption
-    assert "on the 2 instances on which all 2 solvers here have one" in caption
-    for label in ("times as bad as the best objective", "seconds / least seconds", "certified gap in per cent"):
+    assert "on one instance with a solution from all 3 solvers" in caption
+    assert "on 2 instances with a gap from all 2 solvers" in caption
+    for label in ("factor of the best objective", "factor of the least seconds", "certified gap in per cent"):
         assert label in drawn
     assert re.findall(r">(a|b|no-bound|crash)</text>", drawn) == ["a", "b", "no-bound"]
 

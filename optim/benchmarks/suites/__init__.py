@@ -1,1 +1,1 @@
-"""The suites, one file each: a file builds work, and ends with `register_suite(BenchSpec(...))`."""
+"""The suites, one per file; a file ends with `register_suite(BenchSpec(...))`, or a function that calls it."""

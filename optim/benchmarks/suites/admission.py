@@ -1,4 +1,4 @@
-"""Admission: every solver side by side on the reference instances, or on the user's own."""
+"""Admission suite: all solvers on the reference instances, or on instances of the user."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,24 +25,24 @@ from optim.workloads.admission.generator import drawn_days
 from optim.workloads.instances import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
 
 LEARNER = "online-learned"
-"""Who learns from earlier days."""
+"""The solver that learns from earlier days."""
 
 TIES = ("min over ties", "median over ties", "max over ties")
-"""Columns: what `online` earns under drawn orders of what it holds equal, jobs of a slot and schedules of a payoff."""
+"""Columns: objective of `online` over random orders of ties (jobs of a slot, schedules with equal payoff)."""
 
 TIE_ORDERS = 20
-"""So many orders are drawn for each row of `online`, outside its measured time."""
+"""Number of random orders per row of `online`, outside its measured time."""
 
 USUAL_DAYS = 4
-"""Of the shipped days so many are learned from, unless asked otherwise."""
+"""Default number of shipped days to learn from."""
 
 _LOG = logging.getLogger(__name__)
 
 EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp", "exact"})
-"""Solvers whose trees are for tiny and small instances: left out of larger ones unless asked for."""
+"""Solvers with search trees for tiny and small instances, skipped on larger ones unless requested."""
 
 PROFILED_LIMIT_S = 15.0
-"""Seconds for each solve of an instance drawn from a profile, of which all solvers are to be seen side by side."""
+"""Time limit per solve in seconds on instances generated from a profile."""
 
 BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -51,7 +51,7 @@ BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "search": {"lp_tol": 1e-2, "cut_rounds": 0, "num_moves": 5_000},
     }
 )
-"""Options with which solvers end in seconds on all but large instances, by themselves: so rows can be compared."""
+"""Options with which solvers finish in seconds, without a time limit, on all but large instances, so that rows are comparable."""
 
 TINY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {"search": {"num_moves": 5_000}, "branch-and-price": {"max_nodes": 10}, "exact": {"max_nodes": 10}}
@@ -60,17 +60,17 @@ TINY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionWork(SolveWork):
-    """A solve whose record says, for the online rule of the paper, what ties are worth."""
+    """A solve whose record contains, for `online`, the effect of tie-breaking."""
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
-        """Solve and verify, and draw orders of ties."""
+        """Solve and verify, and run random orders of ties."""
         solution, record = super().attempt(stop, progress)
         if self.solver != "online" or not record.verified or record.termination != Termination.COMPLETED:
             return solution, record
         return solution, replace(record, findings=self._over_ties())
 
     def _over_ties(self) -> dict[str, float]:
-        """Return the least, the median and the most that the row's rule earns under drawn orders of ties."""
+        """Return the minimum, median and maximum objective over random orders of ties."""
         options = build_options(OnlineOptions, self.options)
         runs = tied_runs(self.subject.instance, options, num_orders=TIE_ORDERS, seed=self.seed)
         earned = [run.objective for run in runs]
@@ -79,7 +79,7 @@ class AdmissionWork(SolveWork):
 
 
 def _small() -> tuple[Case, ...]:
-    """Return what all solvers together solve in a minute; the limits are for machines far slower than usual."""
+    """Return cases that all solvers together solve in a minute; the time limits matter only on very slow machines."""
     tiny = [NamedSource(name) for name in ("tiny-0", "tiny-1", "tiny-2", "small-0")]
     generated = InstanceRequest(jobs=40, slots=30, worker_servers=6, ps_servers=6).sources() or ()
     return (
@@ -92,7 +92,7 @@ def _small() -> tuple[Case, ...]:
 
 
 def _full() -> tuple[Case, ...]:
-    """Return all reference instances at the limits of published figures."""
+    """Return all reference instances, with the time limits of the published results."""
     small = [f"{size}-{number}" for size in ("tiny", "small") for number in range(3)]
     large = [f"{size}-{number}" for size in ("light", "medium", "heavy") for number in range(3)]
     slow_on_wide = EXACT_SOLVERS | {"search"}
@@ -111,7 +111,7 @@ def _given(source: InstanceSource) -> Case:
 def _history(
     request: BenchRequest, instance: AdmissionInstance, seed: int, solvers: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return the earlier days of solvers that learn: those that ship for a reference, or as many as asked for are drawn."""
+    """Return the earlier days for solvers that learn: shipped ones of a reference instance, or generated ones if requested."""
     is_given = {"history", f"{LEARNER}.history"} & set(request.options)
     if LEARNER not in solvers or is_given or request.histories == 0:
         return {}
@@ -125,13 +125,13 @@ def _history(
         files.append(str(request.folder / "histories" / f"{day.name}.json.gz"))
         prepare_folder(Path(files[-1]))
         save(day, files[-1])
-    _LOG.info("%s: no earlier days ship; %d drawn ones, of the generator's jobs, are used", instance.name, len(files))
+    _LOG.info("%s: no shipped earlier days; using %d generated ones", instance.name, len(files))
     return {LEARNER: {"history": ",".join(files)}}
 
 
 SPEC = register_solver_suite(
     "admission",
-    "every solver side by side on the reference instances, or on your own",
+    "all solvers on the reference instances, or on your instances",
     _small,
     _full,
     given=_given,

@@ -1,4 +1,4 @@
-"""Auction: every solver side by side on the reference instances and on generated ones, or on the user's own."""
+"""Auction suite: all solvers on reference and generated instances, or on instances of the user."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def _large_case(label: str, **options: Any) -> Case:
 
 
 def _small() -> tuple[Case, ...]:
-    """Return what all solvers together do in well under a minute."""
+    """Return cases that all solvers together solve in well under a minute."""
     references = reference_names(PROBLEM)
     return (
         *(Case(source=NamedSource(name), label="reference", time_limit_s=10.0) for name in references),
@@ -32,7 +32,7 @@ def _small() -> tuple[Case, ...]:
 
 
 def _full() -> tuple[Case, ...]:
-    """Return the instances of published figures, too."""
+    """Return the small cases and the instances of the published results."""
     large = {"num_apps": 512, "num_gpus": 4096, "num_machines": 512}
     partly_allocated = {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "allocated_share": 0.3}
     return (
@@ -45,5 +45,5 @@ def _full() -> tuple[Case, ...]:
 
 
 SPEC = register_solver_suite(
-    PROBLEM, "every solver side by side, with payments, on clusters free and partly held", _small, _full
+    PROBLEM, "all solvers, with payments, on empty and partly allocated clusters", _small, _full
 )

@@ -1,4 +1,4 @@
-"""Bidding: every solver side by side on the reference instances and on generated ones, or on the user's own."""
+"""Bidding suite: all solvers on reference and generated instances, or on instances of the user."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from optim.workloads.instances import NamedSource
 PROBLEM = "bidding"
 
 WINDOWS_TOL = 1e-4
-"""Gap to prove where scenarios are weighed."""
+"""Gap to prove on instances with several windows."""
 
 WINDOWS = {name: {"tol": WINDOWS_TOL} for name in ("dinkelbach", "frontier")}
 
 SLOW = frozenset({"frontier"})
-"""Solvers left out of windows and of hours with many evictions unless asked for."""
+"""Solvers skipped on several windows and on hours with many evictions, unless requested."""
 
 
 def _named(name: str, label: str, **fields: Any) -> Case:
@@ -23,7 +23,7 @@ def _named(name: str, label: str, **fields: Any) -> Case:
 
 
 def _small() -> tuple[Case, ...]:
-    """Return what all solvers together do in well under a minute."""
+    """Return cases that all solvers together solve in well under a minute."""
     return (
         _named("spot-vector", "tiny"),
         *(_named(name, "tiny") for name in reference_names(PROBLEM) if "tiny" in name),
@@ -45,7 +45,7 @@ def _small() -> tuple[Case, ...]:
 
 
 def _full() -> tuple[Case, ...]:
-    """Return the sizes of published figures, too."""
+    """Return the small cases and the instances of the published results."""
     hours = (
         ("own evictions", "per-bid", frozenset[str]()),
         ("any eviction", "any-bid", SLOW),
@@ -76,5 +76,5 @@ def _full() -> tuple[Case, ...]:
 
 
 SPEC = register_solver_suite(
-    PROBLEM, "the least cost per work of spot instances: exact, greedy, local search", _small, _full
+    PROBLEM, "minimum cost per unit of work on spot instances: exact, greedy, local search", _small, _full
 )

@@ -1,4 +1,4 @@
-"""The suite `cluster`: policies x seeds on the same jobs, every run replayed, with bounds and plots."""
+"""Cluster suite: policies on the same jobs over seeds, with replayed runs, bounds and plots."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,19 +32,19 @@ from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
 PANELS = (
-    ("ratio_to_bound", "mean completion time over its bound"),
+    ("ratio_to_bound", "mean completion time / lower bound"),
     ("rho_max", "worst rho, shared in time"),
     ("rho_space_max", "worst rho, shared in space"),
 )
 
 
 def draw(records: Sequence[Record]) -> list[Figure]:
-    """Return the pictures: a panel a figure, a row a policy, a dot a seed."""
+    """Return the pictures: one panel per metric, one row per policy, one dot per seed."""
     gallery = FigureList()
     names, colours = solvers_in(records), colours_of(records)
     if not names:
         return gallery
-    caption = "A dot a seed, the bar its median. Further left is better; fairness in both readings stands side by side."
+    caption = "One dot per seed; the bar is the median. Further left is better. Fairness rho has two definitions."
     height = 1.0 + 0.3 * len(names)
     with gallery.picture("policies", "Policies over seeds", caption, 11, height, 1, len(PANELS)) as panels:
         for panel, (field, label) in zip(panels, PANELS, strict=True):
@@ -66,24 +66,24 @@ THREE_DAYS_S = 259_200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBenchOptions:
-    """What is played.
+    """Options of the simulation.
 
     Parameters
     ----------
     gpus
-        Machines x GPUs, or a topology file.
+        Machines x GPUs each, or a topology file.
     generate
-        `philly` or `themis`: jobs are drawn by the seed, unless there is a trace.
+        Generator of jobs without a trace: `philly` or `themis`.
     jobs, apps
-        How many are drawn, or the first so many of a trace.
+        Number of generated jobs or apps, or of the first jobs of a trace.
     cap_s
-        Longer run times of drawn jobs are cut to this, so that one doesn't make the makespan.
+        Maximum run time of generated jobs, so that no single job determines the makespan.
     trace, trace_format
-        Jobs of a trace instead.
+        Trace of jobs, which replaces the generator.
     overhead_s
-        As in the engine's options.
+        As in the simulator's options.
     bound_steps
-        Steps of the search for prices.
+        Steps of the price search for the lower bound.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class ClusterBenchOptions:
         check_in("[1, 10000000]", self, "jobs", "apps")
         check_in("[0, 1000]", self, "bound_steps")
         if self.trace is not None and not self.trace.is_file():
-            raise InvalidOptionError(f"trace {self.trace} is no file; give the path of one")
+            raise InvalidOptionError(f"trace {self.trace} is not a file; give the path of a trace")
 
     def load(self, seed: int) -> tuple[Workload, Cluster]:
         """Return jobs and cluster."""
@@ -127,12 +127,12 @@ SIZES: Mapping[str, ClusterBenchOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterWork(AbstractStudy):
-    """Play one policy, and replay it."""
+    """Simulate one policy, and replay the run."""
 
     options_type = ClusterBenchOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Play the policy, and let the checker replay it."""
+        """Simulate the policy, and let the checker replay the run."""
         chosen, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
             jobs, world = chosen.load(self.seed)
@@ -164,7 +164,7 @@ def _subjects(options: ClusterBenchOptions, seed: int) -> Iterator[tuple[StudySu
 SPEC = register_study(
     "cluster",
     "cluster",
-    "policies of a cluster of GPUs on the same jobs, each run replayed, beside a lower bound",
+    "policies on a GPU cluster with the same jobs, every run replayed, compared with a lower bound",
     kind=ClusterWork,
     sizes=SIZES,
     subjects=_subjects,
