@@ -1,1 +1,1 @@
-"""A cluster of GPUs and the jobs that share it: what a simulation plays, its log, and what a log and a bound prove."""
+"""The data of cluster simulation: jobs, machines, event logs, metrics and proofs of bounds."""

@@ -1,4 +1,4 @@
-"""A cluster, which is racks of machines that hold GPUs, and the file format of its topology."""
+"""A cluster as racks of machines with GPUs, and the file format of its topology."""
 
 import re
 from dataclasses import dataclass, field
@@ -22,21 +22,21 @@ FloatArray = NDArray[np.float64]
 GRID = re.compile(r"(\d+)(?:x(\d+))?")
 MAX_MACHINES, MAX_GPUS = 100_000, 1_024
 MAX_CARDS = 2**20
-"""GPUs of a machine, however it is described: as many as a gang may ask for."""
+"""Largest number of GPUs per machine, equal to the largest gang."""
 
 MAX_ROOM, MAX_RACK = 2.0**50, 2**53
 UNSTATED = MAX_ROOM
-"""Host room of a machine of which it isn't told: it never binds."""
+"""vCPU or memory of a machine for which none is given; it never binds."""
 MACHINES_A_RACK = 16
-"""Machines that share a switch where a cluster is given as machines x GPUs."""
+"""Machines per rack if a cluster is given as machines x GPUs."""
 
 UNNAMED = ("gpu",)
-"""Types of a cluster of which nobody says what its GPUs are."""
+"""Types of a cluster whose GPU type is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cluster(ComparesByValue):
-    """Machines, one row a machine.
+    """Machines, one row per machine.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ class Cluster(ComparesByValue):
     kinds
         Names of the types, each once.
     gpu_types
-        Name of each type's GPUs as job tables write it; the names in `kinds` unless given, which differ where machines of one
-        GPU are in different partitions.
+        Name of each type's GPUs in job tables; default: `kinds`. They differ if machines with the same GPUs are in
+        different partitions.
     partitions
-        For each type the partitions its machines are in; empty if nothing is said of partitions.
+        Partitions of each type's machines; empty if the cluster has no partitions.
     cpus, memory_gb
-        Host room of each machine, at least 0; where it isn't given it never binds; shape (machines,).
+        vCPU and memory of each machine, at least 0; default: never binding; shape (machines,).
 
     Raises
     ------
     InvalidProblemError
-        If there is no machine, an array has another length, a machine has no GPU, or a number or name can't be one.
+        If there is no machine, a machine has no GPU, array lengths differ, or a number or name is invalid.
     """
 
     gpus: IntArray = field(metadata=form(least=1, most=MAX_CARDS))
@@ -72,15 +72,15 @@ class Cluster(ComparesByValue):
     memory_gb: FloatArray = column(UNSTATED, dtype=np.float64, least=0, most=MAX_ROOM, since=1)
 
     def __post_init__(self) -> None:
-        """Fill what was left out, and check the rest."""
+        """Fill in defaults and check all columns."""
         gpus = np.asarray(self.gpus)
         if gpus.ndim != 1 or not len(gpus) or gpus.min() < 1:
-            raise InvalidProblemError("a cluster has at least one machine, and every machine at least one GPU")
+            raise InvalidProblemError("a cluster must have at least one machine, and every machine at least one GPU")
         fill_columns(self, len(gpus), "machine")
         if {len(self.gpu_types), len(self.partitions)} - {0, len(self.kinds)}:
             raise InvalidProblemError("gpu_types and partitions must have an entry for each of kinds, or be left out")
         if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
-            raise InvalidProblemError("kinds must be names, each once; give every type of GPU one of its own")
+            raise InvalidProblemError("kinds must be distinct, non-empty names; rename duplicate types of GPU")
         check_ranges(self)
         if self.kind.min() < 0 or self.kind.max() >= len(self.kinds):
             most = len(self.kinds) - 1
@@ -89,7 +89,7 @@ class Cluster(ComparesByValue):
 
     @property
     def names_of_gpus(self) -> tuple[str, ...]:
-        """Name of each type's GPUs as job tables write it."""
+        """Name of each type's GPUs in job tables."""
         return self.gpu_types or self.kinds
 
     @property
@@ -104,20 +104,20 @@ class Cluster(ComparesByValue):
 
     @classmethod
     def grid(cls, text: str) -> "Cluster":
-        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``; ``32`` alone is that many of one GPU.
+        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``; ``32`` means 32 machines with one GPU each.
 
         Raises
         ------
         InvalidProblemError
-            If the text isn't of that form, or a number is 0 or too large.
+            If the text doesn't have this form, or a number is 0 or too large.
         """
         match = GRID.fullmatch(text.strip())
         if match is None:
-            raise InvalidProblemError(f"a cluster is given as machines x GPUs, such as 60x8, got {text[:40]!r}")
+            raise InvalidProblemError(f"a cluster must be MACHINESxGPUS, such as 60x8, got {text[:40]!r}")
         machines, gpus = int(match[1]), int(match[2] or 1)
         if not (1 <= machines <= MAX_MACHINES and 1 <= gpus <= MAX_GPUS):
             raise InvalidProblemError(
-                f"a cluster has 1 to {MAX_MACHINES} machines of 1 to {MAX_GPUS} GPUs, got {machines}x{gpus}"
+                f"a cluster must have 1 to {MAX_MACHINES} machines of 1 to {MAX_GPUS} GPUs, got {machines}x{gpus}"
             )
         return cls(gpus=np.full(machines, gpus, np.int64))
 
@@ -144,7 +144,7 @@ SCHEMA = "optim/cluster/1"
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines: GPUs, their type, rack (else filled in order), host room (else it never binds), partitions they are in."""
+    """`count` equal machines; machines without a rack fill new racks in order, and omitted vCPU and memory never bind."""
 
     gpus: PositiveInt
     count: PositiveInt = 1
@@ -169,7 +169,7 @@ def read_topology(path: Path) -> Cluster:
     Raises
     ------
     InvalidProblemError
-        If it is none, or has no machine.
+        If the file doesn't follow the format, or lists no machine.
     """
     try:
         document = decode(read_bytes(path), TopologyDocument)
@@ -184,12 +184,12 @@ def read_topology(path: Path) -> Cluster:
         given = [getattr(entry, name) for name in optional]
         if entry.gpus > MAX_GPUS or any(value is not None and not 0 <= value < np.inf for value in given):
             raise InvalidProblemError(
-                f"{path}: machines[{number}] must have at most {MAX_GPUS} GPUs, and host room of at least 0"
+                f"{path}: machines[{number}] must have at most {MAX_GPUS} GPUs, and cpus and memory_gb of at least 0"
             )
     named_partitions = [tuple(sorted(set(entry.partitions))) for entry in entries]
     if any(named_partitions) and not all(named_partitions):
         raise InvalidProblemError(
-            f"{path}: machines[{named_partitions.index(())}] names no partitions, while others do; give every machine its own"
+            f"{path}: machines[{named_partitions.index(())}] has no partitions, but others do; give every machine its partitions"
         )
     classes = [(entry.kind, names) for entry, names in zip(entries, named_partitions, strict=True)]
     kinds = tuple(dict.fromkeys(classes))

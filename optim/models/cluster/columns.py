@@ -1,7 +1,7 @@
-"""Columns of jobs, machines and logs, each declared once: on the field of the dataclass that holds it.
+"""Columns of jobs, machines and logs, each declared once on its dataclass field.
 
-A reader, a writer, a digest and a check of ranges all read the declaration. So a new column is one field, declared with
-``since=LATER``: files written before lack it and are read with what `fill` says, and it changes no digest of theirs.
+The reader, the writer, the digest and the check of ranges use the declaration. A new column is one field declared with
+``since=LATER``: older files are read with its `fill`, and their digests don't change.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,28 +14,28 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidProblemError
 
 ALWAYS, LATER = 0, 99
-"""Since when files hold a column: from the first version on, or only from a version on after ``optim/cluster-run/2``."""
+"""Version since which files contain a column: the first, or one after ``optim/cluster-run/2``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """How a column looks.
+    """Declaration of a column.
 
     Parameters
     ----------
     fill
-        What each row holds where the column isn't given: a number, or what makes the whole column from the table; None for a
-        column that must be given.
+        Default of the column: a number for each row, or a function from the table to the column; None if the column is
+        required.
     least, most
-        Range of its numbers; None for any.
+        Range of the numbers; None for any.
     dtype
-        Whole numbers of 64 bits, or doubles.
+        64-bit integers or doubles.
     dims
-        1, or 2 for several numbers a row.
+        1, or 2 for several numbers per row.
     since
-        Version of a file of the first schema that first held it (see `optim.models.cluster.run_file.STAGES`), or `LATER`.
+        Version of the first schema that introduced the column (see `optim.models.cluster.run_file.STAGES`), or `LATER`.
     former
-        Its name in files of earlier releases, which are still read; digests go by it, so that their keys stay.
+        Name in files of earlier releases, which are still read; digests use it, so that keys stay valid.
     """
 
     fill: float | Callable[[Any], NDArray[Any]] | None = None
@@ -48,60 +48,62 @@ class Column:
 
 
 def column(fill: float | Callable[[Any], NDArray[Any]], **declared: Any) -> Any:
-    """Return a dataclass field for a column that may be left out; see `Column`."""
+    """Return a dataclass field for an optional column; see `Column`."""
     whole = Column(fill=fill, **declared)
     return field(default_factory=np.zeros((0,) * whole.dims, whole.dtype).copy, metadata={"column": whole})
 
 
 def form(**declared: Any) -> Mapping[str, Any]:
-    """Return the metadata of a dataclass field for a column that must be given; see `Column`."""
+    """Return the metadata of a dataclass field for a required column; see `Column`."""
     return {"column": Column(**declared)}
 
 
 def columns_of(table: Any) -> Mapping[str, Column]:
-    """Return the columns of a dataclass in their order."""
+    """Return the columns of a dataclass in order."""
     return {each.name: each.metadata["column"] for each in fields(table) if "column" in each.metadata}
 
 
 def fill_columns(table: Any, count: int, row: str) -> None:
-    """Fill the columns of a frozen dataclass that were left out, and give all the form that is declared.
+    """Fill in omitted columns of a frozen dataclass, and convert all to their declared type.
 
     Parameters
     ----------
     table, count
-        The dataclass, and how many rows it has.
+        The dataclass, and its number of rows.
     row
-        What a row is, for people.
+        Name of a row for messages.
 
     Raises
     ------
     InvalidProblemError
-        If a column has another length or form, or a number outside its range.
+        If a column has a wrong length or shape.
     """
     for name, declared in columns_of(table).items():
         values = getattr(table, name)
         if not len(values) and declared.fill is not None:
             values = declared.fill(table) if callable(declared.fill) else np.full(count, declared.fill)
         if len(values) != count:
-            raise InvalidProblemError(f"{name} has {len(values)} entries for {count} {row}s; give one a {row}")
-        values = np.array(values, declared.dtype, order="C")  # own and writable: one compiled type
+            raise InvalidProblemError(f"{name} has {len(values)} entries for {count} {row}s; give one per {row}")
+        values = np.array(
+            values, declared.dtype, order="C"
+        )  # a writable copy, so that compiled code sees one array type
         if values.ndim != declared.dims:
-            raise InvalidProblemError(f"{name} must have {'a row' if declared.dims == 2 else 'one number'} a {row}")
+            raise InvalidProblemError(f"{name} must have one {'row' if declared.dims == 2 else 'number'} per {row}")
         object.__setattr__(table, name, values)
 
 
 def check_ranges(table: Any) -> None:
-    """Check that the numbers of all columns lie in the ranges that are declared.
+    """Check that all columns lie in their declared ranges.
 
     Raises
     ------
     InvalidProblemError
-        Naming the first that don't.
+        If a column doesn't; the message names the first.
     """
     for name, declared in columns_of(table).items():
         values, least, most = getattr(table, name), declared.least, declared.most
         if least is None or most is None or not values.size:
             continue
-        if not (values.min() >= least and values.max() <= most):  # not a number is neither
+        if not (values.min() >= least and values.max() <= most):  # also false for NaN
             shown = f"{most:g}" if declared.dtype is np.float64 else f"{most}"
             raise InvalidProblemError(f"{name} must lie in {least}..{shown}, got {values.min()}..{values.max()}")

@@ -1,4 +1,4 @@
-"""Fair share over time: usage that decays by a half-life, and Slurm's two factors over a tree of accounts and users.
+"""Fair share over time: decayed usage, and Slurm's two fair-share factors over a tree of accounts and users.
 
 References
 ----------
@@ -18,17 +18,17 @@ ROOT = "root"
 
 
 class DecayedUsage:
-    """GPU-time of owners, of which a part counts half as much after a half-life.
+    """GPU-time of owners, decayed by a half-life.
 
-    An owner who held g(s) GPUs at time s has used the integral of g(s) 2^(-(t - s) / half-life) up to now, t: the limit of
-    Slurm's sum over periods, U_H, as the periods become short.
+    The usage at time t of an owner with g(s) GPUs at time s is the integral of g(s) 2^(-(t - s) / half-life) over s <= t. It is
+    the limit of Slurm's sum over periods, U_H, as the periods become short.
 
     Parameters
     ----------
     count
         Number of owners.
     half_life_us
-        In microseconds; infinite for usage that never decays.
+        Half-life in microseconds; infinite for no decay.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class DecayedUsage:
         self.at_us = 0
 
     def after(self, now_us: int, held: FloatArray) -> FloatArray:
-        """Return the usage at a time up to which each owner held so many GPUs; shape (owners,)."""
+        """Return the usage at `now_us` if each owner uses `held` GPUs from `at_us` on; shape (owners,)."""
         passed = now_us - self.at_us
         if passed <= 0:
             return self.gpu_us
@@ -59,31 +59,31 @@ class DecayedUsage:
         return np.asarray(self.gpu_us * left + held * (-math.expm1(-self.rate * passed) / self.rate))
 
     def advance(self, now_us: int, held: FloatArray) -> None:
-        """Let time pass in which each owner held so many GPUs; shape (owners,)."""
+        """Advance to `now_us`, each owner using `held` GPUs, shape (owners,), meanwhile."""
         self.gpu_us, self.at_us = self.after(now_us, held), max(now_us, self.at_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssociationTree:
-    """Accounts, and users in them: Slurm's associations. Row 0 is the root, and parents stand before their children.
+    """Accounts and their users (Slurm's associations). Row 0 is the root, and parents come before their children.
 
     Parameters
     ----------
     names
-        Of accounts and users.
+        Names of accounts and users.
     parent
-        Row of each one's account, -1 for the root's; shape (associations,).
+        Row of each association's account, -1 for the root; shape (associations,).
     shares
-        Shares that each was given of its account's, at least 0; shape (associations,).
+        Shares of each association among its siblings, at least 0; shape (associations,).
     is_user
-        Whether each is a user, who has no children; shape (associations,).
+        Whether each association is a user; users have no children; shape (associations,).
     takes_parent
-        Whether each counts by its parent's shares and usage (``FairShare=parent``); shape (associations,).
+        Whether each association uses its parent's shares and usage (``FairShare=parent``); shape (associations,).
 
     Raises
     ------
     InvalidProblemError
-        If arrays differ in length, a parent stands behind its child or is a user, or shares are negative.
+        If arrays differ in length, a parent comes after its child or is a user, or shares are negative.
     """
 
     names: tuple[str, ...]
@@ -99,20 +99,18 @@ class AssociationTree:
             raise InvalidProblemError("an association tree needs one parent, number of shares and kind per name")
         ahead = (self.parent[1:] >= 0) & (self.parent[1:] < np.arange(1, count))
         if self.parent[0] != -1 or not ahead.all() or self.is_user[self.parent[1:]].any():
-            raise InvalidProblemError(
-                "an association's parent must be an account that stands before it; row 0 is the root"
-            )
+            raise InvalidProblemError("an association's parent must be an account listed before it; row 0 is the root")
         if (self.shares < 0).any():
             raise InvalidProblemError(f"shares of an association must be at least 0, got {self.shares.min()}")
 
     @classmethod
     def of_jobs(cls, account: TextArray, user: TextArray) -> "AssociationTree":
-        """Return a tree in which every account of jobs has one share, and every user one of each of their accounts; accounts "" are the root.
+        """Return a tree with one share per account, and one per user in each account.
 
         Parameters
         ----------
         account, user
-            Of each job; shape (jobs,).
+            Account and user of each job; shape (jobs,). Account "" is the root.
         """
         accounts = sorted(set(account.tolist()) - {"", ROOT})
         row = {"": 0, ROOT: 0} | {name: number for number, name in enumerate(accounts, start=1)}
@@ -127,32 +125,32 @@ class AssociationTree:
         )
 
     def of_siblings(self, values: FloatArray) -> FloatArray:
-        """Return the sum of a value over each association and its siblings; the root's own for the root."""
+        """Return the sum of a value over each association and its siblings; for the root, its value."""
         total = np.bincount(self.parent[1:], weights=values[1:], minlength=len(self.names))
         return np.concatenate([values[:1], total[self.parent[1:]]])
 
     def summed(self, usage: FloatArray) -> FloatArray:
-        """Return each association's usage with that of all below it."""
+        """Return each association's usage including its descendants' usage."""
         total = usage.astype(np.float64)
         for row in range(len(total) - 1, 0, -1):
             total[self.parent[row]] += total[row]
         return total
 
     def parts_of_shares(self) -> FloatArray:
-        """Return which part each association has of its siblings' shares; shape (associations,)."""
+        """Return each association's fraction of the shares of all its siblings; shape (associations,)."""
         shares = self.shares.astype(np.float64)
         return _ratio(shares, self.of_siblings(shares))
 
     def classic_factors(self, usage: FloatArray, damping: float = 1.0) -> FloatArray:
         """Return the classic fair-share factor F = 2^(-U_E / S / d) of each association; shape (associations,).
 
-        The effective usage U_E of an account below the root is its part U of all usage. Further down it is
-        U + (U_E of the parent - U) x shares / shares of all siblings. S is the product of the parts of shares up to the root.
+        The effective usage U_E of an account below the root is its fraction U of all usage. Further down it is
+        U + (U_E of the parent - U) x shares / shares of all siblings. S is the product of the fractions of shares up to the root.
 
         Parameters
         ----------
         usage
-            Usage of each association itself, in any unit; shape (associations,).
+            Usage of each association without its descendants, in any unit; shape (associations,).
         damping
             d, ``FairShareDampeningFactor``.
         """
@@ -175,19 +173,19 @@ class AssociationTree:
     def fair_tree_factors(self, usage: FloatArray) -> FloatArray:
         """Return the Fair Tree factor of each user, rank over number of users, NaN for accounts; shape (associations,).
 
-        Siblings stand by their level fair share, shares over usage, both as parts of all siblings'; a user's rank is its place
-        from the end in the tree that is read in depth. Users tied with siblings share a rank, a user tied with an account has
-        that of the account's first user, and the children of tied accounts are read as of one.
+        Siblings are sorted by level fair share: shares over usage, both as fractions of all siblings'. Users are ranked in
+        the order of a depth-first traversal, the first user highest. Tied users share a rank. A user tied with an account
+        has the rank of the account's first user. The children of tied accounts are sorted together.
 
         Raises
         ------
         InvalidProblemError
-            If an association counts by its parent's shares, for which Fair Tree has no rule here.
+            If an association uses its parent's shares, which isn't supported with Fair Tree.
         """
         if self.takes_parent.any():
             name = self.names[int(self.takes_parent.argmax())]
             raise InvalidProblemError(
-                f"association {name[:40]!r} has shares 'parent', which is played with the classic factor only; give it a number"
+                f"association {name[:40]!r} has shares 'parent', which only the classic factor supports; give it a number"
             )
         actual, part = self.summed(usage), self.parts_of_shares()
         used = _ratio(actual, self.of_siblings(actual))
@@ -201,7 +199,7 @@ class AssociationTree:
         rank = tied_rank = count
         ahead: list[tuple[list[int], bool]] = [
             (children[0], False)
-        ]  # siblings to read, and whether they begin in a tie
+        ]  # siblings to rank, and whether they begin in a tie
         while ahead:
             siblings, is_tied = ahead.pop()
             if not siblings:
@@ -221,5 +219,5 @@ class AssociationTree:
 
 
 def _ratio(values: FloatArray, total: FloatArray) -> FloatArray:
-    """Return parts of totals, 0 of a total of 0."""
+    """Return values over totals, 0 where the total is 0."""
     return np.asarray(np.divide(values, total, out=np.zeros(len(values)), where=total > 0))

@@ -1,4 +1,4 @@
-"""What happened in a run: starts, preemptions and ends, with the GPUs that each start took, and machines that failed."""
+"""The event log of a run: starts with their GPUs, preemptions, ends, and failures of machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,31 +14,31 @@ from optim.models.cluster.rules import Rules
 
 
 class Event(IntEnum):
-    """What an event does to its job, or to its machine."""
+    """Type of an event of a job or a machine."""
 
     START = 0
     PREEMPT = 1
     END = 2
     LEAVE = 3
-    """Sent away for good before its work is done: refused, or given up."""
+    """The policy rejects the job or gives it up before its work is done."""
     CRASH = 4
-    """Loses its GPUs, and its work since the last checkpoint, to the failure of a machine just before."""
+    """The job loses its GPUs, and its work since the last checkpoint, because its machine has just failed."""
     FAIL = 5
     """The machine has no GPUs from now on; the jobs on it crash."""
     REPAIR = 6
     FAULT = 7
-    """A try of the job fails: it loses its GPUs and all work of the try, and is queued again."""
+    """An attempt of the job fails: the job loses its GPUs and all work of the attempt, and is queued again."""
     GIVE_UP = 8
-    """A try of the job fails, and is the last one: over, and not done."""
+    """The last allowed attempt of the job fails: the job ends without being done."""
 
 
 NO_JOB = -1
-"""In place of a job where an event is a machine's."""
+"""Job number of the events of machines."""
 
 NEVER = 2**62
 
 PROMISES = ("estimate_us", "reserved_us", "promised_us")
-"""Columns of a log that policies with reservations fill."""
+"""Columns that only policies with reservations fill."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,23 +48,23 @@ class EventLog(ComparesByValue):
     Parameters
     ----------
     time_us
-        When, in microseconds after the first submission; not decreasing; shape (events,).
+        Time in microseconds after the first submission; not decreasing; shape (events,).
     kind
-        What (`Event`); shape (events,).
+        Type (`Event`); shape (events,).
     job
-        To which job, `NO_JOB` if to a machine; shape (events,).
+        Job, or `NO_JOB` for events of machines; shape (events,).
     first
-        Where each event's places begin; shape (events + 1,). Starts have places, and failures and repairs one.
+        Offset of each event's places; shape (events + 1,). Starts have one or more places, failures and repairs exactly one.
     machine, gpus
-        Machines that a start took GPUs of, and how many; of a failure or repair the machine, and 0; shape (places,).
-        Jobs may hold one GPU together (`Rules.jobs_a_gpu`, `Rules.is_shared`): a sum over starts counts it once for each.
+        Machine of each place and number of GPUs that the start takes there, 0 for failures and repairs; shape (places,).
+        If jobs share GPUs (`Rules.jobs_a_gpu`, `Rules.is_shared`), each job's start counts the GPU.
     slot
-        Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
+        Index of the GPU within its machine, if the policy assigns single GPUs; -1 otherwise; shape (places,).
     estimate_us
-        Of a start under a policy with reservations: how long the job is expected to run, at least 1; -1 otherwise; shape (events,).
+        Expected run time of the job, at least 1, at starts under a policy with reservations; -1 otherwise; shape (events,).
     reserved_us, promised_us
-        Of the first start of a job that had a reservation before: when the policy first made one, and the start that it promised
-        then; -1 otherwise; shape (events,).
+        Time of the job's first reservation, and the start time promised by it, at the first start of a job that had
+        a reservation; -1 otherwise; shape (events,).
     """
 
     time_us: IntArray = field(metadata=form())
@@ -79,13 +79,13 @@ class EventLog(ComparesByValue):
     promised_us: IntArray = column(-1, least=-1, most=NEVER, since=LATER)
 
     def __post_init__(self) -> None:
-        """Fill what was left out."""
+        """Fill in defaults."""
         for name, rows in (("slot", self.machine), *((each, self.time_us) for each in PROMISES)):
             if len(getattr(self, name)) != len(rows):
                 object.__setattr__(self, name, np.full(len(rows), -1))
 
     def with_promises(self, estimate_us: IntArray, reserved_us: IntArray, promised_us: IntArray) -> "EventLog":
-        """Return the log with what a policy expected and promised of each job, a row per job, -1 for nothing, at the jobs' starts."""
+        """Return the log with estimates and promises, given per job (-1 for none), entered at the jobs' starts."""
         starts = np.flatnonzero(self.kind == Event.START)
         first = starts[np.unique(self.job[starts], return_index=True)[1]]
         columns = {name: np.full(len(self), -1) for name in PROMISES}
@@ -96,21 +96,21 @@ class EventLog(ComparesByValue):
 
     @property
     def names_gpus(self) -> bool:
-        """Whether starts name single GPUs, as those of planning policies do."""
+        """Whether starts name single GPUs, as under planning policies."""
         return len(self.slot) > 0 and bool(self.slot.min() >= 0)
 
     @property
     def is_lost(self) -> NDArray[np.bool_]:
-        """Whether a job loses its GPUs by the event and goes on waiting; shape (events,)."""
+        """Whether a job loses its GPUs and waits again; shape (events,)."""
         return np.isin(self.kind, (Event.PREEMPT, Event.CRASH, Event.FAULT))
 
     @property
     def is_over(self) -> NDArray[np.bool_]:
-        """Whether a job is over with the event, done or not; shape (events,)."""
+        """Whether the event ends a job, done or not; shape (events,)."""
         return np.isin(self.kind, (Event.END, Event.LEAVE, Event.GIVE_UP))
 
     def is_done(self, count: int) -> NDArray[np.bool_]:
-        """Return which of so many jobs did all of their work; shape (jobs,)."""
+        """Return which of the first `count` jobs completed their work; shape (jobs,)."""
         done = np.zeros(count, np.bool_)
         done[self.job[self.kind == Event.END]] = True
         return done
@@ -126,7 +126,7 @@ class EventLog(ComparesByValue):
         return len(self.time_us)
 
     def rows(self) -> list[tuple[int, int, int, tuple[tuple[int, int], ...]]]:
-        """Return the events as tuples (time, kind, job, places), for people and tests."""
+        """Return the events as tuples (time, kind, job, places)."""
         places = list(zip(self.machine.tolist(), self.gpus.tolist(), strict=True))
         first = self.first.tolist()
         return [
@@ -139,32 +139,32 @@ class EventLog(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """What a policy did.
+    """The result of simulating a policy.
 
     Parameters
     ----------
     policy
-        Its name.
+        Name of the policy.
     log
         All events.
     first_start_us, end_us
-        When each job first had its GPUs, and when it was done, was sent away, or the run ended; shape (jobs,).
+        First start of each job, and the time when it completed, was rejected, or the run ended; shape (jobs,).
     executed_us, overhead_us
-        Time with GPUs in progress, and lost to restarts; shape (jobs,).
+        Time with GPUs spent on progress, and on restarts; shape (jobs,).
     lost_us
-        Work that failures, of machines and of the jobs' own tries, undid; shape (jobs,).
+        Work undone by failures of machines and of attempts; shape (jobs,).
     is_done
-        Whether each job did all of its work; shape (jobs,).
+        Whether each job completed its work; shape (jobs,).
     rules
-        What the policy was allowed to, and what starts cost.
+        Permissions of the policy, and costs of starts.
     allocated_gpu_us, overhead_gpu_us
-        GPU-time held by somebody, and lost to restarts.
+        Allocated GPU-time, and GPU-time lost to restarts.
     figures
-        What the policy says of itself by name: conflicts, refusals, rounds.
+        Statistics that the policy reports by name, such as conflicts, refusals and rounds.
     worth
-        What jobs are worth by when they end, where the policy goes by that.
+        Utilities of jobs by completion time, if the policy uses them.
     halted
-        Why the run ended with jobs unfinished, where an engine ended it; empty otherwise.
+        Reason if the engine ended the run with unfinished jobs; empty otherwise.
     """
 
     policy: str

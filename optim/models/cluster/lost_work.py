@@ -1,4 +1,4 @@
-"""What stops cost whom: work that was lost, by virtual cluster, user, or another column of the jobs."""
+"""Work lost to preemptions, crashes and failed attempts, by virtual cluster, user, or another column of the jobs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import LABELS, WHOLE_MILLI, Workload
 
 COLUMNS = {"vc": "group", "partition": "group", "user": "user", "model": "model", "status": "status"}
-"""What users call columns, and what they are in a workload."""
+"""Column names of the command line, and the columns of a workload."""
 
 BY_JOB, BY_GANG = "job", "gang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRow:
-    """What stops cost the jobs of one group.
+    """Work lost by the jobs of one group.
 
     Attributes
     ----------
     name
-        Of the group; "" where it isn't known.
+        Name of the group; "" if unknown.
     jobs, stopped_jobs
-        Jobs, and those that lost their GPUs at least once.
+        Number of jobs, and of jobs that lost their GPUs at least once.
     preemptions, crashes
-        How often they lost them to another job, a move or a change of width, and to a machine's failure.
+        Number of losses of GPUs to another job, a migration or a change of width, and to failures of machines.
     lost_gpu_hours
-        Work done again, in GPU-time of the gang; attempts that failed count, too.
+        Work done again, including failed attempts, in GPU-hours of the gang.
     lost_share
-        The same over the GPU-hours of the jobs' work.
+        `lost_gpu_hours` over the GPU-hours of the jobs' work.
     """
 
     name: str
@@ -57,7 +57,7 @@ def lost_rows(jobs: Workload, cluster: Cluster, run: LoggedRun, by: str) -> list
     Raises
     ------
     InvalidOptionError
-        If it is none of these.
+        If `by` is none of these.
     InvalidProblemError
         If the log can't be replayed.
     """
@@ -91,14 +91,14 @@ def lost_rows(jobs: Workload, cluster: Cluster, run: LoggedRun, by: str) -> list
 
 
 def check_columns(names: Iterable[str]) -> None:
-    """Raise InvalidOptionError if a name is no column that work can be lost by."""
+    """Raise InvalidOptionError if a name isn't a column by which lost work can be grouped."""
     for name in names:
         if name not in (*COLUMNS, BY_GANG, BY_JOB):
             raise unknown_name("column of --lost-by", name, sorted({*COLUMNS, BY_GANG, BY_JOB}))
 
 
 def _groups(jobs: Workload, by: str) -> tuple[list[str], "np.typing.NDArray[np.int64]"]:
-    """Return names of groups, and each job's number among them; without those that have no job."""
+    """Return the names of the groups that have jobs, and each job's index into them."""
     if by == BY_JOB:
         return list(jobs.ids), np.arange(len(jobs))
     if by == BY_GANG:

@@ -1,4 +1,4 @@
-"""Metrics of a run: completion, fairness of jobs and apps, waiting, and GPUs held."""
+"""Metrics of a run: completion, fairness of jobs and apps, waiting, and allocated GPUs."""
 
 from dataclasses import dataclass, fields
 
@@ -20,9 +20,9 @@ class AppFairness:
     Parameters
     ----------
     seconds
-        From its first submission to its last end.
+        Time from the app's first submission to its last end.
     rho, rho_space
-        That time over the ideal one, (C.1) of docs/mathematics/auction.md in both readings (C.2): the whole cluster for 1/N
+        That time over the ideal time, (C.1) of docs/mathematics/auction.md in both readings (C.2): the entire cluster for 1/N
         of the time, or 1/N of the cluster all the time.
     """
 
@@ -32,10 +32,10 @@ class AppFairness:
 
 
 def app_fairness(jobs: Workload, cluster: Cluster, run: Run) -> AppFairness:
-    """Return the fairness of all apps of a run in which every job was done or left.
+    """Return the fairness of all apps of a run in which every job completed or was rejected.
 
-    N is the average number of active apps over an app's own life. The ideal time is that of all its work on as many GPUs as
-    there are or as its jobs can use, never less than its longest job's.
+    N is the average number of active apps during an app's lifetime. The ideal time is the app's total work over the number of
+    GPUs that its jobs can use of those available, and at least the duration of its longest job.
     """
     _, app = np.unique(jobs.app, return_inverse=True)
     count = int(app.max()) + 1
@@ -70,74 +70,73 @@ HOUR_US = 3600 * US
 MAX_FIGURE = 1e300
 
 NOT_TOLD = -1.0
-"""In place of a figure that a log of an earlier version doesn't tell."""
+"""Value of a metric that a log of an earlier version lacks."""
 
 GANG_CLASSES = (("1", 1, 1), ("2_4", 2, 4), ("5_8", 5, 8), ("above_8", 9, 2**20))
-"""Classes of gangs, as the Philly study's: name, least and most GPUs."""
+"""Gang sizes of the Philly study: name, smallest and largest number of GPUs."""
 
 SCORES = (1.0, 0.5, 0.25)
-"""Placement score by locality: a machine has one island of fast links here."""
+"""Placement score by locality; all GPUs of a machine are assumed to share fast links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Figures of one run. Hours, GPU-hours or ratios; shares lie in 0..1.
+    """Metrics of one run, in hours, GPU-hours or ratios; shares lie in 0..1.
 
     Parameters
     ----------
     jct_mean_h, jct_p50_h, jct_p95_h, jct_p99_h, makespan_h
-        Completion less submission, and the last completion less the first submission.
+        Completion time minus submission time, and last completion minus first submission.
     first_start_mean_h
-        First start less submission.
+        First start minus submission.
     slowdown_mean, slowdown_max
         Completion time over exclusive run time.
     rho_max, rho_p50, rho_min, rho_share_above_1
-        Finish-time fairness of apps (a job that names none is one), with the whole cluster shared in time by the active
-        apps (Themis' reading). An app counts if all of its jobs are over, and one of them was done.
+        Finish-time fairness of apps, if the active apps share the entire cluster in time (Themis' reading). A job without
+        an app is an app by itself. An app counts if all its jobs have ended, and at least one completed.
     rho_space_max, rho_space_p50, rho_space_min, rho_space_share_above_1
-        The same with an equal share of the GPUs, up to the gang: the stricter reading.
+        The same if each active app has an equal share of the GPUs, up to its gang: the stricter reading.
     rho_static_max
-        The worst rho by the definition of Shockwave's simulator, of jobs: completion time over exclusive run time times the number of jobs in
-        the trace over the number of GPUs, or 1 where there are fewer (`get_finish_time_fairness` of uw-mad-dash/shockwave,
+        Largest rho of a job as defined in Shockwave's simulator: completion time over the product of exclusive run time and
+        max(1, number of jobs in the trace over number of GPUs) (`get_finish_time_fairness` of uw-mad-dash/shockwave,
         scheduler/scheduler.py, "static"); -1 in logs of earlier versions.
     jain
         Jain's index of 1 / rho.
     gpu_hours, overhead_gpu_hours
-        GPU-time held, and of it lost to restarts. Where jobs share GPUs, a GPU counts as the job's share of it: here, in
-        `goodput` and in `lost_gpu_hours`.
+        Allocated GPU-time, and its part lost to restarts. If jobs share GPUs, each job counts with its share of a GPU, here as
+        in `goodput` and `lost_gpu_hours`.
     goodput
-        Exclusive run time x gang of the jobs that were done, failed tries left out, over the GPU-time held.
+        Exclusive run time x gang of the completed jobs, without failed attempts, over the allocated GPU-time.
     placement_score
-        1 for gangs in one machine, 0.5 in one rack, 0.25 beyond; mean over gangs of several GPUs by GPU-time.
+        1 for gangs in one machine, 0.5 in one rack, 0.25 otherwise; mean over gangs of several GPUs, weighted by GPU-time.
     utilisation
-        GPU-time held over the cluster's until the makespan.
+        Allocated GPU-time over the cluster's GPU-time until the makespan.
     wait_fair_share, wait_fragmented_share, wait_order_share
-        Share of waiting time in which the job's virtual cluster held its quota or more, where the policy goes by quotas, or fewer
-        GPUs on which the job may run were free than its gang needs; in which as many were free, and the placement rule found
-        no place among them; and in which there was a place, and the policy's order held the job up. Quotas are those of
-        `Rules`. The last is -1 in logs of earlier versions, which count other types of GPU, and the order, as fragmentation.
+        Shares of waiting time by cause. Fair share: the job's virtual cluster used its quota (see `Rules`) or more, or fewer
+        usable GPUs were free than the gang needs. Fragmentation: enough were free, but the placement rule found no place.
+        Order: there was a place, and the policy's order delayed the job. `wait_order_share` is -1 in logs of earlier
+        versions, which count the order, and free GPUs of other types, as fragmentation.
     preemptions
-        How often a job lost its GPUs, those that moved or changed their width included.
+        Number of times that a job lost its GPUs, including migrations and changes of width.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours
-        How often machines failed and took jobs with them; the work that this undid, and failed tries, in GPU-time of the gang in
-        one machine;
-        and the GPU-time that failed machines were down for until the makespan.
+        Number of failures of machines and of jobs killed by them; work undone by these and by failed attempts, in
+        GPU-time of the gang in one machine; and GPU-time of failed machines until the makespan.
     failed_attempts, failed
-        How often a try of a job failed, and the jobs that were over by it, their tries being played one by one.
+        Number of failed attempts, and of jobs given up after one, if attempts are simulated one by one.
     wait_mean_h
-        Waiting: all time without GPUs from a job's submission to its end, before its first start and whenever it had lost
-        them; -1 in logs of earlier versions, which don't tell it.
+        Mean waiting time: all time without GPUs from a job's submission to its end, before its first start and after
+        preemptions; -1 in logs of earlier versions.
     wait_max_1_h, wait_max_2_4_h, wait_max_5_8_h, wait_max_above_8_h
-        Longest waiting of a job by its gang's GPUs, of jobs that weren't done, too, up to the end of the run; 0 without such gangs,
-        -1 in logs of earlier versions.
+        Longest waiting time of a job by gang size, including unfinished jobs up to the end of the run; 0 without such
+        gangs, -1 in logs of earlier versions.
     left, unfinished
-        Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
-        out, as they do those that failed; those of GPU-time count them.
+        Number of rejected and of unfinished jobs. The metrics of completion and fairness exclude them and failed jobs;
+        those of GPU-time include them.
 
     Raises
     ------
     InvalidProblemError
-        If a figure isn't finite.
+        If a metric isn't finite.
     """
 
     jct_mean_h: float
@@ -182,19 +181,19 @@ class Metrics:
     rho_static_max: float = NOT_TOLD
 
     def __post_init__(self) -> None:
-        """Check that they are numbers."""
+        """Check that all metrics are finite."""
         for figure in fields(self):
             if not abs(getattr(self, figure.name)) <= MAX_FIGURE:
                 raise InvalidProblemError(f"{figure.name} must be a finite number of at most {MAX_FIGURE:g}")
 
 
 def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
-    """Return the figures of a run.
+    """Return the metrics of a run.
 
     Raises
     ------
     UnsupportedProblemError
-        If no job was done.
+        If no job completed.
     """
     done = run.is_done
     if not done.any():
@@ -255,36 +254,36 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
 
 
 def _why_nothing(log: EventLog) -> str:
-    """Return what may have kept all jobs from being done."""
+    """Return a likely reason why no job completed."""
     stopped = log.job[log.kind == Event.PREEMPT]
     if not len(stopped):
-        return "there is nothing to measure"
+        return "metrics need at least one completed job"
     jobs, times = len(np.unique(stopped)), len(stopped)
-    return f"it stopped {jobs:,} jobs {times:,} times; did the plan leave out view.running?"
+    return f"it preempted {jobs:,} jobs {times:,} times; keep view.running in the plan"
 
 
 def _down_us(cluster: Cluster, log: EventLog) -> int:
-    """Return the GPU-time that failed machines were down for: whole numbers, which may pass 64 bits."""
+    """Return the GPU-time for which failed machines were down, as a Python integer because it may exceed 64 bits."""
     change = down_change(cluster, log)
     at, last = np.flatnonzero(change), int(log.time_us[-1])
     return sum(more * (last - time) for more, time in zip(change[at].tolist(), log.time_us[at].tolist(), strict=True))
 
 
 def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:
-    """Return finish-time fairness in both readings of each app of which all jobs are over and one was done."""
+    """Return finish-time fairness in both readings for each app whose jobs have all ended, at least one by completing."""
     _, app = np.unique(jobs.app, return_inverse=True)
     is_over = run.is_done.copy()
     is_over[run.log.job[np.isin(run.log.kind, (Event.LEAVE, Event.GIVE_UP))]] = True
     counts = np.bincount(app, run.is_done) > 0
     counts &= np.bincount(app, ~is_over) == 0
     found = app_fairness(jobs, cluster, run)
-    if not counts.any():  # no app is whole: those that have something done, up to the end of the run
+    if not counts.any():  # no app has ended: use apps with a completed job, up to the end of the run
         counts = np.bincount(app, run.is_done) > 0
     return found.rho[counts], found.rho_space[counts]
 
 
 def placement_score(cluster: Cluster, run: Run) -> float:
-    """Return the score of where gangs of several GPUs ran, weighted with the GPU-time held; 1 if there was none."""
+    """Return the mean placement score of gangs of several GPUs, weighted by GPU-time; 1 without such gangs."""
     log = run.log
     level, width = localities(cluster, log), log.width
     order = np.argsort(log.job, kind="stable")
@@ -296,7 +295,7 @@ def placement_score(cluster: Cluster, run: Run) -> float:
 
 
 def localities(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return for each event the number into `LEVELS` of the smallest part that holds the GPUs it takes, 0 if it takes none."""
+    """Return each event's index into `LEVELS`: the smallest part of the cluster that holds all its GPUs, 0 if it takes none."""
     level = np.zeros(len(log), np.int64)
     starts = np.flatnonzero(np.diff(log.first) > 0)
     first = log.first[starts]

@@ -1,4 +1,4 @@
-"""What became of each job in a run, and waits by user, account, partition and gang."""
+"""Outcome of each job in a run, and waits by user, account, partition and gang."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ from optim.models.cluster.waiting import CAUSES, last_times, waiting
 from optim.models.cluster.workload import Workload
 
 GROUPS = ("user", "account", "partition", "gang")
-"""What waits are shown by."""
+"""Columns by which waits are grouped."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobOutcomes:
-    """One entry a job.
+    """Outcomes with one entry per job.
 
     Parameters
     ----------
     start_us, end_us
-        First start, -1 if there was none, and when it was done, was sent away, or the run ended; shape (jobs,).
+        First start, -1 if none, and the time when the job completed, was rejected, or the run ended; shape (jobs,).
     reserved_us, promised_us
-        When a start was first reserved for it, and which; -1 where none was; shape (jobs,).
+        Time of the job's first reservation and the reserved start; -1 if none; shape (jobs,).
     is_done
-        Whether it did all of its work; shape (jobs,).
+        Whether the job completed its work; shape (jobs,).
     cause_us
-        How long it waited for which of `optim.models.cluster.waiting.CAUSES`; shape (jobs, causes).
+        Waiting time by cause (`optim.models.cluster.waiting.CAUSES`); shape (jobs, causes).
     preemptions
-        How often it lost its GPUs; shape (jobs,).
+        Number of times that the job lost its GPUs; shape (jobs,).
     gpus
-        Machines of its last start with the GPUs of each, such as ``3:8 4:8``; "" if there was none.
+        Machines of the last start with the number of GPUs on each, such as ``3:8 4:8``; "" if none.
     """
 
     start_us: IntArray
@@ -55,7 +55,7 @@ class JobOutcomes:
 
 
 def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes:
-    """Return what became of the jobs in a run."""
+    """Return the outcome of each job in a run."""
     log, count = run.log, len(jobs)
     end = np.maximum(last_times(log, count), jobs.submit_us)
     spells = waiting(jobs, cluster, log, end, run.rules)
@@ -90,7 +90,7 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
 def job_rows(
     jobs: Workload, cluster: Cluster, run: LoggedRun, begin: datetime | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row per job for a table: times are dates in UTC where `begin` is that of time 0, else hours after the first submission."""
+    """Yield one table row per job; times are UTC dates if `begin`, the date of time 0, is given, else hours after the first submission."""
 
     def told(time_us: int) -> str | float:
         if begin is None:
@@ -128,10 +128,10 @@ SHARES = (50, 90, 95, 99)
 
 
 def limit_rows(jobs: Workload, by: str) -> list[dict[str, Any]]:
-    """Return run times in hours by one of `GROUPS`, a row each: the limits below which so many per cent of its jobs stay, and what they stated.
+    """Return run-time percentiles in hours by one of `GROUPS`, one row per group, as candidates for time limits.
 
-    The most jobs first, gangs in the order of their size; empty where the jobs tell nothing of it, or all tell the same. `stated_over_run` is
-    the median of stated limits over run times, None where no job of the group stated one.
+    Rows are sorted by number of jobs, descending; gangs by size. The result is empty if the column has a single value.
+    `stated_over_run` is the median ratio of stated limit to run time, None if no job of the group stated a limit.
     """
     of, name_of = _grouped(jobs, by)
     rows = []
@@ -153,16 +153,16 @@ def limit_rows(jobs: Workload, by: str) -> list[dict[str, Any]]:
 
 
 def _grouped(jobs: Workload, by: str) -> tuple[IntArray, Callable[[int], Any]]:
-    """Return each job's group by one of `GROUPS`, shape (jobs,), and what gives a group's name."""
+    """Return each job's group by one of `GROUPS`, shape (jobs,), and a function that names a group."""
     names: dict[str, tuple[str, ...]] = {"user": jobs.users, "account": jobs.accounts, "partition": jobs.groups}
     of = {"user": jobs.user, "account": jobs.account, "partition": jobs.group, "gang": jobs.gpus}[by]
     return of, (lambda value: value) if by == "gang" else lambda value: names[by][value] or "(none)"
 
 
 def wait_rows(jobs: Workload, wait_us: FloatArray, by: str) -> list[dict[str, Any]]:
-    """Return waits in hours by one of `GROUPS`, a row each with the number of jobs, mean, median, 95 % and longest wait, the longest first; gangs in the order of their size.
+    """Return waits in hours by one of `GROUPS`, one row per group: number of jobs, mean, median, 95 % and longest wait.
 
-    Empty where the jobs tell nothing of it, or all tell the same.
+    Rows are sorted by longest wait, descending; gangs by size. The result is empty if the column has a single value.
     """
     of, name_of = _grouped(jobs, by)
     rows = []

@@ -1,4 +1,4 @@
-"""Figures published of Microsoft's Philly cluster, and reasons of failures from log text.
+"""Published statistics of Microsoft's Philly cluster, and classification of failures by log text.
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019, tables 2 to 7.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 BUCKETS = ((1, 1), (2, 4), (5, 8), (9, 2**20))
-"""Least and most GPUs of the study's sizes of jobs."""
+"""Smallest and largest number of GPUs of the study's job sizes."""
 
 BUCKET_NAMES = ("1 GPU", "2-4 GPU", "5-8 GPU", ">8 GPU")
 
@@ -22,7 +22,7 @@ DELAYED_JOBS: Mapping[str, tuple[int, int]] = {
 """Table 2: jobs delayed by fair share, and by fragmentation."""
 
 FRAGMENTATION_SHARE_OF_WAITING = 0.8
-"""Said in the text of the study; of all waiting time."""
+"""Share of all waiting time, from the text of the study."""
 
 STATUSES = ("passed", "killed", "unsuccessful")
 
@@ -31,7 +31,7 @@ STATUS_SHARES: Mapping[str, tuple[float, float]] = {
     "killed": (0.135, 0.3769),
     "unsuccessful": (0.172, 0.1778),
 }
-"""Table 6: shares of the jobs, and of the GPU-time, of each final status; the latter rounded so that they add up."""
+"""Table 6: shares of jobs and of GPU-time by final status; the GPU-time shares are rounded to add up to 1."""
 
 UTILISATION: Mapping[str, tuple[float, float, float, float]] = {
     "1 GPU": (53.51, 37.02, 62.82, 52.38),
@@ -40,24 +40,24 @@ UTILISATION: Mapping[str, tuple[float, float, float, float]] = {
     "16 GPU": (44.88, 36.98, 39.02, 40.39),
     "all": (52.43, 42.98, 60.43, 52.32),
 }
-"""Table 3: mean utilisation of GPUs in per cent by a job's size: passed, killed, unsuccessful, all."""
+"""Table 3: mean GPU utilisation in per cent by job size: passed, killed, unsuccessful, all."""
 
 SPREAD_UTILISATION: Mapping[int, tuple[float, float, float, float]] = {
     2: (43.66, 43.69, 91.77, 97.06),
     4: (40.94, 39.85, 83.28, 91.97),
     8: (28.56, 25.71, 65.68, 78.85),
 }
-"""Table 5: utilisation of GPUs of jobs of 16 GPUs in per cent by the number of servers: mean, 50, 90, 95 %."""
+"""Table 5: GPU utilisation of 16-GPU jobs in per cent by number of servers: mean, 50, 90, 95 %."""
 
 PLACEMENT_IMAGES_S: Mapping[str, float] = {"same server": 114.8, "different servers": 98.0}
-"""Table 4, as far as it is a matter of placement alone: images a second of ResNet-50 on two GPUs."""
+"""Table 4, rows that differ only in placement: images per second of ResNet-50 on two GPUs."""
 
 LAST_TENTH_PERCENT: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
-"""Figure 8: share of the GPU-time that buys the last 0.1 % of the loss."""
+"""Figure 8: share of the GPU-time spent on the last 0.1 % of the loss."""
 
 
 class FailureClass(StrEnum):
-    """Whose fault a failure is."""
+    """Origin of a failure."""
 
     INFRASTRUCTURE = "infrastructure"
     ENGINE = "AI engine"
@@ -73,15 +73,15 @@ class FailureReason:
     name
         The reason.
     trials, jobs
-        Failed trials, and jobs with such.
+        Number of failed trials, and of jobs with failed trials.
     p50_min, p90_min, p95_min
-        Quantiles of the run time to failure in minutes; None where the table has too few.
+        Quantiles of the run time to failure in minutes; None if the table has too few samples.
     time_share, gpu_time_share
         Shares of all run time to failure, and of all run time to failure x GPUs.
     by_size
-        Trials on 1, 2 to 4, and more GPUs; None where the source at hand doesn't split them.
+        Trials on 1, 2 to 4, and more GPUs; None if the source doesn't split them.
     kind
-        Whose fault it is.
+        Origin of the failure.
     is_transient
         Whether a retry helps.
     """
@@ -100,7 +100,7 @@ class FailureReason:
 
     @property
     def log_normal(self) -> tuple[float, float] | None:
-        """Mean and deviation of the logarithm of the minutes to failure, from the 50 and 90 % quantiles."""
+        """Mean and standard deviation of the logarithm of the minutes to failure, from the 50 and 90 % quantiles."""
         if self.p50_min is None or self.p90_min is None:
             return None
         return math.log(self.p50_min), math.log(self.p90_min / self.p50_min) / NORMAL_90
@@ -154,11 +154,11 @@ FAILURES: Mapping[str, FailureReason] = {
     )
     for name, row, kind, is_transient, by_size in _ROWS
 }
-"""Table 7 by reason. Which reasons a retry helps is the study's text; where it names no class, the likeliest is taken."""
+"""Table 7 by reason. `is_transient` follows the study's text; reasons without a class there have the likeliest one."""
 
 
 def bucket_of(gpus: int) -> int:
-    """Return the number of the study's size of a job."""
+    """Return the index of a job's size in `BUCKETS`."""
     return next(number for number, (least, most) in enumerate(BUCKETS) if least <= gpus <= most)
 
 
@@ -196,17 +196,16 @@ _ORDERED: tuple[tuple[str, str], ...] = (
     ("core dump", r"core dumped|\bSIGABRT\b|signal 6\b|Aborted|terminate called after throwing"),
     ("traceback from crash", r"Traceback \(most recent call last\)|\bstack trace\b|panic:|Unhandled exception"),
 )  # fmt: skip
-"""The first pattern that is found anywhere counts: hardware and the cluster first, then memory, then what a program says of
-itself by name, then what libraries say, and at last that it crashed at all."""
+"""Patterns in order of precedence: hardware and cluster, memory, errors named by the program, errors of libraries, crashes."""
 
 PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _ORDERED)
 
 MAX_CHARACTERS = 2_000_000
-"""Looked at, from the end of a log: causes are told last."""
+"""Number of characters searched at the end of a log, where causes are reported."""
 
 
 def classify_log(text: str | Iterable[str]) -> FailureReason:
-    r"""Return the reason that a failed job's log tells, with its class and whether a retry helps.
+    r"""Return the reason of a job's failure from its log, with its class and whether a retry helps.
 
     Parameters
     ----------
@@ -216,7 +215,7 @@ def classify_log(text: str | Iterable[str]) -> FailureReason:
     Returns
     -------
     FailureReason
-        The row of the study's table 7; "no signature" where no pattern is found.
+        The row of the study's table 7; "no signature" if no pattern matches.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names of policies in logs, and the names in the keys of their runs."""
+"""Names of policies in logs and in the keys of runs."""
 
 from collections.abc import Sequence
 
@@ -9,30 +9,32 @@ MAX_CHARACTERS = 200
 
 
 def name_error(policies: Sequence[str]) -> str:
-    """Return why texts can't be the names of a file's policies, "" if they can be."""
+    """Return why texts can't be the policy names of a file, or "" if they are valid."""
     for name in policies:
         if not name.isprintable() or name.strip() != name or not 0 < len(name) <= MAX_CHARACTERS:
-            return f"{name[:40]!r} is no name: one has 1 to {MAX_CHARACTERS} characters that can be printed, spaces only inside"
+            return (
+                f"{name[:40]!r} is no policy name; use 1 to {MAX_CHARACTERS} printable characters without outer spaces"
+            )
         if policies.count(name) > 1:
-            return f"{name[:40]!r} is the name of two runs; one could not tell them apart"
+            return f"{name[:40]!r} is the name of two runs; give each run a different name"
     return ""
 
 
 def name_in(key: str) -> str:
-    """Return the name by which a policy was asked for, from the key of its run."""
+    """Return the requested policy name from the key of a run."""
     return key.rpartition(":")[0]
 
 
 def agrees(policy: str, key: str) -> bool:
-    """Return whether a run of this key may have that name.
+    """Return whether a run with this key may have this policy name.
 
-    A policy of this package, wrapped or not, has the name that it was asked for by; policies of a user's file or of
-    another package choose their names.
+    A policy of this package, wrapped or not, keeps its requested name; policies from a user's file or another package
+    choose their names.
     """
     asked = name_in(key)
     return policy == asked or is_file_reference(asked) or asked.rpartition("+")[2] not in shipped_names("cluster")
 
 
 def marked(policy: str, preemptions: int) -> str:
-    """Return a policy's name for people, with a star if it stopped jobs that ran: it needs checkpoints."""
+    """Return a policy's display name, with a star if it preempted jobs and so needs checkpoints."""
     return f"{policy} *" if preemptions else policy

@@ -1,4 +1,4 @@
-"""A cluster's present state: which jobs run where, since when, and from which time on the others wait."""
+"""A cluster's present state: the running jobs with their GPUs and start times, and the present time."""
 
 from dataclasses import dataclass
 
@@ -16,32 +16,32 @@ Gpus = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Present(ComparesByValue):
-    """What a run begins with instead of an empty cluster.
+    """Initial state of a run that doesn't begin with an empty cluster.
 
     Parameters
     ----------
     now_us
         The present time, in microseconds on the clock of the jobs' submissions.
     starts
-        The starts of the jobs that run now, in the order of their times, one a job, with the GPUs that they hold; nothing
-        else happened. Jobs submitted by now that have none wait.
+        One start per running job, with its GPUs, in order of time; there are no other events. All other jobs submitted by
+        now are waiting.
     """
 
     now_us: int
     starts: EventLog
 
     def check(self, jobs: Workload, cluster: Cluster) -> None:
-        """Check that the running jobs can be where they are said to be.
+        """Check that the running jobs are consistent with the jobs and the cluster.
 
         Raises
         ------
         InvalidProblemError
-            If one is unknown, runs twice, started before its submission or after now, would be over by now, or holds GPUs that
-            aren't there, aren't free, aren't as many as its gang, or on which it can't run.
+            If a job is unknown, runs twice, started before its submission or after now, would have ended by now, or holds GPUs
+            that don't exist, are taken, differ in number from its gang, or have a type on which it can't run.
         """
         starts, free = self.starts, cluster.gpus.copy()
         if len(starts) and ((starts.kind != Event.START).any() or (np.diff(starts.time_us) < 0).any()):
-            raise InvalidProblemError("a present state holds starts alone, in the order of their times")
+            raise InvalidProblemError("a present state must contain only starts, in order of time")
         seen: set[int] = set()
         for event, (time, job) in enumerate(zip(starts.time_us.tolist(), starts.job.tolist(), strict=True)):
             if not 0 <= job < len(jobs) or job in seen:
@@ -51,45 +51,45 @@ class Present(ComparesByValue):
             if not jobs.submit_us[job] <= time <= self.now_us:
                 raise InvalidProblemError(f"job {name} must start between its submission and now; correct its start")
             if time + int(jobs.duration_us[job]) <= self.now_us:
-                raise InvalidProblemError(f"job {name} runs now, and its run time would be over; give a longer one")
+                raise InvalidProblemError(f"job {name} is running, but its run time has passed; increase its run time")
             places = slice(int(starts.first[event]), int(starts.first[event + 1]))
             machines, counts = starts.machine[places], starts.gpus[places]
             if counts.sum() != jobs.gpus[job]:
                 raise InvalidProblemError(
-                    f"job {name} holds {counts.sum()} GPUs, and its gang is {jobs.gpus[job]}; correct one of them"
+                    f"job {name} holds {counts.sum()} GPUs, but its gang is {jobs.gpus[job]}; correct one of them"
                 )
             if len(machines) and (machines.min() < 0 or machines.max() >= cluster.num_machines):
                 raise InvalidProblemError(
-                    f"job {name} holds GPUs of a machine that the cluster hasn't; enlarge the cluster"
+                    f"job {name} holds GPUs of a machine outside the cluster; enlarge the cluster"
                 )
             np.subtract.at(free, machines, counts)
             if free.min() < 0:
                 machine = int(free.argmin())
                 raise InvalidProblemError(
-                    f"job {name} lets more GPUs of machine {machine} be held than its {cluster.gpus[machine]}; "
+                    f"with job {name}, jobs hold more than the {cluster.gpus[machine]} GPUs of machine {machine}; "
                     "enlarge the cluster (--gpus), or correct the state"
                 )
             if (jobs.room_on(cluster, job)[machines] < 1).any():
                 raise InvalidProblemError(f"job {name} holds GPUs on which it can't run; correct their type")
 
     def is_running(self, count: int) -> NDArray[np.bool_]:
-        """Return which of so many jobs run now; shape (jobs,)."""
+        """Return which of the first `count` jobs are running; shape (jobs,)."""
         running = np.zeros(count, np.bool_)
         running[self.starts.job] = True
         return running
 
     def is_pending(self, jobs: Workload) -> NDArray[np.bool_]:
-        """Return which jobs are submitted by now and don't run; shape (jobs,)."""
+        """Return which jobs are submitted but not running; shape (jobs,)."""
         return (jobs.submit_us <= self.now_us) & ~self.is_running(len(jobs))
 
     def held_us(self, count: int) -> IntArray:
-        """Return for how long each of so many jobs has run by now, 0 for those that don't; shape (jobs,)."""
+        """Return how long each of the first `count` jobs has run, 0 if it isn't running; shape (jobs,)."""
         held = np.zeros(count, np.int64)
         held[self.starts.job] = self.now_us - self.starts.time_us
         return held
 
     def gpu_numbers(self, cluster: Cluster) -> list[Gpus]:
-        """Return the numbers of the GPUs that each start takes: the lowest that are free on its machines, where it names none."""
+        """Return the numbers of the GPUs of each start; if it names none, the lowest free ones of its machines."""
         lowest = np.cumsum(cluster.gpus) - cluster.gpus
         free = [list(range(int(first), int(first + size))) for first, size in zip(lowest, cluster.gpus, strict=True)]
         starts, numbers = self.starts, []
@@ -105,7 +105,7 @@ class Present(ComparesByValue):
 
 
 def starts_of(rows: list[tuple[int, int, list[tuple[int, int]]]]) -> EventLog:
-    """Return the log of some starts, each its time, job and places (machine, GPUs), in the order of their times."""
+    """Return the log of starts given as (time, job, places), sorted by time; places are pairs (machine, GPUs)."""
     ordered = sorted(rows)
     places = [place for _, _, taken in ordered for place in taken]
     counts = [len(taken) for _, _, taken in ordered]
@@ -120,17 +120,17 @@ def starts_of(rows: list[tuple[int, int, list[tuple[int, int]]]]) -> EventLog:
 
 
 def present_at(jobs: Workload, log: EventLog, now_us: int) -> tuple[Workload, Present]:
-    """Return the jobs that aren't over behind the last event of an instant, those to come among them, and the state that a log leaves.
+    """Return the jobs that haven't ended after all events up to `now_us`, including future ones, and the cluster's state then.
 
     Raises
     ------
     InvalidProblemError
-        If a job was stopped before, so that its state isn't its last start's alone, or a machine failed.
+        If a job was stopped before and so isn't described by its last start alone, or a machine failed.
     """
     until = int(np.searchsorted(log.time_us, now_us, side="right"))
     kind, job = log.kind[:until], log.job[:until]
     if not np.isin(kind, (Event.START, Event.END, Event.LEAVE)).all():
-        raise InvalidProblemError("a present state is taken of runs in which nothing is stopped and no machine fails")
+        raise InvalidProblemError("a present state can be taken only from a run without preemptions and failures")
     is_left = np.ones(len(jobs), np.bool_)
     is_left[job[kind != Event.START]] = False
     row = np.cumsum(is_left) - 1

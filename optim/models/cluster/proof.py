@@ -9,30 +9,30 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
 
 MAX_PRICE = 1e100
-"""Of a GPU for a second or a slot: sums over all jobs and slots stay finite."""
+"""Largest price of a GPU per second or slot; sums over all jobs and slots stay finite."""
 
 MAX_SLOWDOWN, LAST_US = 2.0**50, 2**62
-"""Of a proof: the largest slowdown, and the end of an interval, which may lie that many times later than any submission."""
+"""Largest slowdown of a proof, and the latest end of an interval: `MAX_SLOWDOWN` times the latest submission."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
     """Prices of a GPU-second, constant over slots from 0 on, and 0 after the last.
 
-    They prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
-    (docs/mathematics/cluster.md, (D.1)). Where jobs can use some types of GPU only, each type has its own prices (D.1b).
+    The prices prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
+    (docs/mathematics/cluster.md, (D.1)). If jobs are restricted to some types of GPU, each type has separate prices (D.1b).
 
     Parameters
     ----------
     end_us
-        When each slot ends, in microseconds, where the next begins; shape (slots,).
+        End of each slot, which is the start of the next one, in microseconds; shape (slots,).
     price
-        Price of a GPU-second in seconds of completion time, at least 0; shape (slots,), or (types, slots) of two types or more.
+        Price of a GPU-second in seconds of completion time, at least 0; shape (slots,), or (types, slots) for two or more types.
 
     Raises
     ------
     InvalidProblemError
-        If a price isn't finite or is negative, or slots don't end one after the other.
+        If a price isn't finite or is negative, or the slots' ends don't increase.
     """
 
     end_us: IntArray
@@ -41,12 +41,14 @@ class PriceProof(ComparesByValue):
     def __post_init__(self) -> None:
         """Check the ranges."""
         if self.price.ndim not in (1, 2) or not ((self.price >= 0) & (self.price <= MAX_PRICE)).all():
-            raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MAX_PRICE:g}")
+            raise InvalidProblemError(f"prices must be one per slot, finite, and in 0..{MAX_PRICE:g}")
         if self.price.ndim == 2 and len(self.price) < 2:
-            raise InvalidProblemError("prices of one type of GPU are one number a slot, without an axis of types")
+            raise InvalidProblemError(
+                "prices of a single type of GPU must have shape (slots,), without an axis of types"
+            )
         if self.end_us.shape != self.price.shape[-1:]:
             raise InvalidProblemError(
-                f"end_us has {len(self.end_us)} entries for {self.price.shape[-1]} prices; give one a slot"
+                f"end_us has {len(self.end_us)} entries for {self.price.shape[-1]} prices; give one per slot"
             )
         if len(self.end_us) and not (
             self.end_us[0] > 0 and self.end_us[-1] <= LAST_US and (self.end_us[1:] > self.end_us[:-1]).all()
@@ -60,7 +62,7 @@ class PriceProof(ComparesByValue):
         Raises
         ------
         InvalidProblemError
-            If slots are shorter than a second or end too late, or a price is none.
+            If slots are shorter than a second or end too late, or a price is out of range.
         """
         if not US <= slot_us <= LATEST_US:
             raise InvalidProblemError(f"slot_us must lie in {US}..{LATEST_US}, got {slot_us}")
@@ -71,19 +73,19 @@ class PriceProof(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DivisibleSchedule(ComparesByValue):
-    """Parts of jobs in a schedule of divisible gangs, whose mean completion time limits what any prices prove.
+    """A schedule of divisible gangs, whose mean completion time is an upper bound of all price bounds.
 
-    Each part takes its share of its job's gang, on one type of GPU. Jobs of equal submission, duration, gang and types share their
-    parts. GPUs go to the part with the earliest `start_us`, or, if that is empty, with the least work left.
+    Each part runs a share of its job's gang on one type of GPU. Jobs with equal submission, duration, gang and types share their
+    parts. The part with the earliest `start_us` has priority or, if `start_us` is empty, the part with the least remaining work.
 
     Parameters
     ----------
     job
-        Whose part it is; shape (parts,).
+        Row of each part's job; shape (parts,).
     weight
-        Positive; a part's share of its job is its weight over the sum of all weights of equal jobs; shape (parts,).
+        Positive; the share of a part is its weight over the sum of the weights of all equal jobs; shape (parts,).
     gpu_type
-        Number of its type of GPU; shape (parts,).
+        Index of each part's type of GPU; shape (parts,).
     start_us
         Smaller numbers have priority; shape (parts,) or (0,).
 
@@ -103,7 +105,7 @@ class DivisibleSchedule(ComparesByValue):
         count = len(self.job)
         if not len(self.weight) == len(self.gpu_type) == count or len(self.start_us) not in (0, count):
             raise InvalidProblemError(
-                "job, weight, gpu_type and start_us must have an entry a part; start_us may be empty"
+                "job, weight, gpu_type and start_us must have one entry per part; start_us may be empty"
             )
         if not ((self.weight > 0) & (self.weight <= MAX_PRICE)).all():
             raise InvalidProblemError(f"weights of parts must be positive and at most {MAX_PRICE:g}")
@@ -111,31 +113,31 @@ class DivisibleSchedule(ComparesByValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProof:
-    """A time: the work of all jobs submitted from then on can't be done earlier than the makespan that it gives (D.2)."""
+    """A time `from_us`: the total work of the jobs submitted from then on is a lower bound of the makespan (D.2)."""
 
     from_us: int
 
     def __post_init__(self) -> None:
-        """Check the range, of which InvalidProblemError is raised."""
+        """Raise InvalidProblemError if the time is out of range."""
         if not 0 <= self.from_us <= LATEST_US:
-            raise InvalidProblemError(f"from_us must lie in 0..{LATEST_US}, the times there are")
+            raise InvalidProblemError(f"from_us must lie in 0..{LATEST_US}, got {self.from_us}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalProof:
-    """An interval that is overloaded if every job had to end within `slowdown` times its exclusive duration (D.3)."""
+    """An interval that is overloaded if every job must end within `slowdown` times its exclusive duration (D.3)."""
 
     slowdown: float
     from_us: int
     to_us: int
 
     def __post_init__(self) -> None:
-        """Check the ranges, of which InvalidProblemError is raised."""
+        """Raise InvalidProblemError if a number is out of range."""
         if not 1 <= self.slowdown <= MAX_SLOWDOWN:
             raise InvalidProblemError(f"slowdown must lie in 1..{MAX_SLOWDOWN:g}, got {self.slowdown}")
         for name, most in (("from_us", LATEST_US), ("to_us", LAST_US)):
             if not 0 <= getattr(self, name) <= most:
-                raise InvalidProblemError(f"{name} must lie in 0..{most}, the times there are")
+                raise InvalidProblemError(f"{name} must lie in 0..{most}, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,13 +147,13 @@ class Worth(ComparesByValue):
     Parameters
     ----------
     theta
-        A job that ends d slots after its submission is worth ``theta1 / (1 + exp(theta2 (d - theta3)))``; shape (jobs, 3).
+        A job that ends d slots after its submission has the utility ``theta1 / (1 + exp(theta2 (d - theta3)))``; shape (jobs, 3).
     slot_us
         Length of a slot, positive.
     price
-        Price of a GPU for each slot from time 0 on, at least 0; later slots cost nothing; shape (slots,).
+        Price of a GPU in each slot from time 0 on, at least 0; later slots are free; shape (slots,).
     utility, bound
-        What the run earned, and what no schedule can, as claimed.
+        Claimed total utility of the run, and claimed upper bound for all schedules.
 
     Raises
     ------
@@ -169,7 +171,9 @@ class Worth(ComparesByValue):
         """Check the numbers."""
         is_whole = self.theta.ndim == 2 and self.theta.shape[1] == 3 and self.price.ndim == 1
         if not is_whole or not 1 <= self.slot_us <= LATEST_US:
-            raise InvalidProblemError(f"utilities are three numbers a job, and slots 1..{LATEST_US} microseconds")
+            raise InvalidProblemError(
+                f"theta must have shape (jobs, 3), price shape (slots,), and slot_us must lie in 1..{LATEST_US}"
+            )
         if not ((abs(self.theta) <= MAX_PRICE).all() and (self.price <= MAX_PRICE).all()):
             raise InvalidProblemError(f"theta and prices must be finite, and at most {MAX_PRICE:g}")
         if not (np.isfinite(self.utility) and np.isfinite(self.bound)):

@@ -1,8 +1,8 @@
-"""Quotas that lend: queues in a tree of cohorts, with nominal quota, borrowing limits and lending limits.
+"""Queues in a tree of cohorts, with nominal quotas, borrowing limits and lending limits.
 
-The unused quota of a node is lent to its cohort up to its lending limit, and each node may use at most its borrowing limit more than
-its own. In signs: a node takes f = max(demand - quota, -lending limit) from its cohort, where the demand of a cohort is the sum of
-what its children take, and usage is admitted if f <= borrowing limit at every node and f <= 0 at the root.
+A node lends unused quota to its cohort up to its lending limit, and uses at most its quota plus its borrowing limit. A node
+takes f = max(demand - quota, -lending limit) from its cohort, and the demand of a cohort is the sum of its children's f.
+Usage is admitted if f <= borrowing limit at every node and f <= 0 at the root.
 
 References
 ----------
@@ -30,14 +30,14 @@ NOT_SET = -1
 
 
 class Queueing(StrEnum):
-    """Whether a job that isn't admitted holds up the younger ones of its queue (Kueue's ``queueingStrategy``)."""
+    """Whether a job that can't be admitted blocks later jobs of its queue (Kueue's ``queueingStrategy``)."""
 
     STRICT_FIFO = "StrictFIFO"
     BEST_EFFORT_FIFO = "BestEffortFIFO"
 
 
 class Reclaim(StrEnum):
-    """Whose jobs in other queues over their quota may be stopped (Kueue's ``reclaimWithinCohort``)."""
+    """Jobs of other queues over their quota that may be preempted (Kueue's ``reclaimWithinCohort``)."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -45,7 +45,7 @@ class Reclaim(StrEnum):
 
 
 class WithinQueue(StrEnum):
-    """Whose jobs in the same queue may be stopped (Kueue's ``withinClusterQueue``)."""
+    """Jobs of the same queue that may be preempted (Kueue's ``withinClusterQueue``)."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -53,30 +53,30 @@ class WithinQueue(StrEnum):
 
 
 class ShareRule(StrEnum):
-    """When fair sharing lets a queue over its quota stop another's job (Kueue's ``preemptionStrategies``)."""
+    """When fair sharing lets a queue over its quota preempt another queue's job (Kueue's ``preemptionStrategies``)."""
 
     FINAL_SHARE = "LessThanOrEqualToFinalShare"
-    """Its share with the job that waits is at most the other's without the job that is stopped."""
+    """Its share with the waiting job is at most the other queue's share without the preempted job."""
     INITIAL_SHARE = "LessThanInitialShare"
-    """Its share with the job that waits is less than the other's as it is."""
+    """Its share with the waiting job is less than the other queue's present share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRules:
-    """How a queue admits, and whom its jobs may stop.
+    """How a queue admits jobs, and which jobs they may preempt.
 
     Parameters
     ----------
     queueing, reclaim, within
         See their classes.
     borrow_within
-        Whether its jobs may stop jobs of lower priority in queues over their quota although they borrow themselves.
+        Whether a borrowing job may preempt jobs of lower priority in queues over their quota.
     borrow_max_priority
-        Largest priority of jobs that are stopped so; None for any.
+        Largest priority of jobs preempted in this way; None for any.
     is_held
-        Whether it admits nobody.
+        Whether the queue admits no jobs.
     by_usage
-        Whether its jobs are ordered by the decayed usage of their users before their priority.
+        Whether the queue orders jobs by the decayed usage of their users before their priority.
     """
 
     queueing: Queueing = Queueing.BEST_EFFORT_FIFO
@@ -90,7 +90,7 @@ class QueueRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalQueue:
-    """A name by which jobs choose a queue, and the weight by which its usage counts."""
+    """Alias by which jobs choose a queue, with a weight for its usage."""
 
     queue: str
     weight: float = 1.0
@@ -98,47 +98,47 @@ class LocalQueue:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuotaTree(ComparesByValue):
-    """Queues and cohorts, parents before their children; several roots are several trees. Amounts are thousandths of a GPU.
+    """Queues and cohorts, each parent before its children; there may be several roots. Amounts are thousandths of a GPU.
 
     Parameters
     ----------
     names
-        Of queues and cohorts; a queue and a cohort may share one.
+        Names of queues and cohorts; a queue and a cohort may have the same name.
     parent
-        Row of each one's cohort, -1 for a root; shape (nodes,).
+        Row of each node's cohort, -1 for a root; shape (nodes,).
     is_queue
-        Whether jobs queue there; queues have no children; shape (nodes,).
+        Whether the node is a queue, which has no children; shape (nodes,).
     flavors
         Names of types of quota, such as types of GPU.
     nominal, borrowing, lending
-        Quota, and limits of what is borrowed and lent, `UNLIMITED` for none; shape (nodes, flavors).
+        Quota, borrowing limit and lending limit, `UNLIMITED` for no limit; shape (nodes, flavors).
     covers
-        Whether a node defines the flavor: a queue uses no other; shape (nodes, flavors).
+        Whether a node defines the flavor; queues use only such flavors; shape (nodes, flavors).
     weight, priority
-        By which fair sharing divides what is borrowed: first the highest priority, then by weight; shape (nodes,).
+        Fair sharing divides borrowed quota by priority, highest first, then by weight; shape (nodes,).
     rules
-        One per node; those of cohorts say nothing.
+        One per node; entries of cohorts are ignored.
     reclaim_after_us, preempt_after_us
-        How long a job runs before it is stopped for another queue, or for its own; `NOT_SET` for what the cohort says, else at
-        once; shape (nodes,).
+        Minimum run time of a job before it may be preempted for another queue, or for its queue; `NOT_SET` inherits the
+        cohort's value, or 0 at the root; shape (nodes,).
     is_by_ancestor
-        Whether the former is that of the child of the first common ancestor, on the side of the job that is stopped, rather than
-        its queue's.
+        Whether `reclaim_after_us` is taken from the preempted job's ancestor just below the first common ancestor of both queues,
+        instead of from its queue.
     labels
-        Types of GPU or partitions that a flavor stands for by its labels, by name.
+        Types of GPU or partitions that each flavor selects by its labels.
     label_keys
-        The keys of these labels, in the same order, where they are known.
+        Keys of these labels, in the same order, if known.
     local_queues
-        Further names of queues for jobs.
+        Aliases of queues.
     shares
-        When queues over their quota may stop each other's jobs, in the order in which this is tried; empty for never.
+        Conditions under which queues over their quota may preempt each other's jobs, in the order tried; empty for never.
     half_life_h
-        Hours after which usage counts half, where queues are ordered by it; 0 where they aren't.
+        Half-life of usage in hours, if queues order jobs by it; 0 otherwise.
 
     Raises
     ------
     InvalidProblemError
-        If arrays differ in length, a parent stands behind its child or is a queue, or an amount is out of range.
+        If arrays differ in length, a parent comes after its child or is a queue, or an amount is out of range.
     """
 
     names: tuple[str, ...]
@@ -168,12 +168,10 @@ class QuotaTree(ComparesByValue):
         lengths |= {len(self.reclaim_after_us), len(self.preempt_after_us)}
         amounts = (self.nominal, self.borrowing, self.lending)
         if not count or lengths != {count} or any(each.shape != shape for each in (*amounts, self.covers)):
-            raise InvalidProblemError(
-                "a tree of quotas needs one entry per node in each of its columns, and at least one node"
-            )
+            raise InvalidProblemError("a quota tree must have at least one node, and one entry per node in each column")
         is_child = self.parent >= 0
         if (self.parent >= np.arange(count)).any() or self.is_queue[self.parent[is_child]].any():
-            raise InvalidProblemError("a queue's parent must be a cohort that stands before it")
+            raise InvalidProblemError("a queue's parent must be a cohort listed before it")
         if any((each < 0).any() for each in amounts) or self.nominal.max(initial=0) > MAX_QUOTA:
             raise InvalidProblemError(f"quotas and limits must lie in 0..{MAX_QUOTA // 1000} GPUs")
         queues = [name for name, is_one in zip(self.names, self.is_queue.tolist(), strict=True) if is_one]
@@ -182,7 +180,7 @@ class QuotaTree(ComparesByValue):
 
     @property
     def queues(self) -> dict[str, int]:
-        """Rows of the queues by their names."""
+        """Rows of the queues by name."""
         return {self.names[row]: row for row in np.flatnonzero(self.is_queue).tolist()}
 
     def path(self, node: int) -> list[int]:
@@ -193,7 +191,7 @@ class QuotaTree(ComparesByValue):
         return found
 
     def queue_of(self, name: str) -> int | None:
-        """Return the row of the queue that jobs mean by a name, None if there is none; of ``namespace/name`` the name alone will do."""
+        """Return the row of the queue with this name or alias, or None; ``namespace/name`` also matches ``name``."""
         for each in (name, name.rpartition("/")[2]):
             local = self.local_queues.get(each)
             row = self.queues.get(local.queue if local else each)
@@ -203,7 +201,7 @@ class QuotaTree(ComparesByValue):
 
 
 class QuotaLedger:
-    """Who uses how much of a tree's quotas.
+    """Usage of a tree's quotas.
 
     Parameters
     ----------
@@ -213,11 +211,11 @@ class QuotaLedger:
     Attributes
     ----------
     total
-        Quota of each node with what its children lend it; shape (nodes, flavors).
+        Quota of each node including the quota lent by its children; shape (nodes, flavors).
     local
-        Of it what is never lent to its cohort; shape (nodes, flavors).
+        Part of `total` that is never lent to the cohort; shape (nodes, flavors).
     usage
-        Of a queue what it uses, of a cohort what its children use beyond what is local to them; shape (nodes, flavors).
+        Usage of a queue; for a cohort, its children's usage beyond their local quota; shape (nodes, flavors).
     """
 
     def __init__(self, tree: QuotaTree) -> None:
@@ -234,13 +232,13 @@ class QuotaLedger:
         self.usage = [[0] * len(tree.flavors) for _ in tree.names]
 
     def copy(self) -> "QuotaLedger":
-        """Return a ledger of its own with the same usage."""
+        """Return an independent ledger with the same usage."""
         other = copy(self)
         other.usage = [row.copy() for row in self.usage]
         return other
 
     def available(self, node: int, flavor: int) -> int:
-        """Return how much more a node may use, by all quotas and limits up to its root; negative where it uses too much."""
+        """Return how much more a node may use under all quotas and limits up to its root; negative if over a limit."""
         used, total, local = self.usage[node][flavor], self.total[node][flavor], self.local[node][flavor]
         if self.parent[node] < 0:
             return total - used
@@ -251,7 +249,7 @@ class QuotaLedger:
         return max(0, local - used) + above
 
     def potential(self, node: int, flavor: int) -> int:
-        """Return how much a node may use while nobody else uses anything."""
+        """Return how much a node may use while all other usage is 0."""
         total = self.total[node][flavor]
         if self.parent[node] < 0:
             return total
@@ -259,7 +257,7 @@ class QuotaLedger:
         return min(most, total + self.borrowing[node][flavor])
 
     def change(self, node: int, flavor: int, amount: int) -> None:
-        """Let a node use more, or with a negative amount less."""
+        """Change the usage of a node by an amount."""
         while node >= 0 and amount:
             before = self.usage[node][flavor]
             local = self.local[node][flavor]
@@ -268,19 +266,19 @@ class QuotaLedger:
             node = self.parent[node]
 
     def borrowed(self, node: int, more: int = 0, flavor: int = 0) -> int:
-        """Return how much a node uses beyond its quota over all flavors, with so much `more` of one."""
+        """Return a node's usage beyond its quota, summed over flavors, after using `more` of one flavor."""
         usage, total = self.usage[node], self.total[node]
         return sum(max(0, used + more * (at == flavor) - total[at]) for at, used in enumerate(usage))
 
     def lowest_that_fits(self, queue: int, flavor: int, amount: int) -> int | None:
-        """Return the lowest of a queue and its cohorts whose own quota suffices for more usage of the queue, None if none's does."""
+        """Return the lowest of a queue and its cohorts whose quota covers additional usage of the queue, or None."""
         for node, more in self.above(queue, flavor, amount):
             if self.usage[node][flavor] + more <= self.total[node][flavor]:
                 return node
         return None
 
     def above(self, queue: int, flavor: int, amount: int) -> Iterator[tuple[int, int]]:
-        """Yield a queue and its cohorts, each with how much more usage of the queue adds to its own."""
+        """Yield a queue and its cohorts, each with the increase of its usage caused by additional usage of the queue."""
         node = queue
         while node >= 0:
             yield node, amount

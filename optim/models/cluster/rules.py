@@ -1,4 +1,4 @@
-"""Rules of a run: what a policy may do, what starts cost, and attempts of failing jobs."""
+"""Rules of a run: permissions of the policy, costs of starts, and attempts of failing jobs."""
 
 import math
 from dataclasses import dataclass, fields
@@ -14,55 +14,55 @@ from optim.models.cluster.workload import LATEST_US, PPM, Workload
 
 
 class Retries(IntEnum):
-    """What becomes of jobs whose tries fail."""
+    """How failed attempts of jobs are handled."""
 
     AS_RUN = 0
-    """Nothing: their run time is played in one piece, as it holds all of their tries."""
+    """Failures are ignored: the run time, which includes all attempts, is simulated in one piece."""
     BLIND = 1
-    """Each failed try is queued again, whatever its reason."""
+    """Every failed attempt is queued again."""
     BY_CLASS = 2
-    """Only where a retry helps (table 7 of the Philly study) or nobody knows the reason, and so often at most."""
+    """A failed attempt is repeated, up to `max_retries` times, if its reason is transient (table 7 of the Philly study) or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one run is played by.
+    """Rules of one run.
 
     Parameters
     ----------
     restart_us, move_us
-        GPU-time without progress at each start of a job but its first: on the GPUs that it held last, and on others.
+        Time without progress at each start of a job after its first: on the same GPUs as before, and on others.
     startup_us
-        The same at its first start.
+        Time without progress at a job's first start.
     is_elastic
-        Whether jobs run on anything from their `min_gpus` to their `max_gpus`; otherwise on whole gangs.
+        Whether jobs may run on any number of GPUs from `min_gpus` to `max_gpus`; otherwise exactly on their gang.
     is_shared
-        Whether jobs take only their share of a GPU, and GPUs hold jobs whose shares add up to at most a whole.
+        Whether jobs take only a share of a GPU; the shares on a GPU add up to at most 1.
     jobs_a_gpu
-        How many jobs a GPU holds at most where it isn't shared by shares; jobs on one GPU slow each other down.
+        Largest number of jobs per GPU if GPUs aren't divided into shares; jobs on one GPU slow each other down.
     neighbour_ppm
-        Slowdown, in parts per million, of a job of several GPUs while another such job has GPUs in one of its machines.
+        Slowdown, in parts per million, of a multi-GPU job while another multi-GPU job uses one of its machines.
     may_refuse
-        Whether jobs may be sent away before their work is done.
+        Whether the policy may reject jobs before their work is done.
     checkpoint_us
-        Work between two checkpoints: what a job keeps when a machine fails. 0 where machines don't fail.
+        Work between two checkpoints; a job keeps its work up to the last one if a machine fails. 0 if machines don't fail.
     preempt_checkpoint_us
-        Work between two checkpoints of a job that is preempted: it loses what it did since the last one, or since its last stop if
-        that was later. 0 where it keeps all.
+        Work between two checkpoints for preemption: a preempted job loses its work since the last checkpoint, or since its last
+        stop if that was later. 0 if it keeps all work.
     kills_at_limit
-        Whether a job is sent away once a run of it has lasted for the estimate that it states.
+        Whether a job is killed once a run of it has lasted for its stated estimate.
     retries, max_retries, retry_wait_us
-        What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
-        a job waits after one before it may start again.
+        Handling of failed attempts (`Retries`), the largest number of retries under `Retries.BY_CLASS`, and the waiting
+        time of a job after a failed attempt.
     may_spread
-        Whether the engine's placement rule gives a gang that finds no other place GPUs anywhere.
+        Whether the engine may spread a gang over arbitrary machines if there is no better placement.
     knows_quotas
-        Whether the policy goes by quotas of the virtual clusters, so that jobs may wait for theirs.
+        Whether the policy respects quotas of the virtual clusters, so that jobs may wait for quota.
     reservation_depth
-        How many waiting jobs have reserved starts, the first in the order of submission; 0 where the policy reserves none.
+        Number of waiting jobs with reserved starts, in the order of submission; 0 if the policy makes no reservations.
     quotas
-        GPUs of each virtual cluster by which it goes, in the order of their names; empty where it goes by none, and in logs of
-        earlier versions, which don't tell them.
+        Quota in GPUs of each virtual cluster, in the order of their names; empty if the policy uses none, and in logs of
+        earlier versions, which lack them.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class Rules:
             self.quotas and not self.knows_quotas
         ):
             raise InvalidProblemError(
-                f"quotas of a run's rules must be numbers of at least 0 of a policy that goes by quotas, got {self.quotas!r}"[
+                f"quotas must be numbers of at least 0, and empty unless knows_quotas is true, got {self.quotas!r}"[
                     :200
                 ]
             )
@@ -122,26 +122,26 @@ RANGES = {
     "reservation_depth": (0, 2**40),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }
-"""Least and most of each number."""
+"""Smallest and largest value of each number."""
 
 ENDLESS = 2**62
 
 
 class Tries(NamedTuple):
-    """What becomes of jobs whose tries fail; one entry a job.
+    """Attempts of failing jobs, one entry per job.
 
-    Work is a place in the job's whole run time: try number k (from 0) begins at k x `fails`, the one that ends well at `good`.
+    Work is a position in the job's total run time: attempt k (from 0) begins at k x `fails`, the successful one at `good`.
 
     Parameters
     ----------
     failing
-        How many tries fail; 0 where none does, or run times are played in one piece.
+        Number of failing attempts; 0 if none fails, or if run times are simulated in one piece.
     fails
-        Run time after which such a try fails, microseconds, at least 1.
+        Run time of a failing attempt in microseconds, at least 1.
     good
-        Where in the run time the try begins that ends well.
+        Position in the run time where the successful attempt begins.
     last
-        Number of the failing try, from 1, that is the last one; `ENDLESS` if the job goes on to its good try.
+        Number, from 1, of the failing attempt after which the job is given up; `ENDLESS` if the job reaches its successful attempt.
     """
 
     failing: IntArray
@@ -151,7 +151,7 @@ class Tries(NamedTuple):
 
 
 def tries_of(jobs: Workload, rules: Rules) -> Tries:
-    """Return what becomes of each job by a run's rules."""
+    """Return the attempts of each job under a run's rules."""
     failing = np.where((jobs.fails_us >= 0) & (rules.retries != Retries.AS_RUN), jobs.tries, 0)
     fails = np.maximum(1, jobs.fails_us)
     left = np.where(jobs.good_us >= 0, jobs.good_us, np.maximum(0, jobs.duration_us - failing * fails))
@@ -164,12 +164,12 @@ def tries_of(jobs: Workload, rules: Rules) -> Tries:
 
 
 def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
-    """Return the work between two checkpoints of each job, shape (jobs,): its own, else the rule's; 0 where the rule is that all is kept.
+    """Return the work between two checkpoints of each job, shape (jobs,): the job's value, else the rule's; 0 if the rule keeps all work.
 
     Parameters
     ----------
     jobs
-        A job without checkpoints has `LATEST_US`: more work than any job has.
+        For a job without checkpoints the result is `LATEST_US`, more than any job's work.
     rule_us
         `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`.
     """
@@ -180,6 +180,6 @@ def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
 
 
 def useful_us(jobs: Workload, rules: Rules) -> IntArray:
-    """Return the work of each job that isn't done in vain when it ends well."""
+    """Return the work of each job's successful attempt."""
     tries = tries_of(jobs, rules)
     return np.where(tries.failing > 0, jobs.duration_us - tries.good, jobs.duration_us)

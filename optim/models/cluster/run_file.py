@@ -1,4 +1,4 @@
-"""Runs on disk: one archive of jobs, cluster, options, and every policy's log, metrics and bounds."""
+"""File format of runs: an archive of jobs, cluster, options, and each policy's log, metrics and bounds."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import LABELS, LATEST_US, Workload
 
 SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
-"""The second has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
+"""The second schema has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
 
@@ -39,7 +39,7 @@ Bound = Annotated[float, Meta(ge=0)]
 Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 
 OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
-"""What the wait to the first start was called, and the figures that came in its place."""
+"""Former name of the wait to the first start, and the metrics that replaced it."""
 
 LATER_FIELDS = {
     "metrics": {each.name for each in fields(Metrics) if each.default == NOT_TOLD} - FIGURES_SINCE,
@@ -53,16 +53,16 @@ LATER_FIELDS = {
         "startup_us",
     },
 }
-"""Figures and rules that came after the second schema's first files: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`.
+"""Metrics and rules added after the first files of the second schema. A missing rule has its default, a missing metric is `NOT_TOLD`.
 
-A new figure needs nothing but `NOT_TOLD` as its default."""
+A new metric only needs the default `NOT_TOLD`."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
-"""Fields that hold one or more of a class, whose fields are all that may be in them."""
+"""Header fields with one or more records of a class, which may have only the fields of that class."""
 
 
 class NamesDocument(Struct, forbid_unknown_fields=True):
-    """Names that columns of jobs hold numbers into; files of earlier versions lack those with a default."""
+    """Names that columns of jobs refer to by index; files of earlier versions lack those with a default."""
 
     groups: list[str]
     users: list[str]
@@ -74,13 +74,13 @@ class NamesDocument(Struct, forbid_unknown_fields=True):
 
 
 UNNAMED = ("",)
-"""Names of a column that nobody gave."""
+"""Names of a column without given names."""
 
 LATER_NAMES = tuple(each.name for each in structs.fields(NamesDocument) if not each.required)
 
 
 class WorthDocument(Struct, forbid_unknown_fields=True):
-    """What a run earned, and what no schedule can, as claimed."""
+    """Claimed utility of a run, and claimed upper bound for all schedules."""
 
     slot_us: Time
     utility: float
@@ -88,7 +88,7 @@ class WorthDocument(Struct, forbid_unknown_fields=True):
 
 
 class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What no schedule beats, as claimed: those bounds that have a proof."""
+    """Claimed lower bounds for all schedules, of those metrics that have a proof."""
 
     jct_mean_h: Bound | UnsetType = UNSET
     makespan_h: Bound | UnsetType = UNSET
@@ -96,7 +96,7 @@ class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """All of a file that isn't an array; files of earlier versions lack what is unset."""
+    """All fields of a file other than arrays; unset fields are missing in files of earlier versions."""
 
     schema: Literal["optim/cluster-run/1", "optim/cluster-run/2"]
     overhead_us: Time
@@ -116,21 +116,23 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     price_bound_limit_h: Bound | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Check that all runs have their parts; whoever decodes names the field."""
+        """Check that all runs have their entries; the decoder adds the field's path to errors."""
         if (self.slot_us is UNSET) != (self.schema == SCHEMA):
-            raise ValueError(f"slot_us belongs into files of schema {FIRST_SCHEMA!r}, and into these alone")
+            raise ValueError(f"slot_us must be present exactly in files of schema {FIRST_SCHEMA!r}")
         for name in ("metrics", "rules", "figures", "worth"):
             said = getattr(self, name)
             if said is not UNSET and len(said) != len(self.policies):
-                raise ValueError(f"{name} has {len(said)} entries for {len(self.policies)} policies; give one a policy")
+                raise ValueError(
+                    f"{name} has {len(said)} entries for {len(self.policies)} policies; give one per policy"
+                )
 
     def names_of(self, column: str, most: int) -> tuple[str, ...]:
-        """Return the names that a column of jobs holds numbers into, up to `most`; of files of earlier versions the numbers.
+        """Return the names that a column of jobs refers to; for files of earlier versions, the numbers 0 to `most` as texts.
 
         Raises
         ------
         InvalidProblemError
-            If there are more numbers than are read.
+            If `most` exceeds the limit on counts.
         """
         if isinstance(self.names, NamesDocument):
             return tuple(getattr(self.names, LABELS[column]))
@@ -138,21 +140,21 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return tuple(map(str, range(most + 1)))
 
     def rules_of(self, run: int) -> Rules:
-        """Return what a run was played by: in files of earlier versions, whole gangs."""
+        """Return the rules of a run; files of earlier versions only have the restart time."""
         if isinstance(self.rules, UnsetType):
             return Rules(restart_us=self.overhead_us, move_us=self.overhead_us)
         return self.rules[run]
 
     def figures_of(self, run: int) -> dict[str, float]:
-        """Return what a policy says of itself."""
+        """Return the statistics that a policy reports."""
         return {} if isinstance(self.figures, UnsetType) else self.figures[run]
 
     def worth_of(self, run: int) -> WorthDocument | None:
-        """Return what a run's jobs are said to be worth in all."""
+        """Return the claimed utility of a run, or None."""
         return None if isinstance(self.worth, UnsetType) else self.worth[run]
 
     def bounds_by_name(self) -> dict[str, float]:
-        """Return the bounds that are claimed."""
+        """Return the claimed bounds."""
         return {name: value for name, value in msgspec.structs.asdict(self.bounds).items() if value is not UNSET}
 
 
@@ -164,12 +166,12 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     data
         JSON.
     is_whole
-        Whether figures and rules must be told in full even in a file of the first schema, as its last versions did.
+        Whether metrics and rules must be complete even in a file of the first schema, as in its last versions.
 
     Raises
     ------
     InvalidProblemError
-        Naming the path of the bad field.
+        If a field is invalid; the message names its path.
     """
     data = _of_this_version(data)
     header = decode(data, HeaderDocument)
@@ -192,21 +194,21 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose names are all different, or raise ValueError."""
+    """Return a JSON object, or raise ValueError if a name occurs twice."""
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("given twice")
     return found
 
 
 def _of_this_version(data: bytes) -> bytes:
-    """Return a header with the figures of earlier versions under their present names."""
+    """Return a header with the fields and metrics of earlier versions under their present names."""
     try:
         plain = json.loads(data, object_pairs_hook=_once)
         is_former = _rename_fields(plain)
         entries = plain["metrics"] if plain["schema"] == FIRST_SCHEMA else []
         old = [entry for entry in entries if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return data  # the decoder says what is wrong
+        return data  # the decoder reports the error
     for entry in old:
         entry["first_start_mean_h"] = entry.pop(OLD_NAME)
         entry["wait_mean_h"] = NOT_TOLD
@@ -214,7 +216,7 @@ def _of_this_version(data: bytes) -> bytes:
 
 
 def _rename_fields(plain: Any) -> bool:
-    """Give fields the names that they have now; return whether any had a former one."""
+    """Rename fields with former names in place; return whether there were any."""
     is_former = False
     for entry in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
         is_former |= _rename_fields(entry)
@@ -228,40 +230,38 @@ def _rename_fields(plain: Any) -> bool:
 
 def _check_fields(where: str, entry: Mapping[str, Any], known: Sequence[str], due: Sequence[str]) -> None:
     for unknown in entry.keys() - set(known):
-        raise InvalidProblemError(f"{where}: has no field {unknown[:40]!r}; remove it or correct its spelling")
+        raise InvalidProblemError(f"{where}: unknown field {unknown[:40]!r}; remove it or correct its spelling")
     missing = [name for name in due if name not in entry]
     if missing:
-        raise InvalidProblemError(f"{where}: lacks the field {missing[0]!r}; add it")
+        raise InvalidProblemError(f"{where}: missing field {missing[0]!r}; add it")
 
 
 def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
     if len(keys) != len(policies) or len(set(keys)) < len(keys):
-        raise InvalidProblemError(
-            f"settings.keys: must be one a policy, each another one, for {len(policies)} policies"
-        )
+        raise InvalidProblemError(f"settings.keys: must be {len(policies)} distinct keys, one per policy")
 
 
 TABLE_TYPES: Mapping[str, type[Any]] = {"jobs": Workload, "cluster": Cluster, "log": EventLog}
-"""What the arrays whose names begin so are the columns of."""
+"""Dataclasses whose columns are stored under each array prefix."""
 
 FORMER_COLUMNS = {
     column.former: name for owner in TABLE_TYPES.values() for name, column in columns_of(owner).items() if column.former
 }
-"""Columns by the names that they had in files of earlier releases."""
+"""Present column names by their names in files of earlier releases."""
 
 FORMER_FIELDS = {
     "failed_tries": "failed_attempts",
     "most_by_prices_h": "price_bound_limit_h",
     "most_retries": "max_retries",
 }
-"""Fields of the header, likewise."""
+"""Present header fields by their names in files of earlier releases."""
 
 WORTH_ARRAYS = ("theta", "price")
 
 DIVISIBLE_ARRAYS = ("job", "weight", "gpu_type", "start_us")
 
 MOST, LARGEST = np.iinfo(np.int64).max, 8
-"""Largest whole number, and bytes of the largest numbers."""
+"""Largest integer, and largest size of a number in bytes."""
 
 HEADER_STAGES = {
     1: ("header.rules", "header.figures"),
@@ -282,16 +282,16 @@ STAGES: Sequence[Sequence[str]] = [
     ]
     for stage, parts in HEADER_STAGES.items()
 ]
-"""What one version after the other added: a file that has any of it has all of it, and all before."""
+"""Parts added by successive versions: a file with any part of a stage has all parts of it and of earlier stages."""
 
 
 class RunArrays:
-    """Arrays of a file, of which each is known and read.
+    """Arrays of a file; checks that each is known and read.
 
     Parameters
     ----------
     arrays
-        By name, the header's bytes among them.
+        Arrays by name, including the header's bytes.
     """
 
     def __init__(self, arrays: Arrays) -> None:
@@ -300,23 +300,23 @@ class RunArrays:
 
     @staticmethod
     def _present(name: str, arrays: Arrays) -> str:
-        """Return the name that an array has now."""
+        """Return the present name of an array."""
         table, _, column = name.rpartition(".")
         present = f"{table}.{FORMER_COLUMNS[column]}" if column in FORMER_COLUMNS else name
         return name if present in arrays else present
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file holds what came last in files of the first schema."""
+        """Whether the file has the parts added last to the first schema."""
         return any(name in self._arrays for name in STAGES[-1])
 
     @property
     def has_prices(self) -> bool:
-        """Whether the file holds prices, or a part of them."""
+        """Whether the file has prices, or a part of them."""
         return "price" in self._arrays or "price_end_us" in self._arrays
 
     def has_any(self, prefix: str) -> bool:
-        """Return whether the file holds an array whose name begins so."""
+        """Return whether the name of an array starts with a prefix."""
         return any(name.startswith(prefix) for name in self._arrays)
 
     def dimensions(self, name: str) -> int:
@@ -331,7 +331,7 @@ class RunArrays:
         return values.tobytes()
 
     def check_parts(self, header: HeaderDocument) -> None:
-        """Check that what came with a version is there as a whole."""
+        """Check that the parts of each stage are complete."""
         there = {
             *self._arrays,
             *(f"header.{name}" for name, value in structs.asdict(header).items() if value is not UNSET),
@@ -342,31 +342,31 @@ class RunArrays:
             missing = [name for name in names if name not in there]
             is_due |= len(missing) < len(names)
             if is_due and missing:
-                raise InvalidProblemError(f"no {missing[0]} in it, which what else it holds comes with")
+                raise InvalidProblemError(f"{missing[0]} is missing, which other parts of the file require")
 
     def check_all_read(self) -> None:
-        """Check that the file holds nothing else."""
+        """Check that all arrays have been read."""
         if self._unread:
-            raise InvalidProblemError(f"unknown array {min(self._unread)[:40]!r} in it")
+            raise InvalidProblemError(f"unknown array {min(self._unread)[:40]!r}")
 
     def whole(self, name: str, dims: int) -> IntArray:
-        """Return whole numbers."""
+        """Return an array of integers."""
         values = self._take(name)
         is_whole = values.dtype.kind in "iu" and values.ndim == dims
         if not is_whole or (values.dtype.kind == "u" and values.max(initial=0) > MOST):
-            raise InvalidProblemError(f"{name} must hold whole numbers of 64 bits, in {dims} dimensions")
+            raise InvalidProblemError(f"{name} must hold 64-bit integers in {dims} dimensions")
         return values.astype(np.int64)
 
     def floats(self, name: str, dims: int) -> FloatArray:
-        """Return finite numbers."""
+        """Return an array of finite numbers."""
         values = self._take(name)
         is_real = values.dtype.kind in "iuf" and values.dtype.itemsize <= LARGEST and values.ndim == dims
         if not is_real or not np.isfinite(values).all():
-            raise InvalidProblemError(f"{name} must hold finite numbers of 64 bits, in {dims} dimensions")
+            raise InvalidProblemError(f"{name} must hold finite 64-bit numbers in {dims} dimensions")
         return values.astype(np.float64)
 
     def columns(self, table: str, prefix: str) -> dict[str, Any]:
-        """Return columns of a table by their names, those that files of earlier versions lack if they are there."""
+        """Return the columns of a table by name; those that earlier versions lack are optional."""
         return {
             name: (self.whole if column.dtype is np.int64 else self.floats)(f"{prefix}.{name}", column.dims)
             for name, column in columns_of(TABLE_TYPES[table]).items()
@@ -374,13 +374,13 @@ class RunArrays:
         }
 
     def table(self, name: str) -> dict[str, Any]:
-        """Return columns that are all of one length: one that is left empty isn't filled."""
+        """Return columns, which must all have the same length; empty ones aren't filled in."""
         columns = self.columns(name, name)
         first = next(iter(columns))
         for each, values in columns.items():
             if len(values) != len(columns[first]):
                 raise InvalidProblemError(
-                    f"{name}.{each} has {len(values)} rows, and {name}.{first} has {len(columns[first])}"
+                    f"{name}.{each} has {len(values)} rows, but {name}.{first} has {len(columns[first])}"
                 )
         return columns
 
@@ -395,35 +395,35 @@ class RunArrays:
         if len(sizes) > 1 or {len(columns["gpus"]), len(slot)} != {places} or not is_whole:
             raise InvalidProblemError(f"{prefix} has columns of different lengths")
         if not ((slot == -1).all() or (slot >= 0).all()):
-            raise InvalidProblemError(f"{prefix}.slot must name a GPU of each place, or be -1 for all")
+            raise InvalidProblemError(f"{prefix}.slot must name a GPU for every place, or be -1 for all")
         log = EventLog(**columns)
         check_ranges(log)
         return log
 
     def _take(self, name: str) -> NDArray[Any]:
         if name not in self._arrays:
-            raise InvalidProblemError(f"no {name} in it")
+            raise InvalidProblemError(f"{name} is missing")
         self._unread.discard(name)
         return self._arrays[name]
 
 
 def _of_runs(name: str, runs: int) -> Iterator[str]:
-    """Yield the names of an array that each run has."""
+    """Yield the array names of a part: one per run for parts of logs."""
     prefix, _, column = name.partition(".")
     yield from (f"log{number}.{column}" for number in range(runs)) if prefix == "log" else (name,)
 
 
 LENGTH = 16
-"""Hexadecimal digits."""
+"""Number of hexadecimal digits of a digest."""
 
 
 def _is_given(table: Any, name: str, column: Column) -> bool:
-    """Return whether a column belongs into files and digests: one that came later only where it isn't all fill."""
+    """Return whether a column belongs in files and digests; a later column only if it differs from its default."""
     return column.since != LATER or bool((getattr(table, name) != column.fill).any())
 
 
 def digest_of(jobs: Workload, cluster: Cluster) -> str:
-    """Return a digest of all columns that a file of runs holds; a column that came later counts where it was given."""
+    """Return a digest of the columns of jobs and cluster that a file contains."""
     digest = hashlib.sha256()
     for owner in (jobs, cluster):
         for name, column in columns_of(owner).items():
@@ -435,14 +435,14 @@ def digest_of(jobs: Workload, cluster: Cluster) -> str:
 WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
 
 MAX_SAID = 180
-"""Characters of a cause that are kept."""
+"""Largest number of characters of a cause in an error message."""
 
 WORTH_NUMBERS = ("slot_us", "utility", "bound")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoggedRun:
-    """One policy's run as it is claimed; `figures` are the policy's own words, which nobody checks; `worth` is checked."""
+    """One policy's run as claimed; `figures` are reported by the policy and not verified, `worth` is verified."""
 
     policy: str
     log: EventLog
@@ -454,22 +454,22 @@ class LoggedRun:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunRecord:
-    """All that a file holds.
+    """Contents of a file of runs.
 
     Parameters
     ----------
     jobs, cluster, overhead_us
-        What was played under.
+        Jobs, cluster and restart time of the runs.
     settings
-        Options, seed and versions: how it came about, for people.
+        Options, seed and versions, for information.
     runs
-        A run a policy.
+        One run per policy.
     schema
-        Of the file that it was read from, or is written to.
+        Schema of the file from which the record was read, or to which it is written.
     bounds
-        Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), which `prices`, `load` and `interval` prove.
+        Claimed lower bounds by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), proven by `prices`, `load` and `interval`.
     price_bound_limit_h
-        Claimed: the mean completion time that no prices prove more than, which `divisible` proves.
+        Claimed upper bound, in hours, of all bounds that prices can prove for the mean completion time; proven by `divisible`.
     """
 
     jobs: Workload
@@ -486,34 +486,34 @@ class RunRecord:
     schema: str = SCHEMA
 
     def __post_init__(self) -> None:
-        """Check what a table of types and machines must share, of which InvalidProblemError is raised."""
+        """Raise InvalidProblemError if the numbers of types, machines or virtual clusters don't match."""
         groups = len(self.jobs.groups)
         for run in self.runs:
             if len(run.rules.quotas) not in (0, groups):
                 raise InvalidProblemError(
-                    f"rules of {run.policy}: quotas must be one for each of the {groups} virtual clusters, got {len(run.rules.quotas)}"
+                    f"rules of {run.policy}: expected {groups} quotas, one per virtual cluster, got {len(run.rules.quotas)}"
                 )
         types, used = self.jobs.gpu_type_slowdown_ppm.shape[1], int(self.cluster.kind.max()) + 1
         if 0 < types < used:
             raise InvalidProblemError(
-                f"gpu_type_slowdown_ppm must tell of every type of GPU: it has {types} columns for {used} types"
+                f"gpu_type_slowdown_ppm has {types} columns for {used} types of GPU; give one per type"
             )
         rows = np.atleast_2d(self.prices.price).shape[0] if self.prices else 1
         if rows not in (1, max(1, types)):
             raise InvalidProblemError(
-                f"price has {rows} rows for {max(1, types)} types of GPU; give one a type, or one for all"
+                f"price has {rows} rows for {max(1, types)} types of GPU; give one per type, or one for all"
             )
 
     @property
     def is_of_earlier_schema(self) -> bool:
-        """Whether the file that it was read from has an earlier schema: no digest in keys, and not all figures."""
+        """Whether the record was read from an earlier schema, which has no digests in keys and fewer metrics."""
         return self.schema != SCHEMA
 
     def to_frame(self) -> Any:
-        """Return all events as a pandas frame, a row per event and machine: policy, time, kind, job's name, machine and GPUs.
+        """Return all events as a pandas DataFrame, one row per event and machine: policy, time, kind, job, machine and GPUs.
 
-        `time_h` is hours after the first submission, `date` the same in UTC where the trace tells dates (else None). Events
-        without places have -1 as their machine, those of machines no job.
+        `time_h` is hours after the first submission, `date` the UTC date if the trace has dates, else None. `machine` is -1
+        for events without places, `job` is None for events of machines.
 
         Raises
         ------
@@ -546,10 +546,10 @@ class RunRecord:
 
 
 def save_run(record: RunRecord, path: str | Path) -> None:
-    """Write a record; of a policy's own figures those that aren't finite are left out."""
+    """Write a record; non-finite values of `LoggedRun.figures` are left out."""
     settings = dict(record.settings)
     if record.is_of_earlier_schema:
-        settings.pop("keys", None)  # which are others now
+        settings.pop("keys", None)  # keys of earlier schemas are invalid in the present one
     header = {
         "schema": SCHEMA,
         "overhead_us": record.overhead_us,
@@ -598,12 +598,12 @@ def save_run(record: RunRecord, path: str | Path) -> None:
 
 
 def load_run(path: str | Path) -> RunRecord:
-    """Read a record: all of it, and nothing else that the file may hold.
+    """Read a record.
 
     Raises
     ------
     InvalidProblemError
-        If the file isn't one; it names the field or array.
+        If the file isn't a valid record, or has unknown fields or arrays; the message names them.
 
     Examples
     --------
@@ -662,7 +662,7 @@ def _cluster(arrays: RunArrays, header: HeaderDocument) -> Cluster:
 
 
 def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
-    """Return the jobs; names that a file of an earlier version lacks are numbers."""
+    """Return the jobs; for files of earlier versions, missing names are numbers."""
     columns = arrays.table("jobs")
     columns |= {
         plural: header.names_of(column, int(columns[column].max(initial=0)))
@@ -678,7 +678,7 @@ def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
 
 
 def _prices(arrays: RunArrays, header: HeaderDocument) -> PriceProof | None:
-    """Return the prices; those of files of the first schema are over slots of one length."""
+    """Return the prices; in the first schema all slots have the same length."""
     slot = header.slot_us
     if slot is None or (isinstance(slot, UnsetType) and not arrays.has_prices):
         return None
@@ -689,7 +689,7 @@ def _prices(arrays: RunArrays, header: HeaderDocument) -> PriceProof | None:
 
 
 def _divisible(arrays: RunArrays) -> DivisibleSchedule | None:
-    """Return the schedule that limits what prices prove, if the file holds one."""
+    """Return the divisible schedule, or None if the file has none."""
     if not arrays.has_any("divisible."):
         return None
     job, gpu_type, start_us = (arrays.whole(f"divisible.{name}", 1) for name in ("job", "gpu_type", "start_us"))
@@ -699,7 +699,7 @@ def _divisible(arrays: RunArrays) -> DivisibleSchedule | None:
 
 
 def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | None:
-    """Return what a run's jobs are worth."""
+    """Return the utilities of a run's jobs, or None."""
     said = header.worth_of(number)
     if said is None:
         return None
@@ -712,7 +712,7 @@ def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | No
 
 @contextmanager
 def _naming(part: str) -> Iterator[None]:
-    """Say of which part of a file an error tells."""
+    """Prefix errors with the part of the file that they concern."""
     try:
         yield
     except InvalidProblemError as error:

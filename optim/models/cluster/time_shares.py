@@ -1,7 +1,7 @@
-"""Time shares of jobs on types of GPU: max-min throughput and finish-time fairness, stated in CVXPY and as sparse arrays.
+"""Time shares of jobs on types of GPU: max-min throughput and finish-time fairness, stated in CVXPY.
 
 Statement ((D.6) and (D.7) of docs/mathematics/cluster.md): x[j, k] is the share of time for which job j holds its gang on type
-k. A job is in one place at a time, and a type has so many GPUs:
+k. A job uses one type at a time, and type k has G_k GPUs:
 
     sum_k x[j, k] <= 1,    sum_j w_j x[j, k] <= G_k,    x >= 0.
 
@@ -27,7 +27,7 @@ class ShareProblem:
     Parameters
     ----------
     throughput
-        Steps a second of each job's gang on each type, 0 where it can't run; shape (jobs, types).
+        Steps per second of each job's gang on each type, 0 where it can't run; shape (jobs, types).
     width
         Gang of each job; shape (jobs,).
     gpus
@@ -35,7 +35,7 @@ class ShareProblem:
     elapsed_s
         Time since each job's submission; shape (jobs,).
     left
-        Steps that each job still has to do; shape (jobs,).
+        Remaining steps of each job; shape (jobs,).
     isolated_s
         Time for which each job's isolated counterpart has run so far; shape (jobs,).
     """
@@ -49,7 +49,7 @@ class ShareProblem:
 
     @property
     def isolated(self) -> FloatArray:
-        """Steps a second of each job with a 1/n share of every type's GPUs: its counterpart alone."""
+        """Steps per second of each job's isolated counterpart, which has a 1/n share of every type's GPUs."""
         count = len(self.width)
         share = np.minimum(1.0, self.gpus[None, :] / (count * self.width[:, None]))
         share /= np.maximum(1.0, share.sum(axis=1))[:, None]
@@ -57,13 +57,13 @@ class ShareProblem:
 
     @property
     def isolated_end_s(self) -> FloatArray:
-        """Run time of each job's isolated counterpart, what it has run so far included."""
+        """Total run time of each job's isolated counterpart, from its start to its end."""
         return self.isolated_s + self.left / self.isolated
 
 
 @unfilled_sums
 def max_min_model(problem: ShareProblem) -> Any:
-    """Return the largest least throughput, relative to the isolated counterpart's, as a CVXPY problem with variable `x`."""
+    """Return the CVXPY problem in `x` that maximises the minimum throughput relative to the isolated counterparts."""
     import cvxpy as cp
 
     x = cp.Variable(problem.throughput.shape, nonneg=True, name="x")
@@ -73,15 +73,15 @@ def max_min_model(problem: ShareProblem) -> Any:
 
 @unfilled_sums
 def finish_time_model(problem: ShareProblem) -> Any:
-    """Return the least largest finish-time ratio as a CVXPY problem with variable `x`.
+    """Return the CVXPY problem in `x` that minimises the maximum finish-time ratio.
 
-    The ratio of a job is its whole time with shares x over that of its isolated counterpart:
+    The ratio of a job is its total time with shares x over the total time of its isolated counterpart:
     ``(elapsed + left / throughput(x)) / (isolated so far + left / isolated throughput)``.
     """
     import cvxpy as cp
 
     x = cp.Variable(problem.throughput.shape, nonneg=True, name="x")
-    end = problem.isolated_end_s  # the unit of time of each job, so that all numbers are of one size
+    end = problem.isolated_end_s  # each job's unit of time, which scales all coefficients alike
     speed = cp.sum(cp.multiply(problem.throughput * (end / problem.left)[:, None], x), axis=1)
     ratio = problem.elapsed_s / end + cp.inv_pos(speed)
     return cp.Problem(cp.Minimize(cp.max(ratio)), _constraints(cp, problem, x))
@@ -93,7 +93,7 @@ def _constraints(cp: Any, problem: ShareProblem, x: Any) -> list[Any]:
 
 
 def worst_ratio(problem: ShareProblem, shares: FloatArray) -> float:
-    """Return the largest finish-time ratio that shares come to."""
+    """Return the largest finish-time ratio under given shares."""
     speed = (problem.throughput * shares).sum(axis=1) / problem.left
     with np.errstate(divide="ignore"):
         return float(((problem.elapsed_s + 1 / speed) / problem.isolated_end_s).max())

@@ -1,4 +1,4 @@
-"""What jobs wait for, and for how long: a fair share, one place, any GPUs at all, or an order."""
+"""Waiting times of jobs by cause: quota, fragmentation, lack of GPUs, or the policy's order."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,15 +16,17 @@ from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
 START, MACHINE_DOWN, REPAIR = int(Event.START), int(Event.FAIL), int(Event.REPAIR)
 
 CAUSES = ("over_quota", "fragmented", "full", "order")
-"""Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more, where the policy goes by
-quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
-place among them; fewer are; or there is a place, and the policy's order holds the job up."""
+"""Causes of waiting; the first that applies counts.
+
+``over_quota``: the job's virtual cluster uses its quota or more, under a policy with quotas. ``fragmented``: as many usable GPUs are
+free as the gang needs, but the placement rule finds no place. ``full``: fewer are free. ``order``: there is a place, and the
+policy's order delays the job."""
 
 OVER_QUOTA, FRAGMENTED, FULL, ORDER = range(len(CAUSES))
 
 
 class Happened(NamedTuple):
-    """Columns of an `EventLog`; where its places name no GPUs, `slot` is empty."""
+    """Columns of an `EventLog`; `slot` is empty if places name no single GPUs."""
 
     kind: NDArray[np.int8]
     job: IntArray
@@ -35,20 +37,20 @@ class Happened(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What differs in what jobs ask for, one row a kind of job.
+    """Distinct requests of jobs, one row per demand class.
 
     Parameters
     ----------
     gang
-        GPUs; shape (kinds,).
+        Number of GPUs; shape (kinds,).
     part
-        What must be left of each, in thousandths; shape (kinds,).
+        Required free part of each GPU, in thousandths; shape (kinds,).
     host
-        vCPU and memory for each GPU, 0 where it can't bind; shape (2, kinds).
+        vCPU and memory per GPU, 0 if they can't bind; shape (2, kinds).
     usable
-        Machines on which it may run; shape (kinds, machines).
+        Whether each machine can run the class; shape (kinds, machines).
     largest
-        GPUs of the largest of them; shape (kinds,).
+        GPUs of the largest usable machine; shape (kinds,).
     """
 
     gang: IntArray
@@ -59,19 +61,19 @@ class Asked(NamedTuple):
 
 
 class FreeCounts(NamedTuple):
-    """What is left of machines, and what of it each kind of job can use; it changes with the events.
+    """Free resources of machines, and the part usable by each demand class; updated in place by events.
 
     Parameters
     ----------
     size, host, is_down
-        GPUs of each machine, what is left of its vCPU and memory, and whether it is down.
+        GPUs, free vCPU and memory of each machine, and whether it is down.
     first, left
-        Where each machine's GPUs begin, and what is left of each GPU, in thousandths.
+        Offset of each machine's GPUs, and the free part of each GPU, in thousandths.
     free
-        GPUs of each machine on which a kind of job finds its part; shape (kinds, machines).
+        Number of GPUs of each machine with a large enough free part; shape (kinds, machines).
     total, within, whole, holding
-        GPUs that are free in all, those with vCPU and memory beside them, those of wholly free machines, and how many
-        machines hold the gang; each of shape (kinds,).
+        Number of free GPUs, of free GPUs with enough vCPU and memory, of these on empty machines, and number of machines
+        with a place for the gang; each of shape (kinds,).
     """
 
     size: IntArray
@@ -88,7 +90,7 @@ class FreeCounts(NamedTuple):
 
 @compiled
 def _count(room, asked, machine, sign):
-    """Count a machine in, or out of, what each kind of job can use."""
+    """Add a machine to the totals of each demand class (sign 1), or subtract it (-1)."""
     if room.is_down[machine]:
         return
     for kind in range(len(asked.gang)):
@@ -107,7 +109,7 @@ def _count(room, asked, machine, sign):
 
 @compiled
 def _take(room, asked, log, place, job, part, host, sign):
-    """Let a place be taken (1) or given back (-1) by a job; parts of GPUs and demands on hosts are those of all jobs."""
+    """Allocate (sign 1) or release (-1) a place of a job; `part` and `host` hold the requests of all jobs."""
     machine = log.machine[place]
     _count(room, asked, machine, -1)
     if len(log.slot):
@@ -126,7 +128,7 @@ def _take(room, asked, log, place, job, part, host, sign):
 
 @compiled
 def _why(room, asked, kind, may_spread):
-    """Return why a kind of job waits now, quotas aside."""
+    """Return why a demand class waits now, apart from quotas."""
     gang = asked.gang[kind]
     if room.total[kind] < gang:
         return FULL
@@ -141,22 +143,23 @@ def _why(room, asked, kind, may_spread):
 
 @compiled
 def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row, group, quota, may_spread, who, spells):
-    """Return for how long each spell had which cause, in microseconds; shape (spells, causes).
+    """Return the waiting time of each spell by cause, in microseconds; shape (spells, causes).
 
     Parameters
     ----------
     time, what
-        When something happens, in order: an event by its number, then behind the events the begins of spells, then their ends.
+        Times in order, and what happens then: numbers of events, then `events` + spell for begins of spells, then
+        `events` + `spells` + spell for their ends.
     part, host, kind_of, group_of
-        Of each job: what it takes of a GPU and of the host, and its kind and virtual cluster.
+        For each job its part of a GPU, its host resources per GPU, its demand class and its virtual cluster.
     row, group
-        Of each pair of kind and virtual cluster: the two.
+        Demand class and virtual cluster of each pair of the two.
     quota
-        GPUs of each virtual cluster, infinite where the policy goes by no quotas.
+        GPUs of each virtual cluster, infinite for policies without quotas.
     who
         The pair of each spell's job.
     spells
-        How many there are.
+        Number of spells.
     """
     events = len(log.kind)
     begun = np.full(len(kind_of), -1)
@@ -202,16 +205,16 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WaitingSpells:
-    """When jobs waited, one row a spell.
+    """Waiting spells of jobs, one row per spell.
 
     Parameters
     ----------
     job
-        Who; shape (spells,).
+        Row of the waiting job; shape (spells,).
     begin_us, end_us
         From a submission or a loss of GPUs to the next start, or to the job's or the run's end; shape (spells,).
     cause_us
-        How long for which of `CAUSES`; shape (spells, causes).
+        Time by cause (`CAUSES`); shape (spells, causes).
     """
 
     job: IntArray
@@ -220,20 +223,20 @@ class WaitingSpells:
     cause_us: FloatArray
 
     def shares(self) -> FloatArray:
-        """Return the share of all waiting time by cause, zeros if nobody waited."""
+        """Return the share of each cause in all waiting time, zeros if no job waited."""
         total = self.cause_us.sum(axis=0)
         return np.asarray(total / max(float(total.sum()), 1.0))
 
 
 def quotas(jobs: Workload, cluster: Cluster, rules: Rules) -> FloatArray:
-    """Return the GPUs of each virtual cluster by which a policy goes, infinite where it goes by no quotas."""
+    """Return the quota of each virtual cluster in GPUs, infinite for policies without quotas."""
     if not rules.knows_quotas:
         return np.full(len(jobs.groups), np.inf)
     return np.array(rules.quotas or _untold(jobs, cluster).tolist(), np.float64)
 
 
 def _untold(jobs: Workload, cluster: Cluster) -> IntArray:
-    """Return the quotas of logs of earlier versions, which don't tell them: in proportion to GPU-time, by largest remainders."""
+    """Return quotas for logs of earlier versions, which lack them: proportional to GPU-time, by largest remainders."""
     time = [0] * len(jobs.groups)
     for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
         time[group] += gang * duration
@@ -245,28 +248,29 @@ def _untold(jobs: Workload, cluster: Cluster) -> IntArray:
 
 
 def waiting(jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, rules: Rules) -> WaitingSpells:
-    """Return when jobs waited in a run, and what for.
+    """Return the waiting spells of a run with their causes.
 
     Parameters
     ----------
     jobs, cluster, log
-        What was played, and its events.
+        Jobs, cluster and events of the run.
     end_us
-        When jobs that wait at last stop to: when they are sent away, or the run is over (`last_times`); shape (jobs,).
+        End of each job's last spell if it never starts again: its rejection, or the end of the run (`last_times`);
+        shape (jobs,).
     rules
-        What it was played by: how gangs are placed, whether GPUs are shared, and which quotas the policy goes by.
+        Rules of the run: placement of gangs, sharing of GPUs, and quotas.
 
     Notes
     -----
-    Causes are told as in the Philly study: a job whose virtual cluster uses up its share waits for that share, whatever is
-    free; only below it can fragmentation be to blame.
+    Causes follow the Philly study: while a job's virtual cluster uses its share, the cause is that share; fragmentation
+    counts only below it.
     """
     job, begin, end = _spells(jobs, log, end_us)
     part = jobs.share_milli if rules.is_shared else np.full(len(jobs), WHOLE_MILLI)
     asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
     if not (rules.is_shared or jobs.strains_hosts(cluster, rules.jobs_a_gpu)):
         asks = np.zeros_like(asks)
-    # A gang of several GPUs takes wholly free ones, whatever its share of each.
+    # A gang of several GPUs takes entirely free GPUs even if its share of each is smaller.
     needs = np.column_stack(
         [jobs.gpus, np.where(jobs.gpus > 1, WHOLE_MILLI, part), asks.T, jobs.gpu_type_slowdown_ppm > 0]
     )
@@ -286,7 +290,7 @@ def waiting(jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, r
 
 
 def _asked_and_room(rows: IntArray, cluster: Cluster) -> tuple["Asked", "FreeCounts"]:
-    """Return what each kind of job asks for, and room on a cluster that is empty."""
+    """Return the requests of each demand class, and the free resources of an empty cluster."""
     types = rows[:, 4:] > 0
     usable = types[:, cluster.kind] if types.shape[1] else np.ones((len(rows), cluster.num_machines), np.bool_)
     largest = np.where(usable, cluster.gpus, 0).max(axis=1)
@@ -300,14 +304,14 @@ def _asked_and_room(rows: IntArray, cluster: Cluster) -> tuple["Asked", "FreeCou
 
 
 def last_times(log: EventLog, count: int) -> IntArray:
-    """Return when each of so many jobs was done or sent away, or else the last event's time."""
+    """Return when each of the first `count` jobs completed or was rejected, or else the time of the last event."""
     end = np.full(count, int(log.time_us[-1]), np.int64)
     end[log.job[log.is_over]] = log.time_us[log.is_over]
     return end
 
 
 def _spells(jobs: Workload, log: EventLog, end_us: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return owner, begin and end of each spell of waiting."""
+    """Return job, begin and end of each waiting spell."""
     starts = np.flatnonzero(log.kind == Event.START)
     stops = np.flatnonzero(log.is_lost)
     begins = np.concatenate([jobs.submit_us, log.time_us[stops]])
@@ -320,12 +324,10 @@ def _spells(jobs: Workload, log: EventLog, end_us: IntArray) -> tuple[IntArray, 
 
 
 def held_change(log: EventLog) -> IntArray:
-    """Return how many GPUs more each event lets its job hold."""
+    """Return the change in the number of allocated GPUs at each event."""
     order = np.argsort(log.job, kind="stable")
     width, is_start = log.width[order], log.kind[order] == Event.START
-    before = np.concatenate(
-        [[0], np.where(is_start, width, 0)[:-1]]
-    )  # events of a job alternate, so the last one tells
+    before = np.concatenate([[0], np.where(is_start, width, 0)[:-1]])  # a job's starts and stops alternate
     is_same = np.diff(log.job[order], prepend=-1) == 0
     change = np.empty(len(log), np.int64)
     change[order] = np.where(is_start, width, np.where(is_same, -before, 0))
@@ -333,7 +335,7 @@ def held_change(log: EventLog) -> IntArray:
 
 
 def down_change(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return how many GPUs more are down after each event."""
+    """Return the change in the number of GPUs of failed machines at each event."""
     sign = (log.kind == Event.FAIL).astype(np.int64) - (log.kind == Event.REPAIR)
     change = np.zeros(len(log), np.int64)
     at = np.flatnonzero(sign)
@@ -342,7 +344,7 @@ def down_change(cluster: Cluster, log: EventLog) -> IntArray:
 
 
 def held_gpus(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return how many GPUs somebody holds after each event."""
+    """Return the number of allocated GPUs after each event; a shared GPU counts once."""
     if not log.names_gpus:
         return np.asarray(np.cumsum(held_change(log)))
     first = np.concatenate([[0], np.cumsum(cluster.gpus)])
@@ -366,9 +368,9 @@ def held_gpus(cluster: Cluster, log: EventLog) -> IntArray:
 
 
 def waited_by_job(jobs: Workload, log: EventLog) -> IntArray:
-    """Return how long each job was without GPUs from its submission to its end, in microseconds; shape (jobs,).
+    """Return each job's time without GPUs from its submission to its end, in microseconds; shape (jobs,).
 
-    Jobs that are never over wait to the log's end. A job that is held back after a failed try counts as waiting.
+    Unfinished jobs count to the log's end. The waiting time after a failed attempt is included.
     """
     job, begin, end = _spells(jobs, log, last_times(log, len(jobs)))
     waited = np.zeros(len(jobs), np.int64)
