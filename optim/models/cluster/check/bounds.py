@@ -1,6 +1,6 @@
-"""What prices, loads and intervals prove about any schedule of rigid jobs.
+"""Evaluate the bounds that prices, loads and intervals prove for all schedules of rigid jobs.
 
-The checker's own. Times are whole microseconds after the job's submission, subtracted before they become seconds.
+Times are integer microseconds; a job's submission is subtracted before conversion to seconds, to avoid cancellation.
 """
 
 import heapq
@@ -23,7 +23,7 @@ SECOND = 1e6
 
 @compiled
 def _keep_cheapest(prices, seconds, count, price, amount, most):
-    """Add time at a price to a table that is sorted by price, and cut it after so many seconds, which are all that one needs."""
+    """Insert time at a price into a table sorted by price, truncate the table after `most` seconds, and return its length."""
     at = count
     while at > 0 and prices[at - 1] > price:
         prices[at], seconds[at] = prices[at - 1], seconds[at - 1]
@@ -39,7 +39,7 @@ def _keep_cheapest(prices, seconds, count, price, amount, most):
 
 @compiled
 def _sums(prices, seconds, count):
-    """Return what a table's time costs, and how much there is."""
+    """Return the total cost and the total time of a table."""
     cost, taken = 0.0, 0.0
     for entry in range(count):
         cost += seconds[entry] * prices[entry]
@@ -49,10 +49,10 @@ def _sums(prices, seconds, count):
 
 @compiled
 def _min_within(prices, seconds, count, cost, taken, need, w, begin, room, rate):
-    """Return the least end plus bill if the job ends within a slot of some price, infinity if it can't.
+    """Return the smallest end plus weighted cost if the job ends within a slot with price `rate`, infinity if it can't.
 
-    `cost` and `taken` are the table's sums. What it doesn't give must come from the slot; then bought time that is dearer than the slot's by more than a second
-    of waiting is worth is replaced, dearest first.
+    `cost` and `taken` are the table's sums. The rest of the needed time must come from the slot. Table time whose extra price
+    exceeds the value of a second of delay is then replaced by slot time, highest price first.
     """
     x = max(0.0, need - taken)
     if x > room:
@@ -70,14 +70,15 @@ def _min_within(prices, seconds, count, cost, taken, need, w, begin, room, rate)
 
 
 SHIFTED = 6
-"""Steps of a loop like these for each entry of a table that changes: it may be moved, is summed twice and may be looked at again."""
+"""Steps counted per entry when a table changes: an entry may be moved, is summed twice and may be read again."""
 
 
 @compiled
 def min_cost(release, duration, width, end, price, most):
-    """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds, and how many steps that took.
+    """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds, and the number of steps.
 
-    Of more than `most` steps the rest is left out. `release`, `duration` and the slots' ends are in microseconds; the price is 0 after the last slot.
+    The computation stops after `most` steps. `release`, `duration` and `end` are in microseconds; the price is 0 after the last
+    slot.
     """
     last = len(price)
     result = np.empty(len(release))
@@ -88,7 +89,9 @@ def min_cost(release, duration, width, end, price, most):
         at, count, begin, least = np.searchsorted(end, r, side="right"), 0, 0.0, np.inf
         cost, taken = 0.0, 0.0
         while at < last and begin < least:
-            is_dearer = taken >= need and price[at] >= prices[count - 1]  # than all that one needs: the table stays
+            is_dearer = (
+                taken >= need and price[at] >= prices[count - 1]
+            )  # the table already holds `need` cheaper seconds
             steps += 1 if is_dearer else SHIFTED * count + 1
             if steps > most:
                 return result, steps
@@ -108,22 +111,22 @@ def min_cost(release, duration, width, end, price, most):
 
 
 COSTLY = 50
-"""Steps of a loop like this one for each job that it looks at."""
+"""Steps counted per job in the loop below."""
 
 
 @compiled
 def flow_times(release, duration, width, gpus, start, most):
-    """Return how long after its release each job ends, in whole microseconds rounded up, and how many steps that took.
+    """Return each job's flow time in microseconds, rounded up, and the number of steps.
 
-    At every release and end the GPUs go to the jobs in their order, each as many as it can use, the last one what is left; a job
-    advances in proportion. Of more than `most` steps the rest is left out.
+    At every release and end, GPUs are assigned to jobs in order of priority, up to each job's width. A job progresses in
+    proportion to its GPUs. The computation stops after `most` steps.
 
     Parameters
     ----------
     release, duration, width
-        Jobs by their release in microseconds; widths may be fractions.
+        Jobs sorted by release in microseconds; widths may be fractions.
     start
-        The smaller, the earlier a job's turn; with none at all those with the least work left come first.
+        Priorities, smaller first; if empty, the job with the least remaining work has priority.
     """
     count, is_by_work = len(release), len(start) == 0
     left, flow = duration.astype(np.float64), np.zeros(count)
@@ -135,7 +138,7 @@ def flow_times(release, duration, width, gpus, start, most):
     while (upcoming < count or running > 0 or len(waiting) > 0) and steps <= most:
         if running == 0 and len(waiting) == 0:
             now = max(now, release[upcoming])
-        for place in range(1, running):  # work left has changed for those that ran alone
+        for place in range(1, running):  # restore the order: running jobs have less work left now
             job, at = run[place], place
             while at > 0 and key[run[at - 1]] > key[job] and steps <= most:
                 run[at] = run[at - 1]
@@ -178,15 +181,15 @@ def flow_times(release, duration, width, gpus, start, most):
 
 
 COMPILED = 100
-"""Steps of a compiled loop that take the time of one other."""
+"""Steps of a compiled loop that take as long as one step of Python."""
 
 ROUNDING = 1e-9
-"""Relative to the sum of absolute terms: far above the rounding of any sum here."""
+"""Allowance for rounding, relative to the sum of absolute terms; far above the rounding error of any sum here."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Types:
-    """GPUs of each type, and by class of jobs how much longer each type takes, in parts per million, 0 where it can't run."""
+    """GPUs of each type, and slowdowns by class of jobs and type in parts per million, 0 for unusable types."""
 
     gpus: list[int]
     rows: IntArray
@@ -198,7 +201,7 @@ class _Types:
         return np.split(order, np.cumsum(np.bincount(self.of_job, minlength=len(self.rows)))[:-1])
 
     def sets(self) -> list[tuple[IntArray, int]]:
-        """Return for each set of types that is all that some jobs can use: the jobs that can use no other, and its GPUs."""
+        """Return, for each distinct set of usable types, the jobs restricted to it, and its number of GPUs."""
         masks = np.unique(np.vstack([self.rows > 0, self.rows.any(axis=0)]), axis=0)
         check_limit("steps", masks.size * len(self.of_job), "jobs times sets of types of GPU that jobs can use")
         inside = [~((self.rows > 0) & ~mask).any(axis=1) for mask in masks]
@@ -206,7 +209,7 @@ class _Types:
         return [(np.flatnonzero(each[self.of_job]), count) for each, count in zip(inside, gpus, strict=True)]
 
     def min_us(self, jobs: Workload) -> IntArray:
-        """Return each job's run time on the type on which it is fastest, rounded down."""
+        """Return each job's run time on its fastest type, rounded down."""
         fastest = np.where(self.rows > 0, self.rows, self.rows.max()).min(axis=1)[self.of_job]
         return np.asarray(jobs.duration_us // PPM * fastest + jobs.duration_us % PPM * fastest // PPM)
 
@@ -219,22 +222,22 @@ def _types(jobs: Workload, cluster: Cluster) -> _Types:
     rows, of_job = np.unique(np.where(gpus > 0, jobs.gpu_type_slowdown_ppm, 0), axis=0, return_inverse=True)
     rows[~rows.any(axis=1)] = np.where(
         gpus > 0, PPM, 0
-    )  # a job that can't run at all is bounded as if it could anywhere
+    )  # a job that can't run is bounded as if it could use every type
     return _Types(gpus=gpus.tolist(), rows=rows, of_job=of_job.ravel())
 
 
 def min_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
-    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1), (D.1b) of docs/mathematics/cluster.md).
+    """Return a lower bound of the mean completion time in seconds, rounded down ((D.1), (D.1b) of docs/mathematics/cluster.md).
 
     Raises
     ------
     InvalidProblemError
-        If the prices take more steps than the limits allow, or are those of another number of types of GPU.
+        If the check takes more steps than the limits allow, or the number of types of GPU doesn't match.
     """
     types, prices, most = _types(jobs, cluster), np.atleast_2d(proof.price), COMPILED * current_limits().steps
     if len(prices) not in (1, len(types.gpus)):
         raise InvalidProblemError(
-            f"prices are of {len(prices)} types of GPU; give those of {len(types.gpus)}, or of all"
+            f"prices have {len(prices)} rows for {len(types.gpus)} types of GPU; give one per type, or one for all"
         )
     min_us, steps, bills = types.min_us(jobs), len(types.rows) * prices.size, np.zeros(len(jobs))
     check_limit(
@@ -263,19 +266,19 @@ def min_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> 
 
 
 def max_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule) -> float:
-    """Return the mean completion time in seconds that no prices prove more than: that of a schedule of divisible gangs.
+    """Return an upper bound, in seconds, of all price bounds: the mean completion time of a schedule of divisible gangs.
 
     Raises
     ------
     InvalidProblemError
-        If the schedule lacks a job, names one or a type of GPU that isn't there or can't be used, or takes too many steps.
+        If the schedule lacks a job, names an unknown job or an unusable type of GPU, or takes too many steps.
     """
     types, job, kind = _types(jobs, cluster), schedule.job, schedule.gpu_type
     if not len(job) or job.min() < 0 or job.max() >= len(jobs) or kind.min() < 0 or kind.max() >= len(types.gpus):
-        raise InvalidProblemError("a part of the divisible schedule is of no job, or on no type of GPU")
+        raise InvalidProblemError("a part of the divisible schedule names an unknown job or type of GPU")
     factor = types.rows[types.of_job[job], kind]
     if not factor.all():
-        raise InvalidProblemError("a part of the divisible schedule is on a type of GPU that its job can't use")
+        raise InvalidProblemError("a part of the divisible schedule uses a type of GPU on which its job can't run")
     rows = np.column_stack([jobs.submit_us, jobs.duration_us, jobs.gpus, types.of_job])
     _, equal, count = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     equal = equal.ravel()
@@ -284,7 +287,9 @@ def max_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule)
         raise InvalidProblemError("the divisible schedule lacks a job")
     share = schedule.weight * (count / weights)[equal[job]]
     taken_us = jobs.duration_us[job] // PPM * factor - -(jobs.duration_us[job] % PPM) * factor // PPM
-    _, alike = np.unique(types.rows, axis=1, return_inverse=True)  # types that are the same to all jobs serve as one
+    _, alike = np.unique(
+        types.rows, axis=1, return_inverse=True
+    )  # types with equal slowdowns for all jobs form one pool
     alike, flow, steps, most = alike.ravel(), np.zeros(len(job)), 0, COMPILED * current_limits().steps
     for group in np.unique(alike[kind]).tolist():
         who = np.flatnonzero(alike[kind] == group)
@@ -299,7 +304,7 @@ def max_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule)
 
 
 def min_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
-    """Return the seconds from the first submission that no schedule of all jobs beats, rounded down ((D.2))."""
+    """Return a lower bound of the makespan in seconds after the first submission, rounded down ((D.2))."""
     types = _types(jobs, cluster)
     min_us = types.min_us(jobs)
     makespan_us = max(r + d for r, d in zip(jobs.submit_us.tolist(), min_us.tolist(), strict=True))
@@ -311,7 +316,7 @@ def min_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
 
 
 def min_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> float:
-    """Return the largest slowdown that every schedule has at least, rounded down: 1 if the interval isn't overloaded ((D.3))."""
+    """Return a lower bound of the largest slowdown, rounded down: 1 if the interval isn't overloaded ((D.3))."""
     types = _types(jobs, cluster)
     min_us = types.min_us(jobs)
     inside = jobs.submit_us >= proof.from_us

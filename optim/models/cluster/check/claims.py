@@ -1,4 +1,4 @@
-"""What a record of runs claims against what its logs and proofs show."""
+"""Verify the claims of a record of runs against its logs and proofs."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -24,21 +24,21 @@ from optim.models.cluster.run_file import LATER_FIELDS, LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 
 OF_FAILURES = ("checkpoint_us", "retries", "max_retries", "retry_wait_us", "preempt_checkpoint_us", "startup_us")
-"""Rules that say what first starts cost, and what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
+"""Rules on startup time and on work lost to failures and preemptions, which must be equal in all runs of a record."""
 
 
 def environment_mismatches(run: LoggedRun, runs: Sequence[LoggedRun]) -> list[Violation]:
-    """Return where a run's failures aren't those of the longest run, as far as both go on."""
+    """Return how a run's failures differ from those of the longest run, over the time that both cover."""
     longest = max(runs, key=lambda each: _end_us(each.log))
     problems = []
     for name in OF_FAILURES:
         own, other = getattr(run.rules, name), getattr(longest.rules, name)
         if own != other:
-            said = f"{name} is {own} here, and {other} for {longest.policy[:40]}"
+            said = f"{name} is {own} here, but {other} for {longest.policy[:40]}"
             problems.append(violation("rules", said, where=run.policy))
     until = min(_end_us(run.log), _end_us(longest.log))
     if run is not longest and not np.array_equal(_outages(run.log, until), _outages(longest.log, until)):
-        said = f"other failures and repairs of machines than {longest.policy[:40]} met"
+        said = f"failures and repairs of machines differ from those of {longest.policy[:40]}"
         problems.append(violation("log", said, where=run.policy))
     return problems
 
@@ -48,7 +48,7 @@ def _end_us(log: EventLog) -> int:
 
 
 def _outages(log: EventLog, until_us: int) -> IntArray:
-    """Return time, kind and machine of failures and repairs before a time: at that very instant a run may end first."""
+    """Return time, kind and machine of failures and repairs before a time, excluded because a run may end first at that instant."""
     is_outage = np.isin(log.kind, (MACHINE_DOWN, REPAIR)) & (np.diff(log.first) == 1) & (log.time_us < until_us)
     at = np.flatnonzero(is_outage)
     return np.stack([log.time_us[at], log.kind[at].astype(np.int64), log.machine[log.first[at]]])
@@ -59,17 +59,17 @@ AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
 
 WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_share")
-"""Figures that earlier versions defined otherwise: not compared where a log doesn't tell the last."""
+"""Metrics that earlier versions defined differently; they aren't compared if a log lacks the last one."""
 
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
-"""Rules that say what jobs may wait for, and nothing of what events are allowed."""
+"""Rules that affect the causes of waiting, but not which events are allowed."""
 
 OF_LIMITS = ("kills_at_limit", "reservation_depth")
-"""Rules of single runs that index policies have, too."""
+"""Rules of single runs that are allowed for index policies."""
 
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
-    """Return what was found for each policy, and under the name `bounds` for what no policy can beat."""
+    """Return the verification of each policy's run, and under the name `bounds` that of the bounds."""
     bounds, problems = _bounds(record)
     limit, of_limit = _limit_of_prices(record)
     found = [("bounds", Verification(violations=(*problems, *of_limit), proven=(*_sentences(bounds), *limit)))]
@@ -97,7 +97,9 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
         if run.metrics.wait_order_share == NOT_TOLD and each.name in WAITING_BY_CAUSE:
             continue
         if not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
-            problems.append(violation("metrics", f"{each.name} is {true!r}, not {stated!r}", where=run.policy))
+            problems.append(
+                violation("metrics", f"{each.name} is {true!r}, but {stated!r} is claimed", where=run.policy)
+            )
     if not _are_bounded(record.jobs, replayed.is_done, run.rules):
         bounds = {}
     for name, bound in bounds.items():
@@ -107,19 +109,21 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
 
 
 def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
-    """Return that a run goes by another name than its key's; of files without keys the name is the writer's word."""
+    """Return a violation if a run's name or digest differs from its key in the settings; files without keys aren't checked."""
     for other, key in zip(record.runs, record.settings.get("keys", ()), strict=False):
         if other is run and not agrees(run.policy, key):
-            said = f"is the run of {name_in(key)[:40]!r} by its key in the settings"
+            said = f"is the run of {name_in(key)[:40]!r} according to its key in the settings"
             return [violation("policies", said, where=run.policy)]
         is_digested = other is run and not record.is_of_earlier_schema
         if is_digested and not key.rpartition(":")[2].startswith(_digest(record)):
-            return [violation("jobs", "jobs or cluster aren't those of its key in the settings", where=run.policy)]
+            return [
+                violation("jobs", "jobs or cluster differ from the digest in its key in the settings", where=run.policy)
+            ]
     return []
 
 
 def _digest(record: RunRecord) -> str:
-    """Return what keys begin with: of the jobs and the cluster that the file holds."""
+    """Return the digest of the file's jobs and cluster with which keys begin."""
     digest = sha256()
     for owner in (record.jobs, record.cluster):
         for column in fields(owner):
@@ -132,7 +136,7 @@ def _digest(record: RunRecord) -> str:
 
 
 def is_bounded(jobs: Workload, run: Run) -> bool:
-    """Return whether bounds hold for a run: all jobs are done, on whole GPUs, with at most the gang's width."""
+    """Return whether bounds hold for a run: all jobs are done, on unshared GPUs, with at most the gang's width."""
     return _are_bounded(jobs, run.is_done.tolist(), run.rules)
 
 
@@ -144,19 +148,19 @@ def _are_bounded(jobs: Workload, is_done: Sequence[bool], rules: Rules) -> bool:
 
 
 def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Violation]]:
-    """Replay a log by what it names: single GPUs, or how many of which machines, as index policies do."""
+    """Replay a log that names single GPUs, or gives numbers of GPUs per machine, as index policies do."""
     if run.log.names_gpus:
         return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
     if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES, *OF_LIMITS)}) != plain:
-        return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]
+        return None, [violation("log", "names no single GPUs, but its rules require it", where=run.policy)]
     if why := _why_named(record.jobs, record.cluster):
-        return None, [violation("log", f"names no single GPUs, though {why}", where=run.policy)]
+        return None, [violation("log", f"names no single GPUs, but {why}", where=run.policy)]
     return replay(record.jobs, record.cluster, run.log, run.rules)
 
 
 def _why_named(jobs: Workload, cluster: Cluster) -> str:
-    """Return why counts of GPUs don't show that a schedule is possible, "" if they do."""
+    """Return why numbers of GPUs per machine can't prove a schedule feasible, or "" if they can."""
     kinds = sorted(set(cluster.kind.tolist()))
     if any(ppm != PPM for row in jobs.gpu_type_slowdown_ppm.tolist() for ppm in (row[kind] for kind in kinds if row)):
         return "types of GPU matter to jobs"
@@ -170,7 +174,7 @@ def _why_named(jobs: Workload, cluster: Cluster) -> str:
 
 
 def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
-    """Return the bounds that the proofs give, and which claims they don't reach."""
+    """Return the claimed bounds as proven, and violations for claims beyond their proofs."""
     jobs, cluster, proven = record.jobs, record.cluster, {}
     if record.prices is not None:
         proven["jct_mean_h"] = min_mean_completion(jobs, cluster, record.prices) / HOUR_S
@@ -184,12 +188,12 @@ def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
         if true is None:
             problems.append(violation("bounds", "has no proof", where=name[:40]))
         elif not stated <= true * (1 + AGREEMENT_TOL):
-            problems.append(violation("bounds", f"{stated!r} is claimed, {true!r} is proven", where=name))
+            problems.append(violation("bounds", f"{stated!r} is claimed, but {true!r} is proven", where=name))
     return {name: proven[name] for name in record.bounds if name in proven}, problems
 
 
 def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
-    """Return what no prices prove more than, in words, or why that isn't shown."""
+    """Return the upper bound of all price bounds as text, or violations."""
     stated, where = record.price_bound_limit_h, "price_bound_limit_h"
     if stated is None:
         return [], []
@@ -200,7 +204,7 @@ def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
     except InvalidProblemError as error:
         return [], [violation("bounds", str(error), where=where)]
     if not stated >= true * (1 - AGREEMENT_TOL):
-        return [], [violation("bounds", f"{stated!r} is claimed, {true!r} is proven", where=where)]
+        return [], [violation("bounds", f"{stated!r} is claimed, but {true!r} is proven", where=where)]
     return [f"no prices prove a jct_mean_h above {true:.6g}"], []
 
 

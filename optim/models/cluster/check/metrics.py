@@ -1,6 +1,6 @@
-"""Metrics of a run, recomputed from its events: the checker's own.
+"""Recompute the metrics of a run from its events.
 
-What they are is defined in `optim.models.cluster.metrics`; nothing of that module's arithmetic is used.
+`optim.models.cluster.metrics` defines the metrics; this module shares no arithmetic with it.
 """
 
 import math
@@ -33,7 +33,7 @@ from optim.models.cluster.workload import Workload
 
 @compiled
 def _why(gang, part, asks, can_run, size, is_down, left, host, may_spread):
-    """Return 1 where enough GPUs are free and the gang finds no place, 2 where too few are, 3 where it finds one."""
+    """Return 1 if enough GPUs are free but the gang finds no place, 2 if too few are free, 3 if there is a place."""
     free, beside, whole, best, largest = 0, 0, 0, 0, 0
     gpu = 0
     for machine in range(len(size)):
@@ -59,17 +59,17 @@ def _why(gang, part, asks, can_run, size, is_down, left, host, may_spread):
 
 @compiled
 def sweep(time, what, more, group, needs, can_run, quota, size, host, may_spread):
-    """Return the time that jobs wait over their quota, fragmented, for want of GPUs, and behind others; in microseconds.
+    """Return the total waiting time over quota, by fragmentation, for lack of GPUs, and by order; in microseconds.
 
     Parameters
     ----------
     time, what, more
-        Changes in order: of how many jobs of a class wait; after the classes of how many GPUs a group holds; then of what of
-        each GPU is taken; then of which machines are down; last of the vCPU, and the memory, of each machine that are taken.
+        Times in order, indices of the changed quantities, and changes. Quantities are, in this order: waiting jobs per class,
+        GPUs used per group, used part of each GPU, down state, used vCPU, and used memory of each machine.
     group, needs, can_run
-        Of each class: whose, what it asks for (gang, part of a GPU, vCPU, memory), and the machines it may be on.
+        Virtual cluster of each class, its request (gang, part of a GPU, vCPU, memory), and its usable machines.
     quota, size, host
-        GPUs of each group and machine, and vCPU and memory of each machine.
+        GPUs of each group, GPUs of each machine, and vCPU and memory of each machine.
     may_spread
         Whether a gang may take GPUs anywhere.
     """
@@ -119,11 +119,11 @@ HOUR, MILLI = 3_600_000_000, 1_000
 SCORE = (1.0, 0.5, 0.25)
 
 STOPS = (PREEMPT, KILLED_BY_OUTAGE, ATTEMPT_FAILED)
-"""After which a job waits again."""
+"""Events after which a job waits again."""
 
 
 def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, replayed: Replayed) -> dict[str, float]:
-    """Return all figures by name; at least one job is done."""
+    """Return all metrics by name; at least one job must be done."""
     done = [job for job, is_done in enumerate(replayed.is_done) if is_done]
     submit, width, work = jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist()
     share = jobs.share_milli.tolist() if rules.is_shared else [MILLI] * len(jobs)
@@ -171,7 +171,7 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
 
 
 def _longest_waits(width: Sequence[int], waits: Sequence[int]) -> dict[str, float]:
-    """Return the longest wait by gang: of 1 GPU, 2 to 4, 5 to 8, and more."""
+    """Return the longest wait of gangs of 1 GPU, 2 to 4, 5 to 8, and more."""
     names = {1: "1", 2: "2_4", 3: "2_4", 4: "2_4", 5: "5_8", 6: "5_8", 7: "5_8", 8: "5_8"}
     longest = dict.fromkeys(("1", "2_4", "5_8", "above_8"), 0)
     for gang, wait in zip(width, waits, strict=True):
@@ -185,7 +185,7 @@ def _mean(values: Sequence[int]) -> float:
 
 
 def _quantile(values: Sequence[int], percent: int) -> float:
-    """Return a percentile, between two values in proportion."""
+    """Return a percentile by linear interpolation."""
     ordered = sorted(values)
     whole, rest = divmod(percent * (len(ordered) - 1), 100)
     after = ordered[min(whole + 1, len(ordered) - 1)]
@@ -193,7 +193,7 @@ def _quantile(values: Sequence[int], percent: int) -> float:
 
 
 def _useful(fate: AttemptTracker, duration: int) -> int:
-    """Return the work that isn't done in vain."""
+    """Return the work of the successful attempt."""
     return duration - fate.good if fate.left else duration
 
 
@@ -203,7 +203,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _held(cluster: Cluster, log: EventLog) -> tuple[Counter[int], list[tuple[int, int, int]], float]:
-    """Return for how long each job had GPUs; when how many more GPUs a job holds; and the score of where gangs ran."""
+    """Return each job's time with GPUs, changes (time, job, GPUs) of allocations, and the placement score."""
     rack, last = cluster.rack.tolist(), int(log.time_us[-1])
     held: Counter[int] = Counter()
     begun: dict[int, tuple[int, int, float]] = {}
@@ -232,7 +232,7 @@ def _held(cluster: Cluster, log: EventLog) -> tuple[Counter[int], list[tuple[int
 
 
 def _down(cluster: Cluster, log: EventLog, end: int) -> int:
-    """Return the GPU-time that failed machines were down for."""
+    """Return the GPU-time of failed machines."""
     since: dict[int, int] = {}
     total, gpus = 0, list(map(int, cluster.gpus.tolist()))
     for time, kind, _, places in _of_machines(log):
@@ -252,7 +252,7 @@ def _of_machines(log: EventLog) -> list[tuple[int, int, int, tuple[tuple[int, in
 
 
 def _fairness(jobs: Workload, cluster: Cluster, log: EventLog, replayed: Replayed) -> dict[str, float]:
-    """Return finish-time fairness in both readings over apps that count, each active from its first submission to its last end."""
+    """Return finish-time fairness in both readings; each app is active from its first submission to its last end."""
     trials: dict[int, list[int]] = {}
     for job, app in enumerate(jobs.app.tolist()):
         trials.setdefault(app, []).append(job)
@@ -285,14 +285,14 @@ def _fairness(jobs: Workload, cluster: Cluster, log: EventLog, replayed: Replaye
 
 
 class _ActiveTime:
-    """Time for which intervals hold, counted for each, until a time: in whole numbers."""
+    """Total length of intervals before a given time, in exact integers."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
         begins, ends = zip(*spans, strict=True)
         self._sides = [(sorted(times), _sums(sorted(times))) for times in (begins, ends)]
 
     def until(self, when: int) -> int:
-        """Return the time before `when`."""
+        """Return the total length before `when`."""
         (begins, until_begin), (ends, until_end) = self._sides
         begun, over = bisect_left(begins, when), bisect_left(ends, when)
         return int((begun * when - until_begin[begun]) - (over * when - until_end[over]))
@@ -313,7 +313,7 @@ def _waiting(
     replayed: Replayed,
     changes: list[tuple[int, int, int]],
 ) -> tuple[float, ...]:
-    """Return the time that jobs waited for their virtual cluster's share, for room in one place, for room at all, and their turn."""
+    """Return the total waiting time by cause: over quota, fragmentation, lack of GPUs, order."""
     share = jobs.share_milli.tolist() if rules.is_shared else [MILLI] * len(jobs)
     asks = list(zip(jobs.cpu_milli.tolist(), jobs.memory_mib.tolist(), strict=True))
     if not (rules.is_shared or _may_run_out(jobs, cluster, rules)):
@@ -363,7 +363,7 @@ def _hosts(cluster: Cluster, name: str, unit: int) -> list[int]:
 
 
 def _may_run_out(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
-    """Return whether a machine full of the jobs that ask most could run out of vCPU or memory."""
+    """Return whether a machine full of the most demanding jobs could run out of vCPU or memory."""
     sides = ((jobs.cpu_milli, _hosts(cluster, "cpus", 1000)), (jobs.memory_mib, _hosts(cluster, "memory_gb", 1024)))
     most = [(max(asked.tolist()) * rules.jobs_a_gpu, rooms) for asked, rooms in sides]
     return any(
@@ -372,7 +372,7 @@ def _may_run_out(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
 
 
 def _quotas(jobs: Workload, cluster: Cluster) -> list[int]:
-    """Return quotas where a log of an earlier version doesn't tell them: in proportion to GPU-time, by largest remainders."""
+    """Return quotas for logs of earlier versions, which lack them: proportional to GPU-time, by largest remainders."""
     work: Counter[int] = Counter()
     for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
         work[group] += gang * duration
@@ -389,9 +389,9 @@ def _quotas(jobs: Workload, cluster: Cluster) -> list[int]:
 def _taken(
     cluster: Cluster, log: EventLog, share: Sequence[int], asks: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int]]:
-    """Return when how much more of what is taken: of each GPU, then which machines are down, then vCPU and memory of each machine.
+    """Return changes (time, index, amount) of resources: parts of GPUs, down states, vCPU and memory of machines.
 
-    Where a log names no GPUs, jobs take the lowest free ones of each machine.
+    If a log names no GPUs, jobs take the lowest free ones of each machine.
     """
     gpus = cluster.gpus.tolist()
     begin = _sums(gpus)[:-1]

@@ -1,7 +1,7 @@
-"""Whether reserved starts that a log promises were owed, are what they have to be, and were kept.
+"""Check the reserved starts of a log: that they exist when required, are correct, and are met.
 
-A reserved start may come late for two reasons only: a job that runs outlasts its estimate, or a machine fails or doesn't return, between the promise and
-the promised start. A job that outlasts its estimate is expected to take twice as long as it was expected to before, again and again.
+A reserved start may be late for two reasons only, between the reservation and the promised start: a running job exceeds its
+estimate, or a machine fails or doesn't return. The estimate of a job that exceeds it is doubled, repeatedly if necessary.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ ENDLESS = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """Runs of jobs, in the order of their starts: whose, from when, since when with progress, until when, for how long by estimate, and where."""
+    """Runs of jobs in the order of their starts: job, start, start of progress, end, estimated length, and event number."""
 
     job: IntArray
     begin: IntArray
@@ -46,18 +46,18 @@ class _Runs:
 def check_promises(
     jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, begins_us: int | None, where: str
 ) -> list[Violation]:
-    """Return the first promise of a log that replays which is missing, isn't possible, or isn't kept.
+    """Return the first promise that is missing, impossible or broken in a log without other violations.
 
     Parameters
     ----------
     begins_us
-        From when on the policy decides; None if a log that begins in a present state doesn't tell: then from its first promise on.
+        Time from which the policy decides; None if unknown, in a log with an initial state: then the time of its first promise.
     where
-        Whose log it is, for people.
+        Name of the run for messages.
     """
     if not rules.reservation_depth:
         is_silent = all((getattr(log, name) == -1).all() for name in ("estimate_us", "reserved_us", "promised_us"))
-        return [] if is_silent else [violation("promises", "are of a policy that reserves nothing", where=where)]
+        return [] if is_silent else [violation("promises", "belong to a policy without reservations", where=where)]
     try:
         runs = _runs(jobs, log, rules)
         promised = np.flatnonzero(log.promised_us[runs.event] >= 0)
@@ -100,20 +100,20 @@ def _runs(jobs: Workload, log: EventLog, rules: Rules) -> _Runs:
 
 
 def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) -> None:
-    """Check that estimates are those that jobs state, and that promises are made between submission and start, once per job."""
+    """Check that estimates are those stated by jobs, and that promises are made once per job, between submission and start."""
     others = np.ones(len(log), np.bool_)
     others[runs.event] = False
     if any((getattr(log, name)[others] != -1).any() for name in ("estimate_us", "reserved_us", "promised_us")):
-        raise BrokenEventError("stand at events that are no starts")
+        raise BrokenEventError("are given at events other than starts")
     stated = jobs.estimate_us[runs.job]
     own = np.full(len(jobs), -1)
     own[runs.job] = runs.estimate
     wrong = (runs.estimate < 1) | (runs.estimate != own[runs.job]) | ((stated > 0) & (runs.estimate != stated))
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
-        said = f"goes by an estimate of {runs.estimate[at]} us"
+        said = f"has an estimate of {runs.estimate[at]} us"
         raise BrokenEventError(
-            f"{_name(jobs, runs.job[at])} {said}, and states {int(stated[at])} us, or another before"
+            f"{_name(jobs, runs.job[at])} {said}, but states {int(stated[at])} us, or had another before"
         )
     reserved, start = log.reserved_us[runs.event], log.promised_us[runs.event]
     wrong = ((reserved >= 0) != (start >= 0)) | ((start >= 0) & (runs.is_first == 0))
@@ -123,16 +123,19 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
     if wrong.any():
         job = runs.job[np.flatnonzero(wrong)[0]]
         raise BrokenEventError(
-            f"{_name(jobs, job)} has a promise that isn't made between its submission and its first start"
+            f"{_name(jobs, job)} has a promise made outside the time from its submission to its first start"
         )
 
 
 def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, begins_us: int, rules: Rules) -> None:
-    """Check that the first jobs that wait have promises, as many as the policy reserves starts for, and no job before another's.
+    """Check that the first waiting jobs, up to the reservation depth, have promises, and that promises follow their order.
 
-    While a machine is down, or before one leaves that never returns, a job may have no place at all, and no promise. Jobs that start again may have reservations, which are no first ones.
+    While a machine is down, or before one leaves for good, a job may have no place at all, and so no promise. Jobs that start
+    again may have reservations, which the log doesn't contain.
     """
-    changes: list[tuple[int, int, int]] = []  # time; what changes: promised, open, machines down; by how much
+    changes: list[
+        tuple[int, int, int]
+    ] = []  # time; index of the changed count (with promise, without, machines down); change
     first = np.flatnonzero(runs.is_first)
     began = np.full(len(jobs), ENDLESS)
     began[runs.job[first]] = runs.begin[first]
@@ -141,7 +144,7 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
     reserved[runs.job[first]] = np.where(log.promised_us[of_first] >= 0, log.reserved_us[of_first], ENDLESS)
     for submit, made, begin in zip(jobs.submit_us.tolist(), reserved.tolist(), began.tolist(), strict=True):
         if begin == ENDLESS:
-            changes.append((submit, 0, 1))  # it never starts: nobody can tell
+            changes.append((submit, 0, 1))  # the log has no promises of jobs that never start: assume one
             continue
         changes += [(submit, 1, 1), (min(made, begin), 1, -1)]
         if made < begin:
@@ -159,14 +162,14 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
         is_last = at + 1 == len(changes) or changes[at + 1][0] > time
         if is_last and time >= begins_us and counts[1] and counts[0] < rules.reservation_depth and not counts[2]:
             raise BrokenEventError(
-                f"a job waits at {time} us, and fewer than {rules.reservation_depth} have a reserved start"
+                f"a job waits at {time} us without a promise, but fewer than {rules.reservation_depth} have one"
             )
     if not (log.kind == MACHINE_DOWN).any():
         _check_order(jobs, reserved, began)
 
 
 def _check_order(jobs: Workload, reserved: IntArray, began: IntArray) -> None:
-    """Check that no job has a promise while one submitted before it waits without."""
+    """Check that no job has a promise while an earlier job waits without one."""
     open_jobs: list[int] = []
     came = 0
     for made, job in sorted((int(made), job) for job, made in enumerate(reserved.tolist()) if made < ENDLESS):
@@ -181,29 +184,29 @@ def _check_order(jobs: Workload, reserved: IntArray, began: IntArray) -> None:
 
 
 def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
-    """Check that a job started by when it was promised, or that something came in between."""
+    """Check that a job started by its promised time, or that the delay has an allowed reason."""
     made, promised = int(log.reserved_us[runs.event[at]]), int(log.promised_us[runs.event[at]])
     if runs.begin[at] <= promised:
         return
     until = int(np.searchsorted(log.time_us, promised, side="right"))
     since = int(np.searchsorted(log.time_us, made))
     down, repaired = ((log.kind[:until] == kind) for kind in (MACHINE_DOWN, REPAIR))
-    if down[since:].any() or down.sum() > repaired.sum():  # a machine that is away by plan may fail, and return later
+    if down[since:].any() or down.sum() > repaired.sum():  # a machine in planned maintenance may fail, and return later
         return
     latest = (
         np.minimum(runs.end - 1, promised) - runs.progress
-    )  # run time up to which an estimate may have been outlasted
+    )  # run time by which a job may have exceeded its estimate
     times = latest // np.maximum(1, runs.estimate)
     doublings = np.frexp(np.maximum(1, times).astype(float))[1] - 1
     outlasted = runs.progress + (runs.estimate << np.minimum(doublings, 62))
     if not ((times >= 1) & (outlasted > made)).any():
         raise BrokenEventError(
-            f"{_name(jobs, runs.job[at])} starts at {int(runs.begin[at])} us, and was promised {promised} us, though estimates held"
+            f"{_name(jobs, runs.job[at])} starts at {int(runs.begin[at])} us, later than the promised {promised} us, although no estimate was exceeded"
         )
 
 
 def _is_exact(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
-    """Return whether the running jobs alone decide when the first that waits has a place: nothing else is reserved, leaves or may run out."""
+    """Return whether running jobs alone determine the first waiting job's start: no other reservations, outages or scarce vCPU and memory."""
     rooms = ((jobs.cpu_milli, cluster.cpus, 1000), (jobs.memory_mib, cluster.memory_gb, 1024))
     is_ample = all(
         not most.max() or (np.round(room * unit) >= cluster.gpus * most.max()).all() for most, room, unit in rooms
@@ -212,7 +215,7 @@ def _is_exact(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
 
 
 def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, promised: IntArray) -> None:
-    """Check that a promised start is the earliest at which there is a place once those that run end by their estimates."""
+    """Check that a promised start is the earliest time with a place if running jobs end by their estimates."""
     places: Sequence[tuple[tuple[int, int], ...]] = [each[3] for each in log.rows()]
     for at in promised.tolist():
         job, made = int(runs.job[at]), int(log.reserved_us[runs.event[at]])
@@ -225,12 +228,12 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
                 held.setdefault(machine, []).append((ends, gpus))
         earliest = _earliest(jobs, cluster, job, made, held)
         if earliest != log.promised_us[runs.event[at]]:
-            said = f"is promised {int(log.promised_us[runs.event[at]])} us at {made} us, and by estimates has a place from {earliest} us on"
+            said = f"is promised {int(log.promised_us[runs.event[at]])} us at {made} us, but estimates give a place at {earliest} us"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 
 def _earliest(jobs: Workload, cluster: Cluster, job: int, now: int, held: dict[int, list[tuple[int, int]]]) -> int:
-    """Return when one machine has a gang's GPUs, or, for one wider than any machine, wholly free machines have."""
+    """Return when one machine has enough free GPUs for a gang or, for a gang wider than any machine, empty machines have."""
     width = int(jobs.gpus[job])
     slowdown = jobs.gpu_type_slowdown_ppm[job]
     usable = [machine for machine, kind in enumerate(cluster.kind.tolist()) if not len(slowdown) or slowdown[kind] > 0]
@@ -251,7 +254,7 @@ def _earliest(jobs: Workload, cluster: Cluster, job: int, now: int, held: dict[i
 
 
 def _free_from(held: Sequence[tuple[int, int]], now: int, size: int, width: int) -> int:
-    """Return from when a machine of some size has so many GPUs free."""
+    """Return when a machine of `size` GPUs has `width` free ones."""
     free = size - sum(gpus for _, gpus in held)
     if free >= width:
         return now

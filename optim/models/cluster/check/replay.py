@@ -1,8 +1,8 @@
-"""Replay a log, of an index or a planning policy, and derive what each event shows.
+"""Replay the log of an index or planning policy, check each event, and derive each job's times and work.
 
-The slowdown of a job is the product of what its places, its GPUs' type, others beside it and its width make of it, rounded
-up to parts per million ((D.4) of docs/mathematics/cluster.md); it changes once all events of an instant have happened, and
-work is rounded down to a microsecond then.
+A job's slowdown is the product of the factors of its placement, type of GPU, co-located jobs and width, rounded up to parts
+per million ((D.4) of docs/mathematics/cluster.md). It is updated after all events of an instant; work done is then rounded
+down to microseconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ AS_RUN, BLIND, BY_CLASS = range(3)
 
 @dataclass(slots=True)
 class AttemptTracker:
-    """One job's tries while a log is read; `left` of them fail still, of which `allowed` may follow on the first."""
+    """One job's attempts during a replay: `left` are still to fail, and `allowed` retries remain."""
 
     left: int = 0
     allowed: int = 0
@@ -47,37 +47,37 @@ class AttemptTracker:
 
     @property
     def base(self) -> int:
-        """Where in the job's run time its present try begins."""
+        """Position in the job's run time where its present attempt begins."""
         return min(self.made * self.fails, self.good) if self.left else self.good if self.made else 0
 
     def start(self, time: int) -> None:
-        """Check that the job isn't held back."""
+        """Check that the job may start again."""
         if time < self.ready:
-            raise BrokenEventError(f"starts a job that is held back until {self.ready} us")
+            raise BrokenEventError(f"starts a job that must wait until {self.ready} us after a failed attempt")
 
     def check(self, run: int, kind: int) -> None:
-        """Check what stops a try after some more run time."""
+        """Check an event that stops an attempt after `run` more microseconds."""
         spent = self.spent + run
         if kind in (ATTEMPT_FAILED, JOB_FAILED):
             if not self.left or spent != self.fails:
-                when = f"after {self.fails} us" if self.left else "at no time"
-                raise BrokenEventError(f"lets a try fail after {spent} us, which fails {when}")
+                when = f"fails after {self.fails} us" if self.left else "never fails"
+                raise BrokenEventError(f"fails an attempt after {spent} us that {when}")
             is_last = not self.allowed or (self.left == 1 and self.is_doomed)
             if is_last != (kind == JOB_FAILED):
                 raise BrokenEventError(
-                    "repeats a try that was the last" if is_last else "gives a job up that has a try left"
+                    "repeats a job after its last attempt" if is_last else "gives up a job that has an attempt left"
                 )
         elif self.left and (kind == END or spent >= self.fails):
-            raise BrokenEventError("goes on from a try that fails")
+            raise BrokenEventError("continues an attempt that fails")
 
     def fail(self, time: int) -> None:
-        """Go on to the next try."""
+        """Advance to the next attempt."""
         self.left, self.allowed, self.made = self.left - 1, self.allowed - 1, self.made + 1
         self.spent, self.ready = 0, time + self.wait
 
 
 def fates(jobs: Workload, rules: Rules) -> list[AttemptTracker]:
-    """Return each job's tries before the first."""
+    """Return each job's attempts at the beginning."""
     found = []
     columns = (jobs.fails_us, jobs.tries, jobs.good_us, jobs.duration_us, jobs.reason)
     for fails, tries, good, duration, reason in zip(*(column.tolist() for column in columns), strict=True):
@@ -97,7 +97,7 @@ def fates(jobs: Workload, rules: Rules) -> list[AttemptTracker]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What a log says, derived from its events alone: one entry a job, microseconds; -1 where it never came to that."""
+    """Results derived from a log's events alone; one entry per job, in microseconds."""
 
     first_start_us: tuple[int, ...]
     end_us: tuple[int, ...]
@@ -110,7 +110,7 @@ class Replayed:
 
 
 class Machines:
-    """Which machines are down, and which jobs one that just failed takes with it."""
+    """Failed machines, and the jobs that the latest failure must kill."""
 
     def __init__(self, count: int, checkpoint_us: int) -> None:
         self.down = [False] * count
@@ -118,43 +118,43 @@ class Machines:
         self.when, self.checkpoint_us = -1, checkpoint_us
 
     def heed(self, kind: int, job: int, time: int) -> None:
-        """Check that jobs on a machine that failed crash at once, and no others."""
+        """Check that exactly the jobs on a failed machine crash, at once."""
         if self.doomed and (kind != KILLED_BY_OUTAGE or time != self.when):
-            raise BrokenEventError(f"comes before job {min(self.doomed)} crashes, whose machine has failed")
+            raise BrokenEventError(f"precedes the crash of job {min(self.doomed)}, whose machine has failed")
         if kind == KILLED_BY_OUTAGE and job not in self.doomed:
-            raise BrokenEventError("crashes a job of which no machine has just failed")
+            raise BrokenEventError("crashes a job none of whose machines has just failed")
         self.doomed.discard(job)
 
     def change(self, kind: int, time: int, places: Sequence[tuple[int, int]], holders: Iterable[int]) -> int:
-        """Let a machine fail or be repaired, and return it; `holders` are the jobs that have GPUs of it."""
+        """Apply the failure or repair of a machine and return it; `holders` are the jobs that use its GPUs."""
         if not self.checkpoint_us:
-            raise BrokenEventError("is a machine's, where the rules let none fail")
+            raise BrokenEventError("is a failure or repair, but the rules exclude failures")
         if len(places) != 1 or places[0][1] != 0 or not 0 <= places[0][0] < len(self.down):
             raise BrokenEventError("names no machine")
         machine = places[0][0]
         if self.down[machine] == (kind == MACHINE_DOWN):
-            raise BrokenEventError(f"lets machine {machine} {'fail' if kind == MACHINE_DOWN else 'be repaired'} twice")
+            raise BrokenEventError(f"{'fails' if kind == MACHINE_DOWN else 'repairs'} machine {machine} twice")
         self.down[machine], self.when = kind == MACHINE_DOWN, time
         self.doomed = set(holders)
         return machine
 
     def end(self) -> None:
-        """Check that nobody is left on a machine that failed."""
+        """Check that no job remains on a failed machine."""
         if self.doomed:
-            raise BrokenEventError(f"leaves job {min(self.doomed)} on a machine that failed")
+            raise BrokenEventError(f"leaves job {min(self.doomed)} on a failed machine")
 
 
 ENDLESS = 2**62
 
 
 def time_limits(jobs: Workload, rules: Rules) -> list[int]:
-    """Return after how much run time each job's run is stopped for good."""
+    """Return the run time after which each job is killed."""
     return [stated if rules.kills_at_limit and stated > 0 else ENDLESS for stated in jobs.estimate_us.tolist()]
 
 
 @dataclass(slots=True)
 class _Job:
-    """One job while a log is read: the rules that hold whatever its events name."""
+    """One job during a replay: the checks that don't depend on the form of places."""
 
     submit: int
     gang: int
@@ -171,10 +171,10 @@ class _Job:
     lost: int = 0
     limit: int = ENDLESS
     own_step: int = -1
-    """Work between its own checkpoints, 0 for none, -1 for the rules'."""
+    """Work between the job's checkpoints, 0 for no checkpoints, -1 for the value of the rules."""
 
     def check_start(self, time: int) -> None:
-        """Check that it may take GPUs now."""
+        """Check that the job may take GPUs now."""
         if time < self.submit:
             raise BrokenEventError("starts a job before its submission")
         if self.started >= 0 or self.ended >= 0:
@@ -182,32 +182,32 @@ class _Job:
         self.fate.start(time)
 
     def check_stop(self, run: int, slowdown: int, kind: int) -> None:
-        """Check what stops it after some more run time at a slowdown."""
+        """Check an event that stops the job after `run` more microseconds at a slowdown."""
         work = self.work + (run * PPM // slowdown if run else 0)
         if kind == END and work < self.duration:
             raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
         if kind == END and run and self.work + (run - 1) * PPM // slowdown >= self.duration:
-            raise BrokenEventError("ends a job later than its work was done")
+            raise BrokenEventError("ends a job after its work was done")
         if kind != END and not self.fate.left and work >= self.duration:
             raise BrokenEventError("stops a job whose work is done")
         self.fate.check(run, kind)
 
     def check_limit(self, ran: int, kind: int, may_refuse: bool) -> None:
-        """Check that a run of some length isn't longer than its limit, and that it isn't cut before."""
+        """Check that a run doesn't exceed its time limit, and that the policy doesn't reject the job before without permission."""
         if ran > self.limit:
-            raise BrokenEventError(f"runs for {ran} us, which is stopped after {self.limit}")
+            raise BrokenEventError(f"runs for {ran} us, longer than the limit of {self.limit} us")
         if kind == REJECT and ran < self.limit and not may_refuse:
             raise BrokenEventError(
-                "sends a job away, which the policy may not" + (" before its limit" if self.limit < ENDLESS else "")
+                "rejects a job, which the policy may not do" + (" before its limit" if self.limit < ENDLESS else "")
             )
 
     def add(self, run: int, slowdown: int) -> None:
-        """Count run time and its work, rounded down."""
+        """Add run time and the work done in it, rounded down."""
         self.executed, self.work = self.executed + run, self.work + (run * PPM // slowdown if run else 0)
         self.fate.spent += run
 
     def leave(self, kind: int, time: int, rules: Rules) -> None:
-        """Undo the work that a stop loses, and note whether the job is over."""
+        """Subtract the work lost by a stop, and record whether the job has ended."""
         kept = self.work
         if kind in (ATTEMPT_FAILED, JOB_FAILED):
             self.lost += self.work - self.fate.base
@@ -215,7 +215,7 @@ class _Job:
             kept = self.fate.base
         step = {KILLED_BY_OUTAGE: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
         if step and self.own_step >= 0:
-            step = self.own_step or max(1, self.work) + 1  # without checkpoints nothing is kept
+            step = self.own_step or max(1, self.work) + 1  # without checkpoints all work is lost
         if step:
             kept = max(self.saved, self.work - self.work % step)
             self.lost += self.work - kept
@@ -232,16 +232,16 @@ class _CountedJob(_Job):
     places: tuple[tuple[int, int], ...] = ()
 
     def has_place_on(self, machines: tuple[tuple[int, int], ...]) -> bool:
-        """Return whether it runs on one of some machines."""
+        """Return whether the job runs on one of these machines."""
         return self.started >= 0 and not {machine for machine, _ in machines}.isdisjoint(m for m, _ in self.places)
 
     def start(self, time: int, places: tuple[tuple[int, int], ...], free: list[int]) -> None:
-        """Let it take its GPUs."""
+        """Allocate the job's GPUs."""
         self.check_start(time)
         if len({machine for machine, _ in places}) < len(places):
             raise BrokenEventError("names a machine twice")
         if sum(count for _, count in places) != self.gang:
-            raise BrokenEventError(f"gives {sum(count for _, count in places)} GPUs to a gang of {self.gang}")
+            raise BrokenEventError(f"allocates {sum(count for _, count in places)} GPUs to a gang of {self.gang}")
         for machine, count in places:
             if not 0 <= machine < len(free) or not 1 <= count <= free[machine]:
                 raise BrokenEventError(f"takes {count} GPUs of machine {machine}, which are not free there")
@@ -250,7 +250,7 @@ class _CountedJob(_Job):
         self.first = time if self.first < 0 else self.first
 
     def stop(self, time: int, rack: list[int], rules: Rules, kind: int) -> None:
-        """Count what it did since its start."""
+        """Add the run time and work since the start, and release the job."""
         if self.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
         run = max(0, time - self.started - (rules.startup_us if self.started == self.first else rules.restart_us))
@@ -265,9 +265,9 @@ class _CountedJob(_Job):
 
 
 def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
-    """Go through a log and return what it says, or the first event that breaks a rule.
+    """Replay a log and return its results, or the first event that breaks a rule.
 
-    A log names single GPUs, or counts of whole GPUs by machine, as index policies do; one in which nothing starts names none.
+    Logs of index policies give numbers of GPUs per machine, other logs name single GPUs.
     """
     has_counts = len(log.slot) > 0 and not log.names_gpus
     return (_replay_counts if has_counts else _replay_gpus)(jobs, cluster, log, rules)
@@ -291,7 +291,7 @@ def _replay_counts(
 
 
 class _World:
-    """Jobs, free GPUs and machines while the log is read."""
+    """Jobs, free GPUs and machines during a replay."""
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
@@ -311,35 +311,35 @@ class _World:
     def play(self, time: int, kind: int, name: int, places: tuple[tuple[int, int], ...]) -> None:
         """Apply an event."""
         if time < self.now:
-            raise BrokenEventError("comes before the event ahead of it")
+            raise BrokenEventError("is earlier than the event before it")
         machines, self.now = self.machines, time
         machines.heed(kind, name, time)
         if kind in (MACHINE_DOWN, REPAIR):
             if name != NO_JOB:
-                raise BrokenEventError("is a machine's, but names a job")
+                raise BrokenEventError("concerns a machine, but names a job")
             holders = [number for number, job in enumerate(self.state) if job.has_place_on(places)]
             machine = machines.change(kind, time, places, holders)
             self.free[machine] += self.size[machine] if kind == REPAIR else -self.size[machine]
             return
         if not 0 <= name < len(self.state):
-            raise BrokenEventError("names a job that isn't there")
+            raise BrokenEventError("names an unknown job")
         job = self.state[name]
         if kind == START:
             job.start(time, places, self.free)
             return
         known = (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED)
         if kind not in (*known, *(REJECT,) * self.rules.kills_at_limit) or places:
-            raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
+            raise BrokenEventError(f"is no valid event: kind {kind}, {len(places)} places")
         job.stop(time, self.rack, self.rules, kind)
         for machine, count in job.places:
             self.free[machine] += count
 
     def end(self) -> None:
-        """Check that nobody runs on."""
+        """Check that no job is still running."""
         self.machines.end()
         for number, job in enumerate(self.state):
             if job.started >= 0:
-                raise BrokenEventError(f"job {number} runs on when the log ends")
+                raise BrokenEventError(f"job {number} still runs when the log ends")
 
 
 WHOLE = 1_000
@@ -361,13 +361,13 @@ class _PlacedJob(_Job):
         return max(0, time - max(self.since, self.started + self.pause))
 
     def book(self, time: int) -> None:
-        """Count what it did, rounded down."""
+        """Add the run time and work since the slowdown last changed."""
         self.add(self.run(time), self.slowdown)
         self.since = time
 
 
 class _ReplayState:
-    """Who is on the GPUs, each a pair (machine, GPU of it)."""
+    """Jobs on each GPU; GPUs are pairs (machine, index)."""
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         self.jobs, self.cluster, self.rules = jobs, cluster, rules
@@ -400,7 +400,7 @@ class _ReplayState:
         self.load = self.gpu_time = self.paused_gpu_time = 0
 
     def change(self, job: int, places: frozenset[tuple[int, int]], enters: bool) -> None:
-        """Let a job onto places, or off them."""
+        """Add a job to places, or remove it."""
         for machine, gpu in places:
             tenants = self.on[machine][gpu]
             before = min(WHOLE, sum(self.share[j] for j in tenants))
@@ -409,7 +409,7 @@ class _ReplayState:
             self.dirty.add(machine)
 
     def check(self, job: int, places: frozenset[tuple[int, int]]) -> None:
-        """Check that a job that was let on may be there."""
+        """Check that a job may use its new places."""
         rules, jobs, cluster = self.rules, self.jobs, self.cluster
         for machine, gpu in places:
             tenants = self.on[machine][gpu]
@@ -426,7 +426,7 @@ class _ReplayState:
                 raise BrokenEventError(f"asks for more vCPU or memory than machine {machine} has left")
 
     def slowdown(self, job: int) -> int:
-        """Return a running job's slowdown, from who is beside it now."""
+        """Return a running job's slowdown, given the present co-located jobs."""
         places, jobs, rules = self.state[job].places, self.jobs, self.rules
         machines = {machine for machine, _ in places}
         racks = {int(self.cluster.rack[machine]) for machine in machines}
@@ -443,7 +443,7 @@ class _ReplayState:
         return ceil(factor)
 
     def settle(self, now: int) -> None:
-        """Let slowdowns change once all of an instant has happened."""
+        """Update slowdowns after all events of an instant."""
         for job in {j for machine in self.dirty for tenants in self.on[machine] for j in tenants}:
             one, slowdown = self.state[job], self.slowdown(job)
             if slowdown != one.slowdown:
@@ -452,14 +452,14 @@ class _ReplayState:
         self.dirty.clear()
 
     def start(self, job: int, time: int, places: frozenset[tuple[int, int]]) -> None:
-        """Let a job take its GPUs."""
+        """Allocate a job's GPUs."""
         one = self.state[job]
         one.check_start(time)
         for machine, gpu in places:
             if not (0 <= machine < len(self.on) and 0 <= gpu < len(self.on[machine])):
-                raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't there")
+                raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which doesn't exist")
         if not one.range[0] <= len(places) <= one.range[1]:
-            raise BrokenEventError(f"gives {len(places)} GPUs to a gang of {one.gang}")
+            raise BrokenEventError(f"allocates {len(places)} GPUs to a gang of {one.gang}")
         if any(self.machines.down[machine] for machine, _ in places):
             raise BrokenEventError("takes a GPU of a machine that is down")
         self.change(job, places, enters=True)
@@ -470,12 +470,12 @@ class _ReplayState:
         one.first = time if one.first < 0 else one.first
 
     def stop(self, job: int, time: int, kind: int) -> None:
-        """Let a job leave its GPUs."""
+        """Release a job's GPUs."""
         one = self.state[job]
         ran = max(0, time - one.started - one.pause) if one.started >= 0 else 0
         one.check_limit(ran, kind, self.rules.may_refuse)
         if one.ended >= 0 or time < one.submit:
-            raise BrokenEventError("stops a job that isn't there")
+            raise BrokenEventError("stops a job that isn't in the system")
         if kind != REJECT and one.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
         if one.started >= 0:
@@ -520,7 +520,7 @@ def _replay_gpus(
             return None, [violation("log", str(broken), where=f"event {number}, job {job}, {time} us")]
     still = [job for job, one in enumerate(tenants.state) if one.started >= 0]
     if still or tenants.machines.doomed:
-        return None, [violation("log", "runs on when the log ends", where=f"job {min(still)}")]
+        return None, [violation("log", "still runs when the log ends", where=f"job {min(still)}")]
     return _summary(tenants.state, now, tenants.gpu_time / WHOLE, tenants.paused_gpu_time / WHOLE), []
 
 
@@ -528,21 +528,21 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
     kind, job, num_jobs = what
     is_machine = kind in (MACHINE_DOWN, REPAIR)
     if not (job == NO_JOB if is_machine else 0 <= job < num_jobs):
-        raise BrokenEventError("names a job that isn't there")
+        raise BrokenEventError("names an unknown job")
     if is_early:
-        raise BrokenEventError("comes before the event ahead of it")
+        raise BrokenEventError("is earlier than the event before it")
     if is_machine and len(taken) == 1 and taken[0][1] == 0 and ones == [0]:
         return
     if kind not in (START, PREEMPT, END, REJECT, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or bool(taken) != (
         kind == START
     ):
-        raise BrokenEventError(f"is no event: kind {kind}, {len(taken)} places")
+        raise BrokenEventError(f"is no valid event: kind {kind}, {len(taken)} places")
     if len(set(taken)) < len(taken) or any(one != 1 for one in ones):
-        raise BrokenEventError("names a GPU twice, or several as one")
+        raise BrokenEventError("names a GPU twice, or more than one GPU per place")
 
 
 def _summary(state: Sequence[_Job], now: int, allocated_gpu_us: float, overhead_gpu_us: float) -> Replayed:
-    """Return what a log says; a job that is not over waits to the end of the log."""
+    """Return the results of a replay; unfinished jobs end with the log."""
     ends = tuple(job.ended if job.ended >= 0 else max(now, job.submit) for job in state)
     return Replayed(
         first_start_us=tuple(job.first if job.first >= 0 else end for job, end in zip(state, ends, strict=True)),

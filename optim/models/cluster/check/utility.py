@@ -1,4 +1,4 @@
-"""What a run earned, and what prices prove that no schedule can exceed: recomputed job by job."""
+"""Verify a run's total utility, and its upper bound by prices, job by job."""
 
 import math
 from heapq import heapify, heappush, heapreplace
@@ -12,16 +12,16 @@ from optim.models.cluster.workload import Workload
 
 TOL = 1e-9
 STEP = 20
-"""Steps that a slot counts for: sums are exact."""
+"""Steps counted per slot; sums use exact integers, which are slow."""
 
 UNIT = 2**1074
-"""Of what every double is a whole multiple."""
+"""Every double is an integer multiple of 1 / UNIT."""
 
 
 def check_worth(jobs: Workload, cluster: Cluster, replayed: Replayed, worth: Worth, policy: str) -> list[Violation]:
     """Return which claims about utility don't hold."""
     if len(worth.theta) != len(jobs):
-        return [violation("utility", "isn't told for every job", where=policy)]
+        return [violation("utility", "must have one row of theta per job", where=policy)]
     earned = math.fsum(
         _value(theta, (end - submit) / worth.slot_us)
         for theta, submit, end, is_done in zip(
@@ -31,24 +31,26 @@ def check_worth(jobs: Workload, cluster: Cluster, replayed: Replayed, worth: Wor
     )
     problems = []
     if not abs(worth.utility - earned) <= TOL * max(1.0, abs(earned)):
-        problems.append(violation("utility", f"{worth.utility!r} is claimed, {earned!r} was earned", where=policy))
+        problems.append(
+            violation("utility", f"{worth.utility!r} is claimed, but the log gives {earned!r}", where=policy)
+        )
     bound = max_earned(jobs, cluster, worth)
     if not worth.bound >= bound * (1 - TOL):
         problems.append(
-            violation("utility", f"no more than {worth.bound!r} is claimed, {bound!r} is proven", where=policy)
+            violation("utility", f"an upper bound of {worth.bound!r} is claimed, but {bound!r} is proven", where=policy)
         )
     if earned > worth.bound * (1 + TOL):
-        problems.append(violation("utility", f"{earned!r} is above what is claimed to be possible", where=policy))
+        problems.append(violation("utility", f"{earned!r} exceeds the claimed upper bound", where=policy))
     return problems
 
 
 def max_earned(jobs: Workload, cluster: Cluster, worth: Worth) -> float:
-    """Return what no schedule earns more than: all GPU-slots at their prices, and each job's best utility less the least bill ((D.10)).
+    """Return an upper bound of total utility: all GPU-slots at their prices plus each job's largest utility minus cost ((D.10)).
 
     Raises
     ------
     InvalidProblemError
-        If that takes more steps than the limits allow.
+        If the computation takes more steps than the limits allow.
     """
     effort = Effort(f"the utility of {len(jobs)} jobs in slots of {worth.slot_us} us")
     price = worth.price.tolist()
@@ -70,7 +72,7 @@ def _value(theta: list[float], delay: float) -> float:
 def _best_payoff(
     theta: list[float], submit: int, gang: int, duration: int, slot: int, price: list[float], effort: Effort
 ) -> float:
-    """Return at least what a job can gain: an end k to k + 1 slots after the submission uses k + 2 slots at most."""
+    """Return an upper bound of a job's utility minus cost: an end k to k + 1 slots after submission uses at most k + 2 slots."""
     first, shortest = submit // slot, duration / slot
     whole, k = duration // slot, duration // slot
     effort.spend(STEP * (k + 1))
@@ -85,24 +87,24 @@ def _best_payoff(
         rest = (shortest - whole) * window.next
         best = max(best, _value(theta, delay) - gang * (window.total() + rest))
         if window.next <= 0.0:
-            return best  # what it needs is free, and later it is worth less
+            return best  # cost is 0 from here on, and utility decreases
         k += 1
 
 
 class _Cheapest:
-    """The sum of the cheapest so many of prices that come one by one, exact, and the next one after these.
+    """Exact running sum of the `count` lowest prices of a growing set, and the next lowest price.
 
     Parameters
     ----------
     count
-        How many.
+        Number of summed prices.
     prices
-        The first, one more.
+        The first `count` + 1 prices.
     """
 
     def __init__(self, count: int, prices: list[float]) -> None:
         ordered = sorted(prices)
-        self._taken = [-price for price in ordered[:count]]  # dearest first
+        self._taken = [-price for price in ordered[:count]]  # negated: a heap with the highest price first
         self._rest = ordered[count:]
         heapify(self._taken)
         heapify(self._rest)
@@ -110,11 +112,11 @@ class _Cheapest:
 
     @property
     def next(self) -> float:
-        """The cheapest of those that aren't summed."""
+        """The lowest price outside the sum."""
         return self._rest[0]
 
     def add(self, price: float) -> None:
-        """Let another price be there."""
+        """Add a price to the set."""
         if self._taken and price < -self._taken[0]:
             dearest = -heapreplace(self._taken, -price)
             self._sum += _whole(price) - _whole(dearest)
@@ -127,6 +129,6 @@ class _Cheapest:
 
 
 def _whole(price: float) -> int:
-    """Return a price in units of which every double is a whole number."""
+    """Return a price as an exact integer multiple of 1 / UNIT."""
     numerator, denominator = price.as_integer_ratio()
     return numerator * (UNIT // denominator)
