@@ -179,10 +179,10 @@ def test_usage_halves_after_a_half_life_and_without_one_adds_up():
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"parent": np.array([-1, 2, 0])}, "stands before"),
+        ({"parent": np.array([-1, 2, 0])}, "listed before"),
         ({"shares": np.array([1, -1, 1])}, "at least 0"),
         ({"parent": np.array([-1, 0])}, "one parent"),
-        ({"is_user": np.array([False, True, True]), "parent": np.array([-1, 0, 1])}, "stands before"),
+        ({"is_user": np.array([False, True, True]), "parent": np.array([-1, 0, 1])}, "listed before"),
     ],
 )
 def test_what_is_no_tree_is_refused(change, cause):

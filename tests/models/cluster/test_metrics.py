@@ -142,8 +142,8 @@ def test_figures_are_finite_numbers(value):
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ((0, 0), "there is nothing to measure"),
-        ((0, 1, 0, 1, 0, 1), "it stopped 2 jobs 3 times; did the plan leave out view.running"),
+        ((0, 0), "metrics need at least one completed job"),
+        ((0, 1, 0, 1, 0, 1), "it preempted 2 jobs 3 times; keep view.running in the plan"),
     ],
 )
 def test_a_run_in_which_no_job_was_done_says_what_may_have_kept_them(kinds, said):

@@ -98,7 +98,7 @@ def test_what_is_borrowed_counts_over_all_flavors():
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"parent": np.array([-1, 2, 0])}, "stands before it"),
+        ({"parent": np.array([-1, 2, 0])}, "listed before it"),
         ({"nominal": np.full((3, 1), -1)}, "quotas and limits"),
         ({"weight": np.ones(2)}, "one entry per node"),
         ({"names": ("c", "a", "a")}, "different names"),

@@ -77,7 +77,7 @@ def test_an_array_that_is_missing_is_named(logged, tmp_path):
     arrays, _ = arrays_of(logged)
     for name in arrays:
         said = verdict(tmp_path / "run.npz", {key: values for key, values in arrays.items() if key != name})
-        assert f"no {name} in it" in said or (name in CAME_LATER and not said)
+        assert f"{name} is missing" in said or (name in CAME_LATER and not said)
 
 
 @pytest.mark.parametrize("name", ["zzz", "jobs.zzz", "log2.time_us", "worth0.theta", "price "])
@@ -92,7 +92,7 @@ def test_places_name_gpus_all_or_none(logged, tmp_path, slots):
     changed = arrays["log0.slot"].copy()
     changed[:1] = slots
     said = verdict(tmp_path / "run.npz", {**arrays, "log0.slot": changed})
-    assert "log0.slot must name a GPU of each place, or be -1 for all" in said
+    assert "log0.slot must name a GPU for every place, or be -1 for all" in said
 
 
 @pytest.mark.parametrize("lost", range(len(STAGES) + 1))
@@ -148,7 +148,7 @@ def test_the_length_of_slots_belongs_into_files_of_the_first_schema(logged, tmp_
     other = {**header, "slot_us": US}
     if schema == FIRST_SCHEMA:
         del other["slot_us"]
-    assert "slot_us belongs into" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(other)))
+    assert "slot_us must be present exactly in" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(other)))
 
 
 def test_a_table_of_types_tells_of_every_type_there_is(logged):

@@ -104,11 +104,11 @@ def test_a_field_that_nobody_knows_is_refused(logged, tmp_path, where):
 @pytest.mark.parametrize(
     ("policies", "cause"),
     [
-        (["oasis", "srtf"], "is the run of 'srtf' by its key"),
-        (["srtf", "optimal"], "is the run of 'oasis' by its key"),
+        (["oasis", "srtf"], "is the run of 'srtf' according to its key"),
+        (["srtf", "optimal"], "is the run of 'oasis' according to its key"),
         (["srtf", ""], r"policies\[1\]: "),
-        (["srtf", " "], "is no name"),
-        (["srtf", "a\x1b[31m"], "is no name"),
+        (["srtf", " "], "is no policy name"),
+        (["srtf", "a\x1b[31m"], "is no policy name"),
         (["srtf", "srtf"], "name of two runs"),
         (["srtf", None], r"policies\[1\]: expected `str`"),
         (["srtf", 7], r"policies\[1\]: expected `str`"),
@@ -157,7 +157,7 @@ def test_times_that_are_all_doubled_with_the_figures_are_refused_by_the_keys(tmp
     assert verdict(tmp_path / "own.npz", arrays) == ""
     kept = {**doubled, "settings": header["settings"]}
     said = verdict(tmp_path / "kept.npz", with_header(arrays, json.dumps(kept)))
-    assert "jobs or cluster aren't those of its key" in said
+    assert "jobs or cluster differ from the digest in its key" in said
 
 
 def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):

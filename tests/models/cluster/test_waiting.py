@@ -134,9 +134,9 @@ def test_quotas_of_logs_that_tell_none_are_by_gpu_time_and_use_every_gpu_up():
 
 @pytest.mark.parametrize("quotas", [(-1.0,), (float("nan"),), (float("inf"),)])
 def test_quotas_that_are_no_numbers_of_gpus_are_refused(quotas):
-    with pytest.raises(InvalidProblemError, match="quotas of a run's rules must be numbers of at least 0"):
+    with pytest.raises(InvalidProblemError, match="quotas must be numbers of at least 0"):
         Rules(knows_quotas=True, quotas=quotas)
-    with pytest.raises(InvalidProblemError, match="of a policy that goes by quotas"):
+    with pytest.raises(InvalidProblemError, match="empty unless knows_quotas is true"):
         Rules(quotas=(1.0,))
 
 
@@ -168,5 +168,5 @@ def test_figures_and_checker_go_by_the_quotas_of_the_policy(tmp_path, name, give
         said = [str(found) for _, check in check_runs(replace(record, runs=(other,))) for found in check.violations]
         assert any("wait_order_share" in line or "wait_fair_share" in line for line in said)
     short = replace(record.runs[0], rules=replace(run.rules, knows_quotas=True, quotas=(1.0,)))
-    with pytest.raises(InvalidProblemError, match="quotas must be one for each of the 2 virtual clusters, got 1"):
+    with pytest.raises(InvalidProblemError, match="expected 2 quotas, one per virtual cluster, got 1"):
         replace(record, runs=(short,))

@@ -193,7 +193,7 @@ def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
 
 
 def test_a_gang_larger_than_the_cluster_is_named():
-    with pytest.raises(InvalidProblemError, match="j1 asks for 3 GPUs of a cluster of 2"):
+    with pytest.raises(InvalidProblemError, match="j1 needs 3 GPUs, but the cluster has 2"):
         simulate(_workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", key=Key.SUBMISSION))
 
 

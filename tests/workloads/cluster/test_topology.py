@@ -71,7 +71,7 @@ def test_the_published_files_are_read():
         ({"machines": []}, "at least one machine"),
         ({"machines": [{"gpus": 0}]}, "gpus"),
         ({"machines": [{"gpus": 2000}]}, r"machines\[0\] must have at most 1024 GPUs"),
-        ({"machines": [{"gpus": 2, "cpus": -1}]}, "host room"),
+        ({"machines": [{"gpus": 2, "cpus": -1}]}, "cpus and memory_gb of at least 0"),
         ({"machines": [{"gpus": 2, "count": 2**40}]}, "machines"),
         ({"machines": [{"gpu": 2}]}, "gpu"),
         ({"schema": "other", "machines": []}, "schema"),

@@ -134,7 +134,7 @@ def test_a_gang_wider_than_its_type_is_refused_or_left_out(tmp_path):
 
 
 def test_machines_have_partitions_all_or_none(tmp_path):
-    with pytest.raises(InvalidProblemError, match=r"machines\[1\] names no partitions, while others do"):
+    with pytest.raises(InvalidProblemError, match=r"machines\[1\] has no partitions, but others do"):
         _topology(tmp_path, [PARTED[0], TYPES[0]])
 
 

@@ -146,7 +146,7 @@ def test_a_log_of_jobs_that_never_ran_has_no_job(tmp_path):
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        ([], "there is no job"),
+        ([], "at least one job"),
         ([{"jobid": "x"}], "submitted_time"),
         (
             [_job("x", 1, "Pass") | {"submitted_time": "soon"}],

@@ -129,7 +129,7 @@ def test_the_makespan_counts_the_load_from_a_time_on_and_the_longest_job():
 
 @pytest.mark.parametrize("prices", [[-1.0], [float("nan")], [float("inf")]])
 def test_prices_that_are_none_are_refused(prices):
-    with pytest.raises(InvalidProblemError, match="finite and at least 0"):
+    with pytest.raises(InvalidProblemError, match="must be one per slot, finite"):
         PriceProof(end_us=np.array([US]), price=np.array(prices))
 
 
@@ -351,9 +351,9 @@ def test_prices_of_types_and_their_limit_are_kept_and_verified(tmp_path):
     [
         (lambda record: {"price_bound_limit_h": record.price_bound_limit_h * (1 - 1e-6)}, "is proven"),
         (lambda record: {"divisible": None}, "has no proof"),
-        (lambda record: {"divisible": _moved(record.divisible, gpu_type=1)}, "can't use"),
-        (lambda record: {"divisible": _moved(record.divisible, gpu_type=2)}, "on no type"),
-        (lambda record: {"divisible": _moved(record.divisible, job=9)}, "of no job"),
+        (lambda record: {"divisible": _moved(record.divisible, gpu_type=1)}, "on which its job can't run"),
+        (lambda record: {"divisible": _moved(record.divisible, gpu_type=2)}, "unknown job or type"),
+        (lambda record: {"divisible": _moved(record.divisible, job=9)}, "unknown job or type"),
         (lambda record: {"divisible": _moved(record.divisible, job=1)}, "lacks a job"),
     ],
 )
@@ -371,11 +371,11 @@ def _moved(schedule, **numbers):
 
 def test_prices_of_another_number_of_types_are_refused():
     three = PriceProof(end_us=np.array([US]), price=np.ones((3, 1)))
-    with pytest.raises(InvalidProblemError, match="of 3 types"):
+    with pytest.raises(InvalidProblemError, match="3 rows for 2 types"):
         min_mean_completion(JOBS, TWO, three)
     with pytest.raises(InvalidProblemError, match="3 rows for 2 types"):
         RunRecord(jobs=JOBS, cluster=TWO, overhead_us=0, prices=three)
-    with pytest.raises(InvalidProblemError, match="one type"):
+    with pytest.raises(InvalidProblemError, match="single type"):
         PriceProof(end_us=np.array([US]), price=np.ones((1, 1)))
 
 

@@ -105,11 +105,11 @@ def test_runs_that_met_the_same_failures_stand_side_by_side():
 @pytest.mark.parametrize(
     ("other", "seed", "cause"),
     [
-        (EngineOptions(overhead_s=60), 1, "checkpoint_us is 0 here, and 600000000 for fifo"),
-        (replace(FAILING, checkpoint_min=5), 1, "checkpoint_us is 300000000 here, and 600000000 for fifo"),
-        (replace(FAILING, retries="blind"), 1, "retries is 1 here, and 0 for fifo"),
-        (FAILING, 2, "other failures and repairs of machines than fifo met"),
-        (replace(FAILING, mtbf_hours=1000), 1, "other failures and repairs of machines than fifo met"),
+        (EngineOptions(overhead_s=60), 1, "checkpoint_us is 0 here, but 600000000 for fifo"),
+        (replace(FAILING, checkpoint_min=5), 1, "checkpoint_us is 300000000 here, but 600000000 for fifo"),
+        (replace(FAILING, retries="blind"), 1, "retries is 1 here, but 0 for fifo"),
+        (FAILING, 2, "failures and repairs of machines differ from those of fifo"),
+        (replace(FAILING, mtbf_hours=1000), 1, "failures and repairs of machines differ from those of fifo"),
     ],
 )
 def test_a_run_that_met_other_failures_doesnt_stand_beside(name, other, seed, cause):

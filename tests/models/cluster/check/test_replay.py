@@ -81,19 +81,19 @@ def test_a_bound_without_proof_is_refused(record):
 @pytest.mark.parametrize(
     ("events", "cause"),
     [
-        ([(0, 0, 0, [(0, 1)])], "gives 1 GPUs to a gang of 2"),
+        ([(0, 0, 0, [(0, 1)])], "allocates 1 GPUs to a gang of 2"),
         ([(0, 0, 0, [(0, 1), (0, 1)])], "names a machine twice"),
         ([(0, 0, 0, [(0, 2)]), (1, 0, 1, [(0, 1)])], "takes 1 GPUs of machine 0, which are not free"),
         ([(0, 0, 0, [(5, 2)])], "takes 2 GPUs of machine 5"),
         ([(0, 0, 0, [(0, 2)]), (1, 0, 0, [(1, 2)])], "starts a job that runs or is over"),
         ([(0, 0, 0, [(0, 2)]), (3, 2, 0, [])], "ends a job after 3000000 of its 4000000"),
-        ([(0, 0, 0, [(0, 2)]), (5, 2, 0, [])], "ends a job later than its work was done"),
+        ([(0, 0, 0, [(0, 2)]), (5, 2, 0, [])], "ends a job after its work was done"),
         ([(0, 0, 0, [(0, 2)]), (4, 1, 0, [])], "stops a job whose work is done"),
         ([(0, 1, 0, [])], "stops a job that doesn't run"),
         ([(0, 0, 1, [(0, 1)])], "before its submission"),
-        ([(2, 0, 0, [(0, 2)]), (1, 0, 1, [(1, 1)])], "comes before the event ahead of it"),
-        ([(0, 3, 0, [])], "sends a job away, which the policy may not"),
-        ([(0, 0, 9, [])], "names a job that isn't there"),
+        ([(2, 0, 0, [(0, 2)]), (1, 0, 1, [(1, 1)])], "is earlier than the event before it"),
+        ([(0, 3, 0, [])], "rejects a job, which the policy may not"),
+        ([(0, 0, 9, [])], "names an unknown job"),
     ],
 )
 def test_the_first_broken_event_is_named(events, cause):
@@ -214,7 +214,7 @@ def test_a_schedule_that_cant_be_is_refused(why, is_named):
     said = verdict_of(case.pop("events"), is_named, **case)
     assert any(one.startswith("log") for one in said), said
     if not is_named and (INFEASIBLE[why].keys() & {"jobs", "cluster"}):
-        assert "names no single GPUs, though" in said[0]
+        assert "names no single GPUs, but" in said[0]
 
 
 def test_hosts_and_types_that_dont_matter_need_no_names():
@@ -269,18 +269,18 @@ def _log(events, is_planned):
 @pytest.mark.parametrize(
     ("events", "cause"),
     [
-        ([ON_0, (3, FAIL, NO_JOB, (1, 0)), (4, FAIL, NO_JOB, (1, 0))], "fail twice"),
-        ([ON_0, (3, REPAIR, NO_JOB, (1, 0))], "repaired twice"),
-        ([ON_0, (3, CRASH, 0)], "no machine has just failed"),
-        ([ON_0, (3, FAIL, NO_JOB, (1, 0)), (3, CRASH, 0)], "no machine has just failed"),
-        ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (3, START, 1, (1, 1))], "comes before job 0 crashes"),
-        ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (4, CRASH, 0)], "comes before job 0 crashes"),
+        ([ON_0, (3, FAIL, NO_JOB, (1, 0)), (4, FAIL, NO_JOB, (1, 0))], "fails machine 1 twice"),
+        ([ON_0, (3, REPAIR, NO_JOB, (1, 0))], "repairs machine 1 twice"),
+        ([ON_0, (3, CRASH, 0)], "none of whose machines has just failed"),
+        ([ON_0, (3, FAIL, NO_JOB, (1, 0)), (3, CRASH, 0)], "none of whose machines has just failed"),
+        ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (3, START, 1, (1, 1))], "precedes the crash of job 0"),
+        ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (4, CRASH, 0)], "precedes the crash of job 0"),
         ([(3, FAIL, NO_JOB, (0, 0)), (4, START, 0, (0, 1))], "machine"),
         ([ON_0, (3, FAIL, 0, (0, 0))], "job"),
         ([ON_0, (3, FAIL, NO_JOB, (9, 0))], "names no machine"),
         ([ON_0, (6, FAIL, NO_JOB, (0, 0)), (6, CRASH, 0)], "a job whose work is done"),
         ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (3, CRASH, 0), (4, START, 0, (1, 1)), (8, END, 0)], "4000000 microseconds|5000000 of its 6"),
-        ([ON_0, (3, FAIL, NO_JOB, (0, 0))], "machine that failed|runs on"),
+        ([ON_0, (3, FAIL, NO_JOB, (0, 0))], "failed machine|still runs"),
     ],
 )  # fmt: skip
 def test_the_first_broken_event_of_a_failing_machine_is_named(events, cause, is_planned):
@@ -335,17 +335,17 @@ def _retry_log(events, is_planned):
 @pytest.mark.parametrize(
     ("jobs", "events", "cause"),
     [
-        (_jobs(), [(0, START), (2, FAULT)], "after 2000000 us, which fails after 3000000"),
+        (_jobs(), [(0, START), (2, FAULT)], "after 2000000 us that fails after 3000000"),
         (_jobs(), [(0, START), (4, FAULT)], "after 4000000 us"),
-        (_jobs(), [(0, START), (3, PREEMPT)], "goes on from a try that fails"),
-        (_jobs(), [(0, START), (10, END)], "goes on from a try that fails"),
-        (_jobs(), [(0, START), (3, GIVE_UP)], "has a try left"),
-        (_jobs(), [(0, START), (3, FAULT), (4, START)], "held back until 5000000 us"),
-        (_jobs("syntax error"), [(0, START), (3, FAULT)], "repeats a try that was the last"),
+        (_jobs(), [(0, START), (3, PREEMPT)], "continues an attempt that fails"),
+        (_jobs(), [(0, START), (10, END)], "continues an attempt that fails"),
+        (_jobs(), [(0, START), (3, GIVE_UP)], "has an attempt left"),
+        (_jobs(), [(0, START), (3, FAULT), (4, START)], "must wait until 5000000 us"),
+        (_jobs("syntax error"), [(0, START), (3, FAULT)], "repeats a job after its last attempt"),
         (
             _jobs(good=0),
             [(0, START), (3, FAULT), (5, START), (9, FAULT)],
-            "repeats a try that was the last",
+            "repeats a job after its last attempt",
         ),
         (
             _jobs(),
@@ -355,7 +355,7 @@ def _retry_log(events, is_planned):
         (
             _jobs(),
             [(0, START), (3, FAULT), (5, START), (9, FAULT), (11, START), (15, GIVE_UP)],
-            "at no time",
+            "never fails",
         ),
         (_jobs("syntax error"), [(0, START), (3, GIVE_UP), (5, START)], "runs or is over"),
     ],

@@ -107,11 +107,11 @@ def test_what_a_run_earned_holds_and_comes_back_from_a_file(record, tmp_path):
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda worth: {"utility": worth.utility * (1 + 1e-6)}, "was earned"),
+        (lambda worth: {"utility": worth.utility * (1 + 1e-6)}, "but the log gives"),
         (lambda worth: {"bound": worth.bound / 2}, "is proven"),
         (lambda worth: {"price": worth.price * 0.9 + 1}, "is proven"),
-        (lambda worth: {"theta": worth.theta * 1.01}, "was earned"),
-        (lambda worth: {"theta": worth.theta[1:]}, "isn't told for every job"),
+        (lambda worth: {"theta": worth.theta * 1.01}, "but the log gives"),
+        (lambda worth: {"theta": worth.theta[1:]}, "must have one row of theta per job"),
     ],
 )
 def test_a_changed_claim_is_refused(record, change, cause):
@@ -141,7 +141,7 @@ def test_worth_is_finite_and_not_negative():
 )
 def test_worth_that_no_sum_could_hold_is_refused(change):
     plain = _worth([(1.0, 1.0, 1.0)], [1.0])
-    with pytest.raises(InvalidProblemError, match=r"slots 1\.\.|finite"):
+    with pytest.raises(InvalidProblemError, match=r"slot_us must lie in 1\.\.|finite"):
         replace(plain, **change)
 
 
