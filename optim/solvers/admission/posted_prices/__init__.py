@@ -1,5 +1,5 @@
-"""Rules that decide on a job at its arrival, at prices that every resource has posted.
+"""Rules that decide on each job at its arrival, at posted prices of all resources.
 
-Price functions and the ranges that they move in, the cluster's state as such a rule sees it, the run over all
-arrivals, and the theorems on what it earns.
+Price functions and their ranges, the cluster state that the rules use, the run over all arrivals, and the
+competitive-ratio theorems.
 """

@@ -1,15 +1,18 @@
 """Prices from earlier days: the sample-average packing LP, solved by column generation.
 
-All days' jobs share a cluster whose capacities are counted once a day. The dual of that LP,
+The jobs of all days share one cluster; its capacities are counted once per day. The dual of this LP,
 
     min over p >= 0 of  days * fill * b . p + sum over all jobs of max(0, max over schedules of value - p . use),
 
-is at fill = 1 the average over the days of the bound that p proves: the prices that would have been best on average. But
-that LP packs whole classes with parts of jobs. Single servers filled with whole ones, as jobs come, never get so full, and
-prices of an LP that counts on less of them earn more. Posted on days 5 to 8 of the shipped histories, learned on days 1 to
-4, they earned 1.0 % (light), 1.1 % (medium) and 6.2 % (heavy) more at a fill of 0.7 than at 1, and 3.1, 1.0 and 3.8 % at
-0.55.
+is at fill = 1 the average over the days of the bound that p proves, so its solution is best on average. But the LP
+packs fractions of jobs into classes. Single servers filled with integral jobs in order of arrival reach a lower
+utilisation, so prices of an LP with less capacity earn more. Learned on days 1 to 4 of the shipped histories and
+posted on days 5 to 8, they earned more than with a fill of 1, by:
 
+| fill | light | medium | heavy |
+|---|---|---|---|
+| 0.7 | 1.0 % | 1.1 % | 6.2 % |
+| 0.55 | 3.1 % | 1.0 % | 3.8 % |
 
 References
 ----------
@@ -39,21 +42,21 @@ TOL = 1e-3
 """Relative gap at which the sample-average LP counts as solved."""
 
 FILL = 0.6
-"""Share of the capacities that the LP counts on."""
+"""Share of the capacities available to the LP."""
 
 HALF_TOL = 1e-2
-"""Likewise where only the difference between two halves of a history is asked for."""
+"""Relative gap when only the difference between two halves of a history is needed."""
 
 COLD, WARM, BETWEEN = (
     SubgradientOptions(num_steps=150, add_every=4),
     SubgradientOptions(num_steps=40, add_every=4),
     SubgradientOptions(num_steps=10),
 )
-"""Polyak steps before the first master, from nothing and from known prices, and after each."""
+"""Polyak steps before the first master, from zero and from known prices, and after each master."""
 
 
 class PriceForecast(Forecast):
-    """A forecast that can be learned, updated by a further day, and carried over to a cluster of another size."""
+    """A forecast that can be learned, updated by another day, and transferred to a cluster of another size."""
 
     @classmethod
     def fit(
@@ -65,25 +68,25 @@ class PriceForecast(Forecast):
         fill: float = FILL,
         tol: float = TOL,
     ) -> "PriceForecast":
-        """Learn from days.
+        """Learn prices from past days.
 
         Parameters
         ----------
         histories
-            At least one day. Their clusters may differ in size from today's: only their jobs count.
+            At least one day. Cluster sizes may differ from today's: only the jobs count.
         cluster
-            Whose servers the prices are for; the last day's by default.
+            The cluster to price; the last day's by default.
         monitor
-            Asked between prices; whenever it ends the LP, the best prices so far are kept.
+            Polled between price updates; when it ends the LP, the best prices so far are used.
         fill
-            Share of the capacities that the LP counts on, in (0, 1].
+            Share of the capacities available to the LP, in (0, 1].
         tol
             Relative gap at which the LP counts as solved.
 
         Raises
         ------
         InvalidProblemError
-            If there is no day, or a day isn't of the cluster's kind.
+            If there is no day, or a day's cluster is incompatible.
 
         Examples
         --------
@@ -102,7 +105,7 @@ class PriceForecast(Forecast):
 
     @classmethod
     def load(cls, path: str | Path) -> "PriceForecast":
-        """Read a forecast; raises as `read_forecast`."""
+        """Read a forecast; raises the same errors as `read_forecast`."""
         return cls.of(read_forecast(path))
 
     @classmethod
@@ -116,12 +119,12 @@ class PriceForecast(Forecast):
         return Prices(worker=self.worker_price, ps=self.ps_price)
 
     def updated(self, day: AdmissionInstance, *, monitor: Monitor | None = None, tol: float = TOL) -> "PriceForecast":
-        """Return the forecast of one day more, its LP started from the present prices."""
+        """Return the forecast with one more day; the LP starts from the present prices."""
         check_compatible_cluster(day, self.cluster, f"history {day.name!r}")
         return self._solved((*self.days, day), self.cluster, monitor, tol)
 
     def on(self, instance: AdmissionInstance, *, monitor: Monitor | None = None, tol: float = TOL) -> "PriceForecast":
-        """Return the forecast for an instance's cluster: this one, unless classes or their sizes have changed.
+        """Return the forecast for an instance's cluster: the same object unless classes or their sizes differ.
 
         Raises
         ------
@@ -136,8 +139,8 @@ class PriceForecast(Forecast):
     def half_difference(self, *, tol: float = HALF_TOL) -> float | None:
         """Return how much the prices of the first and the second half of the days differ; None for a single day.
 
-        The capacity's worth at the absolute differences, over its mean worth at the two: 0 for equal prices, 2 for
-        prices that have no priced row in common.
+        The value of the capacity at the absolute price differences, over its mean value at both: 0 for equal prices,
+        2 if no row is priced in both halves.
         """
         middle = self.num_days // 2
         if middle == 0:
@@ -172,7 +175,7 @@ def sample_average(
     monitor: Monitor | None = None,
     tol: float = TOL,
 ) -> tuple[Prices, PackingResult]:
-    """Solve the packing LP of all days' jobs with so much of each row's capacity counted once a day."""
+    """Solve the packing LP of all days' jobs; each row's capacity counts `fill` times per day."""
     tables = JobTables.build(merge_days([day.jobs for day in days], cluster))
     rows = CapacityRows.of(tables)
     programme = PackingLP(tables, replace(rows, capacity=fill * len(days) * rows.capacity))
@@ -187,7 +190,7 @@ def sample_average(
 
 
 def smoothed(prices: Prices, width: int) -> Prices:
-    """Return prices averaged over so many slots around each (fewer at both ends of the day)."""
+    """Return prices averaged over `width` slots around each (fewer at both ends of the day)."""
 
     def side(array: FloatArray) -> FloatArray:
         total = np.concatenate([np.zeros_like(array[:, :1]), np.cumsum(array, axis=1)], axis=1)
@@ -207,7 +210,7 @@ def _is_same_cluster(a: AdmissionInstance, b: AdmissionInstance) -> bool:
 
 
 def _carried_over(prices: FloatArray, known: ServerClasses, now: ServerClasses) -> FloatArray:
-    """Return the prices of classes of the same name, and mean prices for classes that are new."""
+    """Return the prices of classes of the same name, and mean prices for new classes."""
     horizon = now.capacity.shape[1]
     number = {name: c for c, name in enumerate(known.types)}
     mean = prices.mean(axis=0)

@@ -1,27 +1,27 @@
 """A day at learned prices, slot by slot: posted prices, plan repair, and a guard against wrong forecasts.
 
-Of each class of m_c servers m'_c = ceil(a m_c) are the guard's. There the paper's rule R keeps its books: every job of the
-day is offered to it, and its decisions are those that it would make alone on these servers. The learned rule decides on
-the other servers. A job that R admits at value v runs as R has it, unless the learned rule offers it a value of at least v;
-then R's reservation stays in its books, and the room, which nobody uses, is open to the learned rule.
+The guard gets m'_c = ceil(a m_c) servers of each class of m_c. The paper's rule R decides on every job of the day for
+these servers, as if it ran alone on them. The learned rule decides on the other servers. A job that R admits at value v
+runs as R scheduled it, unless the learned rule offers it a value of at least v. In that case R still counts its
+reservation as used, and the learned rule may use the idle capacity.
 
-**Theorem.** Whatever the forecast,
+**Theorem.** For any forecast,
 
-1. the plan earns at least what R earns alone on its share of the servers, job by job;
+1. the plan earns at least the objective of R alone on its share of the servers, job by job;
 2. if conditions C1 to C6 of R's price function hold with ratio kappa (`posted_prices.theorems`), then
-   ``optimum <= kappa / rho * objective + wide``, where rho = min over classes of m'_c / m_c (>= a), and `wide` is the
+   ``optimum <= kappa / rho * objective + wide``. Here rho = min over classes of m'_c / m_c (>= a), and `wide` is the
    summed best value of the jobs that may use more of some class in a slot than the guard's servers of it hold.
 
-Proof. 1: R's books hold rooms of which each is run by R's job, by jobs of the learned rule that were let in, or by none;
-R's next decision takes only what its books show as free. So R's decisions don't depend on the forecast, and each job that
-it admits at v earns at least v. 2: take an optimal point x of the packing LP over classes of the whole cluster, without the
-schedules of wide jobs: its value is at least optimum - wide. Each of its schedules fits into m'_c servers of each class by
-the definition of wide, and rho x uses at most rho m_c c <= m'_c c of each row. So the LP of R's share is worth at least
-rho (optimum - wide), and at most kappa times what R earns, which is at most kappa times the objective.
+Proof. 1: A reservation of R is used by R's job, by jobs of the learned rule, or not at all; R's next decision takes only
+capacity that R counts as free. So R's decisions don't depend on the forecast, and each job that it admits at v earns at
+least v. 2: take an optimal point x of the packing LP over the classes of the full cluster, without the schedules of wide
+jobs: its value is at least optimum - wide. By the definition of wide, each of its schedules fits into m'_c servers of each
+class. Also rho x uses at most rho m_c c <= m'_c c of each row. So the LP of R's share has a value of at least
+rho (optimum - wide). That value is at most kappa times R's objective, which is at most kappa times the objective.
 
-The share's whole servers make rho larger than a, never smaller; a class of one server is all the guard's. Splitting the
-servers is the construction of docs/mathematics/learned-prices.md, section 3; letting the learned rule use R's idle books is
-what makes the guard cheap where the forecast is good.
+Rounding the share up to full servers can only make rho larger than a; the guard takes every one-server class. Splitting
+the servers is the construction of docs/mathematics/learned-prices.md, section 3. The guard costs little with a good
+forecast, because the learned rule uses R's idle reservations.
 
 References
 ----------
@@ -29,9 +29,9 @@ Jasin, Kumar, "A re-solving heuristic with bounded revenue loss for network reve
 2012, DOI 10.1287/moor.1120.0537. Vera, Banerjee, "The Bayesian prophet: a low-regret framework for online decision
 making", 2021, DOI 10.1287/mnsc.2020.3624.
 
-The rule's U and lower scale come from the jobs that have arrived, the present one included. After the first share of the
-slots the jobs seen so far stand for the rest of the day: they are expected again and again, block by block, and prices are
-learned from that; and again each time that the day has doubled.
+Without a history, U and the lower scale come from the jobs that have arrived, including the present one. After the first
+share of the slots, the jobs seen so far represent the rest of the day: they are repeated block by block, and prices are
+learned from them. Prices are learned again each time the elapsed time has doubled.
 
 Source: Agrawal, Wang, Ye, "A dynamic near-optimal algorithm for online linear programming", 2014,
 DOI 10.1287/opre.2014.1289 (the one-time and the dynamic learning algorithm).
@@ -78,12 +78,12 @@ from optim.solvers.admission.pricing.classes import JobTables, Prices
 from optim.solvers.admission.pricing.servers import SERVER, ClusterState, FoundSchedule, Use, uses
 
 FREE = 1e-12
-"""Price of a unit of room that nobody else can want, in utility units: little beside anything, and of two ways the smaller one."""
+"""Price of one unit of uncontested capacity, in utility units: negligible, but it breaks ties for the smaller schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostedPrice:
-    """A price function without a slope: both ends of each range are the posted price."""
+    """A constant price function: both ends of each range are the posted price."""
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
         """Return the posted prices."""
@@ -92,25 +92,25 @@ class PostedPrice:
 
 
 def posted_state(instance: AdmissionInstance, prices: Prices) -> ClusterState:
-    """Return the empty cluster at posted prices, shape (classes, slots, resources) a side."""
+    """Return the empty cluster at posted prices, shape (classes, slots, resources) per side."""
     worker = _constant(prices.worker)
     ps = worker if instance.has_shared_servers else _constant(prices.ps)
     return ClusterState(instance, PriceRanges(worker=worker, ps=ps), PostedPrice())
 
 
 def post(state: ClusterState, prices: Prices) -> None:
-    """Post other prices; what is taken stays taken."""
+    """Post other prices; allocations stay."""
     for side, array in zip(state.sides, (prices.worker, prices.ps), strict=False):
         side.price[:] = array.transpose(1, 2, 0)[:, :, side.servers.class_of_server]
 
 
 @contextmanager
 def discounted(state: ClusterState, slot: int, *, ahead: float) -> Iterator[list[FloatArray]]:
-    """Count prices only for the part of the room that jobs arriving after `slot` will take.
+    """Price only the share of the capacity that jobs arriving after `slot` will take.
 
-    What is left of the slot itself is lost unless those who have arrived use it. Of the slot k later a part
-    1 - exp(-k / ahead) is still wanted: all of it for `ahead` 0. Gives the posted prices, shape (slots, resources, servers)
-    a side, which are back in force afterwards.
+    Free capacity of `slot` itself is lost unless jobs that have arrived use it. In slot k later, later jobs want a
+    share of 1 - exp(-k / ahead); all of it if `ahead` is 0. Yields the posted prices, shape (slots, resources, servers)
+    per side, and restores them afterwards.
     """
     posted = [side.price for side in state.sides]
     for side, usual in zip(state.sides, posted, strict=True):
@@ -131,21 +131,21 @@ def _constant(prices: FloatArray) -> SideRanges:
 
 
 WHOLE_TOL = 1e-9
-"""A share of a class this close to a whole number of servers is that number."""
+"""A share of a class within this distance of an integer number of servers is rounded to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardClaim:
-    """The second part of the theorem on one instance.
+    """The second part of the theorem for one instance.
 
     Parameters
     ----------
     rule
-        The paper's rule's claim, on the whole cluster's rows (its conditions are about single servers).
+        Claim of the paper's rule, on the full cluster's rows (its conditions concern single servers).
     rho
-        Least share of a class that is the guard's.
+        Smallest share of a class that belongs to the guard.
     wide
-        Summed best value of wide jobs.
+        Summed best value of the wide jobs.
     """
 
     rule: RatioClaim
@@ -178,9 +178,9 @@ class Guard:
     share
         a, in (0, 1].
     stats
-        The jobs that U and the lower scale come from: the history's.
+        The jobs that U and the lower scale are derived from, taken from the history.
     function
-        Its price function.
+        Price function of the paper's rule.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Guard:
             )
         )
         self.earned = 0.0
-        """What R earns alone."""
+        """Summed value of the jobs that R admits."""
 
     def reserve(self, state: ClusterState) -> None:
         """Take the guard's servers out of the learned rule's cluster."""
@@ -206,7 +206,7 @@ class Guard:
             side.residual[:, :, servers] = 0.0
 
     def decide(self, job: int) -> FoundSchedule | None:
-        """Let R decide on a job; return its schedule on the whole cluster's servers, None if it refuses."""
+        """Let R decide on a job; return its schedule on the full cluster's servers, or None if R rejects it."""
         decision = self._rule.decide(job)
         if not decision.is_accepted or decision.schedule is None:
             return None
@@ -219,15 +219,15 @@ class Guard:
         return replace(decision.schedule, workers=rows[0], ps=rows[1])
 
     def claim(self, stats: JobValueStats) -> GuardClaim:
-        """Return what the theorem says of this instance; `stats` is its own jobs'."""
-        # The conditions are about jobs and single servers' rows, which are the same in the whole cluster.
+        """Return the theorem's claim for this instance; `stats` are those of the instance's jobs."""
+        # The conditions concern jobs and single servers' rows, which are the same in the full cluster.
         rule = ratio_claim(self._instance, self._bounds, self._function, stats=stats)
         rho, wide = least_share(self._instance, self.alone), wide_value(self._instance, self.alone)
         return GuardClaim(rule=rule, rho=rho, wide=wide)
 
 
 def on_share(instance: AdmissionInstance, share: float) -> AdmissionInstance:
-    """Return the instance on the guard's servers only."""
+    """Return the instance restricted to the guard's servers."""
 
     def part(servers: ServerClasses) -> ServerClasses:
         count = np.ceil(share * servers.count - WHOLE_TOL).astype(np.int64)
@@ -239,13 +239,13 @@ def on_share(instance: AdmissionInstance, share: float) -> AdmissionInstance:
 
 
 def least_share(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
-    """Return rho, the least share of a class' servers that is the guard's."""
+    """Return rho, the smallest share of a class' servers that belongs to the guard."""
     pairs = ((instance.worker_servers, alone.worker_servers), (instance.ps_servers, alone.ps_servers))
     return float(min((part.count / all_servers.count).min(initial=1.0) for all_servers, part in pairs))
 
 
 def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
-    """Return the summed best value of jobs that may use more of a class in a slot than the guard's servers hold."""
+    """Return the summed best value of jobs that may use more of a class per slot than the guard's servers hold."""
     max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
     sides = (
         (instance.workers_per_server, instance.max_workers, instance.worker_servers, alone.worker_servers),
@@ -265,47 +265,47 @@ def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
 
 
 def _servers_needed(units_per_server: IntArray, most: IntArray, servers: ServerClasses) -> IntArray:
-    """Return the servers of each class that the most a schedule may use there fills, shape (segments, classes, slots)."""
+    """Return the servers per class that a job's largest use in a slot fills, shape (segments, classes, slots)."""
     wanted = np.minimum(most[:, None, None], units_per_server * servers.count[None, :, None])
     return np.asarray(-(-wanted // np.maximum(units_per_server, 1)))
 
 
 def _first_of_classes(all_servers: ServerClasses, part: ServerClasses) -> IntArray:
-    """Return the numbers that the first servers of each class have in the whole cluster."""
+    """Return the indices of each class' first servers in the full cluster."""
     first = np.concatenate([[0], np.cumsum(all_servers.count)[:-1]])
     ranges = [np.arange(start, start + count) for start, count in zip(first.tolist(), part.count.tolist(), strict=True)]
     return np.concatenate(ranges).astype(np.int64)
 
 
 TOL, MAX_ROUNDS = 1e-2, 6
-"""Relative gap at which the LP for the rest of a day counts as solved, and its most masters."""
+"""Relative gap at which the LP for the rest of a day counts as solved, and its maximal number of masters."""
 
 STEPS, STEPS_BETWEEN = 20, 6
 """Polyak steps before the first master, and after each."""
 
 MIN_LEFT = 1e-2
-"""Share of its capacity that a row counts on at least: what has no capacity has no price, and a full slot is expensive."""
+"""Minimal share of its capacity that each row keeps in the LP: a row without capacity would get no price."""
 
 
 def prices_for_the_rest(
     cluster: AdmissionInstance, expected: Jobs, state: ClusterState, slot: int, start: Prices, fill: float
 ) -> Prices:
-    """Return prices for the slots from `slot` on: those of the LP over what is left and the jobs expected there.
+    """Return the LP's prices for the slots from `slot` on, given free capacity and expected jobs.
 
-    Past slots keep the prices of `start`, and all do where no job is expected.
+    Past slots keep the prices of `start`. If no job is expected, all slots do.
 
     Parameters
     ----------
     cluster
         Today's cluster.
     expected
-        The jobs that the day is expected to bring; those that arrive before `slot` don't count.
+        The jobs expected during the day; jobs that arrive before `slot` don't count.
     state
-        What is left of the servers.
+        The servers' free capacity.
     start
-        Prices that the search begins at.
+        Starting prices.
     fill
-        Share of the capacities that the LP counts on.
+        Share of the capacities available to the LP.
     """
     tables = JobTables.build(merge_days([expected], cluster))
     rows = CapacityRows.of(tables)
@@ -329,7 +329,7 @@ def prices_for_the_rest(
 
 
 class RisingPrices:
-    """Zero-start prices whose constants come from the jobs seen so far, on a cluster that others change."""
+    """Zero-start prices with constants from the jobs seen so far, on a cluster that the run changes."""
 
     def __init__(self, instance: AdmissionInstance, state: ClusterState) -> None:
         self._state = state
@@ -337,18 +337,18 @@ class RisingPrices:
         state.reprice(self._seen.ranges, ZeroStartPrice())
 
     def meet(self, job: int) -> None:
-        """Take a job's value into account; if it changes the constants, all prices follow."""
+        """Include a job's value; if it changes the constants, recompute all prices."""
         if self._seen.see(job):
             self._state.reprice(self._seen.ranges)
 
     def reprice_used(self, uses: tuple[Use, ...]) -> None:
-        """Price the cells again that a schedule has taken from."""
+        """Recompute the prices of the cells that a schedule uses."""
         for side, use in zip(self._state.sides, uses, strict=True):
             side.reprice_cells(use)
 
 
 def repeated(instance: AdmissionInstance, slot: int) -> Jobs:
-    """Return the jobs that arrived before `slot`, expected again block by block in the rest of the day."""
+    """Return the jobs that arrived before `slot`, repeated block by block over the rest of the day."""
     seen = np.flatnonzero(instance.jobs.arrival < slot)
     block = take_jobs(instance.jobs, seen)
     shifts = range(slot, instance.horizon, slot)
@@ -357,18 +357,18 @@ def repeated(instance: AdmissionInstance, slot: int) -> Jobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """How a day is run.
+    """Settings of a day's run.
 
     Parameters
     ----------
     smoothing, price_scale
-        Slots over which prices are averaged before they are posted, and the factor that they are multiplied by.
+        Number of slots over which prices are averaged before posting, and the factor that multiplies them.
     replan
-        Moves in each slot (0: schedules stay as they were admitted).
+        Repair moves per slot (0: admitted schedules never change).
     promised_share
         Share of a schedule's value at admission that the promised completion slot has to earn.
     standby
-        Most refused jobs that wait for room that nobody holds (0: a refused job is gone).
+        Maximal number of rejected jobs that wait for unreserved capacity (0: rejected jobs leave).
     """
 
     smoothing: int
@@ -380,24 +380,24 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DayResult:
-    """What came of a day.
+    """The outcome of a day.
 
     Parameters
     ----------
     plan
-        What ran of all jobs that are complete.
+        Executed schedules of all completed jobs.
     unfinished
-        What ran of refused jobs that didn't get to their end; it earns nothing, and is no plan of the problem.
+        Executed work of rejected jobs that didn't complete; it earns 0 and isn't a plan of the problem.
     decisions, promised
-        Whether each job that arrived was admitted, and the completion slots promised to those that were.
+        Whether each arrived job was admitted, and the promised completion slot per admitted job.
     completed_on_standby
-        Completion slots of the others.
+        Completion slots of rejected jobs that completed.
     prices
         The last prices.
     decision_s, resolve_s
         Seconds of each decision and of each solve for new prices.
     guard_earned
-        What the guard's rule earns alone.
+        Value that the guard's rule earns alone.
     """
 
     plan: AdmissionPlan
@@ -412,26 +412,26 @@ class DayResult:
 
 
 class LearnedDay(AbstractIteration[DayResult]):
-    """One day; a step is a slot.
+    """One day; each step is one slot.
 
     Parameters
     ----------
     instance, tables
-        The cluster and the day's jobs, of which each is looked at from its arrival on.
+        The cluster and the day's jobs; each job is unknown before its arrival.
     run_config
         How the day is run.
     prices
         The forecast's prices; None without a history.
     fill
-        Share of the capacities that prices found again count on.
+        Share of the capacities available when prices are computed again.
     warm_up
         Without a history: share of the slots after which prices are learned.
     guard
         The paper's rule on its share of the servers, or None.
     seed
-        Of the moves.
-    is_over
-        Asked before each move whether the run is to end.
+        Seed of the moves.
+    should_stop
+        Called before each move: whether the run should end.
     """
 
     def __init__(
@@ -482,7 +482,7 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._decision_s.append(time.perf_counter() - begun)
             if self._run_config.standby and not self.decisions[job]:
                 self._standby.add(job)
-        # All who arrive in this slot are decided on: its room is for those who are here.
+        # Every job that arrives in this slot is decided on, so the slot's capacity serves only jobs already here.
         state = self._reservations.state
         if self._run_config.replan and self._rising is None:
             with discounted(state, slot, ahead=0.0):
@@ -494,11 +494,11 @@ class LearnedDay(AbstractIteration[DayResult]):
         self._slot += 1
 
     def standing(self) -> SolverState:
-        """Tell how many jobs are decided, and what they were admitted at."""
+        """Return the number of decided jobs and the value at admission."""
         return SolverState(iterations=len(self.decisions), objective=self._earned)
 
     def finish(self, reason: Termination | None) -> DayResult:
-        """Return the day; one that was cut short admits nobody else and keeps what it promised."""
+        """Return the day; a day that was cut short admits no further job and keeps its promises."""
         for slot in range(self._slot, self._instance.horizon):
             self._reservations.run_slot(slot)
         return DayResult(
@@ -514,7 +514,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         )
 
     def _prepare(self, slot: int) -> None:
-        """Find prices again, where it is time to."""
+        """Learn prices again when due."""
         if slot == self._learn_at:
             self._learn_at *= 2
             self._rising = None
@@ -530,7 +530,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         post(self._reservations.state, Prices(worker=scale * even.worker, ps=scale * even.ps))
 
     def _decide(self, job: int) -> bool:
-        """Decide on a job; what it is promised is kept whatever comes."""
+        """Decide on a job; a promise to an admitted job is always kept."""
         if self._rising is not None:
             self._rising.meet(job)
         offered = self._reservations.find(job)

@@ -1,12 +1,11 @@
-"""The online primal-dual algorithm, put together from parts that can be exchanged.
+"""The online primal-dual algorithm with exchangeable parts.
 
-The rule says which job comes first among those of a slot and which of several best schedules is taken only by
-the order in which they are listed. A drawn order shuffles the former, and raises every price of the search by a
-random amount that is far too small to make any other schedule the best one.
+For jobs of one slot and for equally good schedules, the listed order decides. A random tie order shuffles those jobs. It
+also raises every price in the search by a random amount that is far too small to change the set of best schedules.
 
-Jobs are decided one by one in order of arrival (those of one slot in the order of the list): find the
-job's best schedule at the present prices, admit it if the schedule's payoff is positive, take what it
-uses and price the touched rows again. A decision is never revised.
+Jobs are decided one by one in order of arrival, then as listed. The algorithm finds the job's best schedule at the
+present prices and admits it if its payoff is positive. It then takes the schedule's resources and updates the prices
+of the affected rows. A decision is never revised.
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
 """
@@ -35,20 +34,20 @@ from optim.solvers.admission.pricing.servers import (
 )
 
 TIE_SHARE = 1e-10
-"""Payoffs that differ by less than this share of the job's value count as equal: well above the rounding of a cost
-of thousands of worker-slots, and well below what tells schedules apart."""
+"""Payoffs that differ by less than this share of the job's value count as equal. The share is well above the rounding
+error of a cost of thousands of worker-slots, and well below differences between schedules that matter."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TieOrder:
-    """One order of what is equal.
+    """An order of equal jobs and of equal schedules.
 
     Parameters
     ----------
     jobs
         All jobs, by arrival; those of a slot in this order.
     worker_perturbation, ps_perturbation
-        Shape (slots, resources, servers), in [0, 1): by how much the price of each row rises, in parts of what a job allows.
+        Shape (slots, resources, servers), in [0, 1): price rise per row, as a fraction of the job's allowance.
     """
 
     jobs: tuple[int, ...]
@@ -69,23 +68,23 @@ def draw_tie_order(instance: AdmissionInstance, rng: np.random.Generator) -> Tie
 
 
 class TiedSearch:
-    """The exact best schedule within what is left of the servers; which of several, a drawn order says.
+    """The exact best schedule within residual capacity, with ties broken by a random order.
 
     Parameters
     ----------
     instance
-        Whose jobs are scheduled.
+        The jobs and the cluster.
     search
         Finds best schedules at given prices.
     order
-        Of equal schedules.
+        The tie order.
     stats
         Values and sizes of the jobs that can complete alone.
 
     Notes
     -----
-    The schedule's payoff is at the true prices. It may miss the best one by `TIE_SHARE` of the job's value, and a
-    job whose best payoff is no larger than that may be refused.
+    The payoff is at the true prices. It may be below the best one by `TIE_SHARE` of the job's value. A job whose best
+    payoff is not above that amount may be rejected.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class TiedSearch:
         return None if schedule is None else replace(schedule, payoff=schedule.value - self._cost(schedule, state))
 
     def _cost(self, schedule: FoundSchedule, state: ClusterState) -> float:
-        """Return what a schedule costs at the state's own prices."""
+        """Return a schedule's cost at the state's unperturbed prices."""
         cost = 0.0
         for side, use in zip(state.sides, uses(self._instance, schedule), strict=True):
             cost += float(np.sum(side.price[use.slot, :, use.server] * use.amount)) / MICRO
@@ -113,7 +112,7 @@ class TiedSearch:
 
 
 PAYOFF_TOL = 1e-12
-"""A payoff counts as positive above this share of the schedule's value: rounding of its cost."""
+"""A payoff above this share of the schedule's value counts as positive; smaller ones may be rounding errors."""
 
 
 class AcceptanceRule(Protocol):
@@ -121,28 +120,28 @@ class AcceptanceRule(Protocol):
 
     @property
     def floor(self) -> float:
-        """Payoffs not above this are never accepted: the search needn't find such schedules."""
+        """Largest payoff that is never accepted: the search may skip schedules up to it."""
         ...
 
     def accepts(self, schedule: FoundSchedule) -> bool:
-        """Tell whether the job is admitted with this schedule."""
+        """Return whether the job is admitted with this schedule."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PositivePayoff:
-    """Admit what is worth more than it costs."""
+    """Admit a job if its schedule's value exceeds its cost."""
 
     floor: float = 0.0
 
     def accepts(self, schedule: FoundSchedule) -> bool:
-        """Tell whether the payoff is positive beyond rounding."""
+        """Return whether the payoff is positive beyond rounding."""
         return schedule.payoff > PAYOFF_TOL * schedule.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobDecision:
-    """What was decided about one job.
+    """The decision on one job.
 
     Parameters
     ----------
@@ -151,13 +150,13 @@ class JobDecision:
     is_accepted
         Whether it was admitted.
     schedule
-        Its best schedule at the prices that it met; None if none has a payoff above the floor.
+        Its best schedule at the prices at its arrival; None if none has a payoff above the floor.
     seconds
-        Wall-clock time of the decision, prices included.
+        Wall-clock time of the decision, price updates included.
     dual_step, primal_step
-        By how much the dual and the primal objective grew.
+        Increase of the dual and of the primal objective.
     worker_price, ps_price
-        Shape (servers, slots, resources): prices that it met; None unless kept.
+        Shape (servers, slots, resources): prices at the job's arrival; None unless recorded.
     """
 
     job: int
@@ -182,11 +181,11 @@ class OnlineRun:
     Parameters
     ----------
     plan
-        What was admitted.
+        Schedules of the admitted jobs.
     decisions
-        One a job, in the order in which they were made.
+        One per job, in the order of decision.
     initial_dual
-        Worth of the empty cluster at the first prices, D_0.
+        Value of the empty cluster at the first prices, D_0.
     state
         The cluster after the last decision.
     """
@@ -203,12 +202,12 @@ class OnlineRun:
 
     @property
     def final_dual(self) -> float:
-        """Payoffs at arrival plus the capacity at the final prices: a bound only where the theorems hold."""
+        """Payoffs at arrival plus the value of the capacity at the final prices: a bound only where the theorems hold."""
         return sum(decision.payoff for decision in self.decisions) + self.state.capacity_value()
 
     @property
     def largest_step_ratio(self) -> float:
-        """Largest growth of the dual over that of the primal in one decision: the measured A."""
+        """Largest ratio of dual to primal increase in one decision: the measured A."""
         return max(
             (decision.dual_step / decision.primal_step for decision in self.decisions if decision.is_accepted),
             default=0.0,
@@ -216,24 +215,24 @@ class OnlineRun:
 
 
 class OnlineAlgorithm(AbstractIteration[OnlineRun]):
-    """The algorithm, one decision a step, in order of arrival and then as listed; `run_online` makes them all.
+    """The algorithm with one decision per step; `run_online` makes all decisions.
 
     Parameters
     ----------
     instance
-        The cluster and the jobs; a decision looks at no job that comes later.
+        The cluster and the jobs; a decision never reads later jobs.
     bounds, function
-        Between which and how prices move.
+        Range and form of the prices.
     finder
         Finds best schedules; the exact search within residual capacities by default.
     acceptance
-        Admits what has a positive payoff by default.
+        Default: admit jobs with a positive payoff.
     keeps_prices
-        Whether every decision keeps the prices that it met: memory of servers x slots x resources each.
+        Whether each decision records its prices: memory of servers x slots x resources per decision.
     order
-        Jobs in the order in which they are decided, by arrival and then as listed by default.
+        Jobs in order of decision. Default: by arrival, then as listed.
     seen
-        Widens the bounds by each job before it is decided; without it `bounds` hold for the whole run.
+        Extends the bounds by each job before its decision; without it `bounds` are fixed for the run.
     """
 
     def __init__(
@@ -261,7 +260,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         self._earned = 0.0
 
     def is_done(self) -> bool:
-        """Tell whether every job is decided."""
+        """Return whether every job is decided."""
         return len(self.decisions) == len(self.order)
 
     def step(self) -> None:
@@ -270,11 +269,11 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         self._earned += self.decisions[-1].primal_step
 
     def standing(self) -> SolverState:
-        """Tell how many jobs are decided, and what was earned."""
+        """Return the number of decided jobs and the objective."""
         return SolverState(iterations=len(self.decisions), objective=self._earned)
 
     def finish(self, reason: Termination | None) -> OnlineRun:
-        """Return the run; the jobs that a run cut short didn't come to are refused."""
+        """Return the run; jobs that were not yet decided are rejected."""
         admitted = [made.schedule for made in self.decisions if made.is_accepted and made.schedule is not None]
         return OnlineRun(
             plan=plan_of(admitted),
@@ -284,7 +283,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         )
 
     def decide(self, job: int) -> JobDecision:
-        """Decide on a job; if it is admitted its resources are taken."""
+        """Decide on a job and take its resources if it is admitted."""
         begun = time.perf_counter()
         if self._seen is not None and self._seen.see(job):
             self.state.reprice(self._seen.ranges)
@@ -311,7 +310,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         )
 
     def _take(self, schedule: FoundSchedule) -> float:
-        """Take a schedule's resources; return by how much the capacity's worth grew."""
+        """Take a schedule's resources; return the increase of the capacity's value."""
         growth = 0.0
         for side, use in zip(self.state.sides, uses(self._instance, schedule), strict=True):
             before, after = side.take(use)
@@ -332,7 +331,7 @@ def run_online(
 ) -> OnlineRun:
     """Decide on all jobs of an instance, online.
 
-    Parameters are those of `OnlineAlgorithm`.
+    Parameters are the same as of `OnlineAlgorithm`.
 
     Examples
     --------

@@ -10,8 +10,8 @@
 Only jobs that can complete alone in the empty cluster count. With demand segments U takes a job's smallest
 positive demand, L and lambda the largest.
 
-A function runs from nearly nothing (or nothing) while a row is empty to U, the most that any job pays
-for a unit, when it is full: then no job finds a schedule there that is worth its cost.
+A price function rises from (almost) zero for an empty row to U for a full one. U is the most that any job pays
+for a unit, so no schedule through a full row has a positive payoff.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class PriceFloorRule(StrEnum):
     """Which lower scale goes with U."""
 
     PAPER_L = "paper-l"
-    """L of the paper, with eta: sums over resources, hence dependent on their units."""
+    """L of the paper, with eta: sums over resources, so it depends on their units."""
     SIMPLE_L = "simple-l"
     """L = f_min / (4 sum of all capacities of the side): at least the paper's, same guarantee."""
     UNIT_FREE_L = "unit-free-l"
@@ -65,19 +65,19 @@ class PriceRanges:
     ps: SideRanges
 
     def scaled(self, *, upper: float = 1.0, lower: float = 1.0) -> "PriceRanges":
-        """Return bounds that are wrong by these factors: how mis-estimation is studied."""
+        """Return the bounds multiplied by these factors, to study mis-estimated ranges."""
         worker = _scale(self.worker, upper, lower)
         return PriceRanges(worker=worker, ps=worker if self.ps is self.worker else _scale(self.ps, upper, lower))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobValueStats:
-    """What the bounds need of each job, schedulable ones only.
+    """Values and demands of the schedulable jobs, from which the bounds are derived.
 
     Parameters
     ----------
     jobs
-        Shape (schedulable,): which.
+        Shape (schedulable,): indices of the jobs.
     most, least
         Value at the earliest completion alone, and at the last that still earns.
     worker_slots
@@ -134,8 +134,8 @@ def job_value_stats(instance: AdmissionInstance) -> JobValueStats:
 def max_worker_slots(instance: AdmissionInstance) -> IntArray:
     """Return the most worker-slots of a minimal schedule, shape (jobs,).
 
-    That is W_i; where chunks are integral each slot may round up, by less than a worker a slot. With a speed-up it is
-    what the least productive number of workers would need.
+    This is W_i. With integral chunks each slot may round up, by less than one worker per slot. With a speed-up curve
+    W_i assumes the least productive number of workers.
     """
     if not instance.has_steps:
         return instance.work.copy()
@@ -162,7 +162,7 @@ def _max_of_curves(instance: AdmissionInstance) -> IntArray:
             continue
         progress = instance.progress[i]
         gains = np.diff(progress)
-        useful = np.flatnonzero(gains > 0) + 1  # a minimal schedule runs no worker that adds nothing
+        useful = np.flatnonzero(gains > 0) + 1  # a minimal schedule runs no worker without a gain
         worst = max(Fraction(int(y), int(progress[y])) for y in useful.tolist())
         # All but the last worker's gain are short of the target.
         most = int(worst * (int(instance.target[i]) - 1 + int(gains.max())))
@@ -182,15 +182,14 @@ def price_ranges(
     Parameters
     ----------
     instance
-        Its cluster is known in advance; its jobs are, unless `stats` says otherwise.
+        The cluster and the jobs. By default U and the lower scale come from all of its jobs.
     lower
         Which lower scale.
     stats
-        The jobs to derive from: all schedulable ones by default, which is clairvoyant; jobs of the past
-        for an estimate.
+        The jobs to derive from. Default: all schedulable ones, which is clairvoyant. Pass past jobs for an estimate.
     has_paper_values
-        U from f at the fastest completion with N workers in every slot, and L from f(T - a), as the paper has them,
-        whatever the cluster holds and whichever values are too small to count; see `paper_value_stats`.
+        Whether to use the paper's values: U from f at the fastest completion with N workers in every slot, and L from
+        f(T - a). They ignore the cluster's capacity and the smallest value that counts; see `paper_value_stats`.
     """
     stats = job_value_stats(instance) if stats is None else stats
     if has_paper_values:
@@ -247,18 +246,18 @@ def first_jobs(instance: AdmissionInstance, share: float) -> IntArray:
 
 
 class SeenRanges:
-    """U and the lower scale of the jobs that have arrived so far: what a rule without a history knows.
+    """U and the lower scale of the jobs that have arrived so far, for a rule without a history.
 
     Parameters
     ----------
     instance
-        Cluster and jobs; of the jobs only those named to `see` count.
+        Cluster and jobs; only jobs passed to `see` count.
     lower
-        Which lower scale; not the paper's, whose terms come from different jobs.
+        Which lower scale; not the paper's, since its terms come from different jobs.
     stats
-        What the bounds need of each job.
+        Values and demands of the jobs.
     factors
-        By which U and the lower scale are wrong, as in `PriceRanges.scaled`.
+        Factors that U and the lower scale are multiplied by, as in `PriceRanges.scaled`.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class SeenRanges:
         self.ranges = price_ranges(instance, lower, stats=stats.take(np.zeros(0, dtype=np.int64)))
 
     def see(self, job: int) -> bool:
-        """Let a job in that has just arrived; tell whether the bounds have changed."""
+        """Include a job that has just arrived; return whether the bounds have changed."""
         if job not in self._place:
             return False
         job_ranges = price_ranges(self._instance, self._lower, stats=self._stats.take(np.array([self._place[job]])))
@@ -350,8 +349,8 @@ def _log_lower(
                 need = stats.worker_slots * largest.sum(axis=1)
                 if not need.any():
                     return np.array(-np.inf)
-                # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say. Logarithms first: f(T - a)
-                # may be next to nothing.
+                # 1 / eta = min_i W_i sum_r w_i^r / total, over the jobs with a demand on this side. Logarithms first:
+                # f(T - a) may underflow.
                 return np.asarray(
                     (np.log(stats.least) - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total))
                 )
@@ -374,7 +373,7 @@ def num_rows(instance: AdmissionInstance) -> int:
 
 
 class RatioTheorem(StrEnum):
-    """The theorems on competitive ratios, by the form of price that each is about."""
+    """The competitive-ratio theorems, named by the form of price."""
 
     EXPONENTIAL = "exponential"
     ZERO_START = "zero-start"
@@ -382,11 +381,11 @@ class RatioTheorem(StrEnum):
 
 @runtime_checkable
 class PriceFunction(Protocol):
-    """A non-decreasing price of a row's unit as a function of the share of its capacity that is taken.
+    """A non-decreasing price per unit of a row, as a function of the used share of its capacity.
 
-    A class that states `theorem: ClassVar[RatioTheorem]` claims that the theorem is about its prices; without it no
-    competitive ratio is claimed. A subclass inherits no theorem, since it may price otherwise. Only a class that derives from
-    `ZeroStartPrice` or `ExponentialPrice` can have one, and `ratio_claim` compares its prices with the theorem's curve.
+    A class that sets `theorem: ClassVar[RatioTheorem]` claims that the theorem holds for its prices; without it no
+    competitive ratio is claimed. Subclasses don't inherit the theorem, since they may override the prices. Only classes
+    derived from `ZeroStartPrice` or `ExponentialPrice` can have one; `ratio_claim` compares their prices with its curve.
     """
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
@@ -395,10 +394,10 @@ class PriceFunction(Protocol):
         Parameters
         ----------
         share
-            Used over capacity, any shape; values outside [0, 1] count as the nearer end.
+            Used share of the capacity, any shape; values are clipped to [0, 1].
         log_lower, log_upper
-            Same shape: logarithms of the scale at which prices begin and of U. Rows with a
-            `log_lower` of minus infinity are used by no job; their price is 0.
+            Same shape: logarithms of the lower scale and of U. A `log_lower` of minus infinity marks a row that no
+            job uses; its price is 0.
         """
         ...
 
@@ -433,14 +432,14 @@ class ExponentialPrice:
         level = np.clip(share / self.full_at, 0.0, 1.0)
         is_used = np.isfinite(log_lower)
         rise = np.where(is_used, log_upper - np.where(is_used, log_lower, 0.0), 0.0)
-        # At the full end exactly U, whatever the logarithms' rounding.
+        # Exactly U at the full end, without the logarithms' rounding.
         exponent = np.where(level < 1.0, log_lower + level * rise, log_upper)
         return np.where(is_used, np.exp(np.minimum(exponent, log_upper)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroStartPrice:
-    """``lambda ((1 + U / lambda)^(share / full_at) - 1)``: nothing when empty, U from `full_at` on.
+    """``lambda ((1 + U / lambda)^(share / full_at) - 1)``: 0 when empty, U from `full_at` on.
 
     Parameters
     ----------
@@ -449,8 +448,8 @@ class ZeroStartPrice:
 
     Notes
     -----
-    Without a price for the empty cluster the dual starts at 0 and the competitive ratio depends
-    neither on the horizon nor on the size of the cluster. The lower scale is lambda, not L.
+    The empty cluster costs nothing, so the dual starts at 0. The competitive ratio depends on neither the horizon
+    nor the size of the cluster. The lower scale is lambda, not L.
     """
 
     theorem: ClassVar[RatioTheorem] = RatioTheorem.ZERO_START
@@ -478,16 +477,16 @@ class ZeroStartPrice:
 
 
 PROVEN = (ExponentialPrice, ZeroStartPrice)
-"""The classes whose prices the theorems are about."""
+"""The classes whose prices the theorems cover."""
 
 
 def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
-    """Return a function's prices in utility units per unit; those of a class that isn't this library's are looked at first.
+    """Return a function's prices in utility units per unit, checked unless the class belongs to this library.
 
     Raises
     ------
     InvalidOptionError
-        If they have another shape than the shares, or one is no number, infinite or below 0.
+        If the prices don't have the shares' shape, or one is not a finite number of at least 0.
     """
     prices = function.price(share, log_lower, log_upper)
     if type(function) in PROVEN:
@@ -509,7 +508,7 @@ def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray,
 
 
 def theorem_of(function: PriceFunction) -> RatioTheorem | None:
-    """Return the theorem that a price function's own class states, None where it states none."""
+    """Return the theorem that a price function's class itself states, or None."""
     theorem: RatioTheorem | None = vars(type(function)).get("theorem")
     return theorem
 

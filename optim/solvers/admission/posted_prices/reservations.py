@@ -1,25 +1,23 @@
-"""What an operator has promised, what of it has run, replanning, and best effort for refused jobs.
+"""Promises and reservations of a day, replanning, and best effort for rejected jobs.
 
-A promise is a completion slot. Until a slot comes, a job's schedule in it is a reservation that may be moved; once it has
-come, what ran in it is history. What is left of a job is a job of its own: it arrives in the present slot, lacks the
-work that is done, and is due at the promised slot.
+A promise is a completion slot. A job's future slots are reservations that may be moved; past slots are fixed. The
+remaining work of a job is treated as a new job: it arrives in the present slot and is due at the promised slot.
 
-A move takes one or a few reservations out and finds each job's best schedule again, in random order, half of the time at
-prices with noise; it stays if the schedules are worth no less at the posted prices. A job's own old room is open to it, so
-every promise can be kept; a move after which one isn't is undone.
+A move removes one or a few reservations and finds each job's best schedule again, in random order. Half of the moves use
+prices with noise. A move is accepted if the new schedules have at least the same total payoff at the posted prices. A
+job can always return to its old place, so every promise can be kept; a move that breaks a promise is undone.
 
 Source: Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", 1998,
 DOI 10.1007/3-540-49481-2_30; the promises are docs/mathematics/learned-prices.md, section 4.
 
-A refusal at posted prices says that room is likely to be worth more to others, not that it will be: what the others leave
-is lost with the slot. So a refused job may wait. In each slot, after all decisions, the waiting jobs are laid into the room
-that no reservation holds, the densest first; what they would hold beyond the slot is open again before the next decision.
-Nobody who was promised anything notices: decisions and reservations are those of a day without standby
-(docs/mathematics/learned-prices.md, section 4). A job that gets to its end earns what its completion slot is worth; one
-that doesn't has run for nothing.
+A rejection at posted prices only means that later jobs probably value the capacity more; capacity that they don't use is
+lost with the slot. So a rejected job may wait. In each slot, after all decisions, the waiting jobs are placed into
+unreserved capacity, the densest first. They release all capacity beyond the slot before the next decision.
+Standby changes neither decisions nor reservations (docs/mathematics/learned-prices.md, section 4). A waiting job that
+completes earns the value of its completion slot; any other earns 0.
 
-Source: jobs that run on idle room until it is wanted are the best-effort tier of Verma et al., "Large-scale cluster
-management at Google with Borg", 2015, DOI 10.1145/2741948.2741964.
+Source: the best-effort tier of Verma et al., "Large-scale cluster
+management at Google with Borg", 2015, DOI 10.1145/2741948.2741964, runs jobs on idle capacity until it is wanted.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,28 +42,28 @@ from optim.solvers.admission.pricing.servers import (
 )
 
 VALUE_TOL = 1e-12
-"""Relative rounding allowed between a utility and its promised share."""
+"""Relative rounding allowed when a utility is compared with its promised share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A schedule that is held, and what it takes of each side."""
+    """A reserved schedule and its resource use on each side."""
 
     schedule: FoundSchedule
     uses: tuple[Use, ...]
 
 
 class Reservations:
-    """All reservations of a day, over a cluster whose residual they are taken from.
+    """All reservations of a day, on a cluster whose residual capacity they reduce.
 
     Parameters
     ----------
     instance
-        The cluster and the jobs, of which only those asked for are looked at.
+        The cluster and the jobs; only jobs passed to the methods are read.
     state
-        Residuals and prices; both are changed in place.
+        Residuals and prices; both are modified in place.
     tables
-        The jobs as pricing reads them. A job's entries change from its admission on: they describe what is left.
+        The pricing tables. From a job's admission on, its entries describe its remaining work.
     """
 
     def __init__(self, instance: AdmissionInstance, state: ClusterState, tables: JobTables) -> None:
@@ -82,32 +80,32 @@ class Reservations:
         self._rows: tuple[list[list[int]], list[list[int]]] = ([], [])
 
     def find(self, job: int, floor: float = 0.0) -> FoundSchedule | None:
-        """Return a job's best schedule in the room that is left (what is left of it, once it is admitted)."""
+        """Return a job's best schedule in the free capacity (of its remaining work, once it is admitted)."""
         return self._finder.find(job, self.state, floor)
 
     def hold(self, schedule: FoundSchedule) -> None:
-        """Take a schedule's room."""
+        """Reserve a schedule's resources."""
         resource_use = uses(self.instance, schedule)
         self._shift(resource_use, -1.0)
         self.by_job[schedule.job] = Reservation(schedule, resource_use)
 
     def release(self, job: int) -> Reservation:
-        """Give a job's room back; return what it held."""
+        """Free a job's resources; return its reservation."""
         reservation = self.by_job.pop(job)
         self._shift(reservation.uses, 1.0)
         return reservation
 
     def put_back(self, reservation: Reservation) -> None:
-        """Hold again what was released."""
+        """Restore a released reservation."""
         self._shift(reservation.uses, -1.0)
         self.by_job[reservation.schedule.job] = reservation
 
     def free(self, schedule: FoundSchedule) -> None:
-        """Open the room of a schedule that nobody will run."""
+        """Free the resources of a schedule that will not run."""
         self._shift(uses(self.instance, schedule), 1.0)
 
     def promise(self, schedule: FoundSchedule, min_value: float) -> None:
-        """Admit a job: hold its schedule, and promise the last slot that still earns `min_value`, or its completion."""
+        """Admit a job: reserve its schedule, and promise the last slot that still earns `min_value`, or its completion."""
         self.hold(schedule)
         job, value = schedule.job, self._tables.value[schedule.job]
         later = value[schedule.completion :]
@@ -117,24 +115,24 @@ class Reservations:
         self._tables.deadline[job] = self.promised[job]
 
     def take(self, resource_use: tuple[Use, ...]) -> None:
-        """Take room until it is freed."""
+        """Take resources until they are freed."""
         self._shift(resource_use, -1.0)
 
     def fix(self, schedule: FoundSchedule) -> None:
-        """Admit a job on room that isn't this cluster's: its schedule is never moved."""
+        """Admit a job on another cluster's servers: its schedule never moves."""
         self.promised[schedule.job] = schedule.completion
         self.record(schedule.job, (schedule.workers, schedule.ps))
 
     def value_at_prices(self, reservation: Reservation) -> float:
-        """Return a schedule's value less what its room costs at the posted prices."""
+        """Return a schedule's value less its cost at the posted prices."""
         return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
 
     def may_earn(self, job: int, slot: int) -> bool:
-        """Tell whether completing a job in a slot or later is worth anything."""
+        """Return whether completing a job in a slot or later earns anything."""
         return bool(self._tables.value[job, slot:].max(initial=0.0) > 0)
 
     def run_slot(self, slot: int) -> None:
-        """Let a slot pass: what is reserved in it runs, and can't be moved any more."""
+        """Run a slot's reservations and fix them."""
         for job, reservation in list(self.by_job.items()):
             schedule = reservation.schedule
             self.record(job, [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)])
@@ -147,16 +145,16 @@ class Reservations:
             self.by_job[job] = Reservation(later, uses(self.instance, later)) if now.any() else reservation
 
     def plan(self) -> AdmissionPlan:
-        """Return what has run."""
+        """Return the executed plan."""
         return AdmissionPlan.from_rows(*self._rows)
 
     def record(self, job: int, parts: Sequence[IntArray]) -> None:
-        """Enter rows of workers and of PSs into what has run."""
+        """Add rows of workers and of PSs to the executed plan."""
         for rows, part in zip(self._rows, parts, strict=True):
             rows += [[job, *row[:SEGMENT]] for row in part.tolist()]
 
     def make_progress(self, job: int, slot: int, workers: int) -> None:
-        """Note that so many workers ran in a slot: what is left of the job arrives in the next."""
+        """Subtract the work of a slot's workers; the remaining job arrives in the next slot."""
         tables, jobs = self._tables, self.instance.jobs
         done = int(self.instance.progress[job][workers])
         self.postpone(job, slot)
@@ -164,7 +162,7 @@ class Reservations:
         tables.segment_start[jobs.segment_offset[job] : jobs.segment_offset[job + 1]] -= done
 
     def postpone(self, job: int, slot: int) -> None:
-        """Let what is left of a job arrive in the slot after this one."""
+        """Set a job's arrival to the slot after this one."""
         self._tables.arrival[job] = slot + 1
 
     def _shift(self, resource_use: tuple[Use, ...], sign: float) -> None:
@@ -173,7 +171,7 @@ class Reservations:
 
 
 def priced(resource_use: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
-    """Return what room costs at prices of shape (slots, resources, servers) a side."""
+    """Return the cost of resources at prices of shape (slots, resources, servers) per side."""
     return sum(
         float(np.sum(price[use.slot, :, use.server] * use.amount)) / MICRO
         for price, use in zip(prices, resource_use, strict=True)
@@ -181,7 +179,7 @@ def priced(resource_use: tuple[Use, ...], prices: Sequence[FloatArray]) -> float
 
 
 def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:
-    """Return what is left of each class in whole units, shape (classes, slots, resources) a side."""
+    """Return the free capacity per class in units, shape (classes, slots, resources) per side."""
     return tuple(
         np.add.reduceat(
             side.residual, np.concatenate([[0], np.cumsum(side.servers.count)[:-1]]).astype(np.int64), axis=2
@@ -192,13 +190,13 @@ def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:
 
 
 LARGEST = 4
-"""Most jobs that a move takes out."""
+"""Maximal number of jobs that a move removes."""
 
 NOISE = 0.5
 """Strongest relative noise on prices of a slot and of a server class."""
 
 KEPT_TOL = 1e-9
-"""A move may lose this share of what the moved schedules are worth, through rounding."""
+"""Relative loss of the moved schedules' payoff that a move may have through rounding."""
 
 
 def improve(
@@ -207,7 +205,7 @@ def improve(
     rng: np.random.Generator,
     should_stop: Callable[[], bool] | None = None,
 ) -> float:
-    """Make moves, unless the run is over before one; return by how much the reservations' worth grew."""
+    """Make up to `num_moves` moves until the run should stop; return the increase of the reservations' total payoff."""
     gained = 0.0
     jobs = np.array(list(reservations.by_job), dtype=np.int64)
     if len(jobs) == 0:
@@ -215,7 +213,7 @@ def improve(
     for _ in range(num_moves):
         if should_stop is not None and should_stop():
             break
-        # Small moves are cheap and often good; the square favours them.
+        # Small moves are cheap and often good, so the square favours them.
         size = 1 + int(rng.random() ** 2 * min(LARGEST, len(jobs)))
         chosen = rng.choice(jobs, size=size, replace=False)
         noise = _noise(reservations, rng) if rng.random() < 0.5 else None
@@ -224,7 +222,7 @@ def improve(
 
 
 def _move(reservations: Reservations, chosen: list[int], noise: list[FloatArray] | None) -> float:
-    """Take jobs out and insert them again in the order given; return the gain, 0 if all stays as it was."""
+    """Remove jobs and insert them again in the given order; return the gain, 0 if the move is undone."""
     before = [reservations.release(job) for job in chosen]
     old = sum(reservations.value_at_prices(one) for one in before)
     posted = [side.price for side in reservations.state.sides]
@@ -262,7 +260,7 @@ def _post(reservations: Reservations, prices: list[FloatArray]) -> None:
 
 
 def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatArray]:
-    """Return factors by slot and class, of a random strength: the same job finds new places."""
+    """Return factors per slot and class, of a random strength, so that the same job finds new places."""
     strength = NOISE * rng.random()
     factors = []
     for side in reservations.state.sides:
@@ -273,21 +271,21 @@ def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatAr
 
 
 PATIENCE = 1 / 3
-"""Share of the day over which jobs still to come are taken to want 1 - 1/e of a slot's room."""
+"""Share of the day over which future jobs are assumed to want 1 - 1/e of a slot's capacity."""
 
 MIN_COST = 1e-12
-"""Utils that a schedule counts as costing at least, where room is free."""
+"""Minimal cost of a schedule in utility units, where capacity is free."""
 
 
 class BestEffortQueue:
-    """The jobs that were refused and may still run.
+    """The rejected jobs that may still run.
 
     Parameters
     ----------
     reservations
-        What is held; standby takes room only within `run_slot`.
+        All reservations; standby takes resources only within `run_slot`.
     most
-        Most jobs that wait; the least dense ones give up first.
+        Maximal number of waiting jobs; the least dense ones are dropped first.
     """
 
     def __init__(self, reservations: Reservations, most: int) -> None:
@@ -295,23 +293,23 @@ class BestEffortQueue:
         self._waiting: list[int] = []
         self._ran: dict[int, tuple[list[IntArray], list[IntArray]]] = {}
         self.completed: dict[int, int] = {}
-        """Completion slot of every job that got to its end."""
+        """Completion slot of every standby job that completed."""
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """The jobs that wait."""
+        """The waiting jobs."""
         return tuple(self._waiting)
 
     def add(self, job: int) -> None:
-        """Let a refused job wait."""
+        """Add a rejected job."""
         self._waiting.append(job)
         self._ran[job] = ([], [])
 
     def run_slot(self, slot: int, posted: Sequence[FloatArray]) -> float:
-        """Run waiting jobs in what is left of a slot; return what the jobs that are complete by it earn.
+        """Run waiting jobs in a slot's free capacity; return the value of those that complete in it.
 
-        Schedules are found at the state's present prices, a job's density is what it earns an util of room at `posted`
-        prices, shape (slots, resources, servers) a side.
+        Schedules are found at the state's present prices. A job's density is its value per utility unit of cost at
+        `posted` prices, shape (slots, resources, servers) per side.
         """
         reservations = self._reservations
         self._waiting = [job for job in self._waiting if reservations.may_earn(job, slot)]
@@ -335,7 +333,7 @@ class BestEffortQueue:
         return earned
 
     def unfinished(self) -> AdmissionPlan:
-        """Return what ran of jobs that aren't complete: no plan of the problem, for it earns nothing."""
+        """Return the executed work of jobs that didn't complete; it earns 0 and isn't a plan of the problem."""
         rows: tuple[list[list[int]], list[list[int]]] = ([], [])
         for job, parts in self._ran.items():
             for side, part in zip(rows, parts, strict=True):
@@ -343,9 +341,9 @@ class BestEffortQueue:
         return AdmissionPlan.from_rows(*rows)
 
     def _lay(self, posted: Sequence[FloatArray]) -> dict[int, FoundSchedule]:
-        """Lay jobs into what is left, the densest first, and open that room again."""
+        """Place jobs into the free capacity, the densest first, and free it again."""
         reservations = self._reservations
-        # As it would be if it came first: what was dense among others in the last slot needn't be now.
+        # Density as if the job came first: a job that was dense among others in the last slot needn't be now.
         density = {}
         for job in self._waiting:
             alone = reservations.find(job)
@@ -364,7 +362,7 @@ class BestEffortQueue:
         return placed
 
     def _give_up(self, density: dict[int, float]) -> None:
-        """Keep as many as may wait."""
+        """Drop the least dense jobs beyond the limit."""
         if len(self._waiting) > self._most:
             densest = set(sorted(self._waiting, key=lambda job: -density.get(job, 0.0))[: self._most])
             self._waiting = [job for job in self._waiting if job in densest]

@@ -1,21 +1,21 @@
-"""Two competitive ratios of the online algorithm with whole jobs, and when they hold.
+"""Two competitive ratios of the online algorithm with indivisible jobs, and their conditions.
 
 Proved in docs/mathematics/admission.md, (A.28) and (A.29).
 
-The paper's guarantee takes every job's demand as infinitesimal. With discrete jobs the price must reach U
+The paper's guarantee treats every job's demand as infinitesimal. With discrete jobs the price must reach U
 before a row is full, and the ratio depends on eps, the largest share of a row that one job takes in a
-slot. Write a_j for a schedule's use of row j, v for its value, c_j for the row's capacity, f for the share
-of the capacity at which the price reaches U.
+slot. Let a_j be a schedule's use of row j, v its value, c_j the row's capacity, and f the share of the
+capacity at which the price reaches U.
 
 - Exponential price: ``A = max(1, max_j [(U_j / L_j)^(eps / f) - 1] / eps)``. Then ``optimum <= A objective +
-  D_0``, and ``<= 2 A objective`` if D_0, the empty cluster's worth, is at most half the optimum.
+  D_0``, and ``<= 2 A objective`` if D_0, the value of the empty cluster, is at most half the optimum.
 - Zero-start price: ``A = max_j [(1 + U_j / lambda_j)^(eps / f) - 1] / eps``. Then ``optimum <= (A + max(1, A))
   objective`` if ``sum_j lambda_j a_j <= v`` for every schedule.
 
-Both by weak duality. A schedule of positive payoff uses no row whose price has reached U, so less than f c
-was taken there and its own a <= eps c <= (1 - f) c still fits: no schedule is passed over only because it
-doesn't fit. Hence the payoffs at arrival with the final prices are feasible for the dual. And every
-admission adds at most A times its value to the dual, since prices are convex and a <= eps c.
+Both follow from weak duality. A schedule of positive payoff uses no row whose price has reached U. So less than f c
+of the row was taken, and the schedule's use a <= eps c <= (1 - f) c still fits: no schedule is rejected only for
+lack of capacity. The payoffs at arrival with the final prices are therefore feasible for the dual. Each admission
+adds at most A times its value to the dual, since prices are convex and a <= eps c.
 
 The conditions are numbered C1 to C6:
 
@@ -23,7 +23,7 @@ The conditions are numbered C1 to C6:
 2. U is at least the value of any schedule over its use of the row;
 3. the price is the theorem's curve, which reaches U at (1 - eps) c;
 4. each job's best schedule is found exactly, and admitted if and only if its payoff is positive;
-5. the lower scale is small enough, as said above;
+5. the lower scale is small enough, as defined above;
 6. the optimum is over the same schedules: caps and deadlines are fields of the instance.
 """
 
@@ -54,12 +54,12 @@ from optim.solvers.admission.posted_prices.price_functions import (
 )
 
 ROUNDING = 1e-12
-"""Relative rounding error allowed in the comparison of logarithms and shares."""
+"""Relative rounding error allowed when logarithms and shares are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One of the conditions C1 to C6: whether it holds, and by which figures."""
+    """One of the conditions C1 to C6: whether it holds, and the numbers that show it."""
 
     name: str
     holds: bool
@@ -76,13 +76,13 @@ class RatioClaim:
     Parameters
     ----------
     theorem
-        Which theorem, by the form of price that it is about.
+        The theorem, named by its form of price.
     eps
-        Largest share of a row that one job takes in a slot, exactly.
+        Largest share of a row that one job takes in a slot, exact.
     amplification
         A: each admission adds at most A times its value to the dual.
     ratio
-        The packing LP's optimum is at most this times the objective, if all conditions hold.
+        If all conditions hold, the packing LP's optimum is at most this times the objective.
     initial_dual
         D_0.
     conditions
@@ -117,14 +117,14 @@ def ratio_claim(
     *,
     stats: JobValueStats | None = None,
 ) -> RatioClaim:
-    """Work out the competitive ratio of a run with these prices and whether its conditions hold.
+    """Compute the competitive ratio of a run with these prices and check its conditions.
 
-    The run is understood to find best schedules exactly and to admit what has a positive payoff.
+    The run is assumed to find best schedules exactly and to admit jobs with a positive payoff.
 
     Raises
     ------
     InvalidOptionError
-        If no theorem is about this form of price.
+        If no theorem covers this form of price.
     """
     theorem = theorem_of(function)
     if theorem is None or not isinstance(function, ExponentialPrice | ZeroStartPrice):
@@ -166,17 +166,17 @@ def ratio_claim(
 
 
 OFF_CURVE = 1e-9
-"""Difference from the curve, relative to the price and the lower scale, that is allowed as rounding."""
+"""Allowed rounding difference from the curve, relative to the price plus the lower scale."""
 
 
 def _off_curve(
     function: ExponentialPrice | ZeroStartPrice, theorem: RatioTheorem, sides: tuple[SideRanges, ...]
 ) -> str:
-    """Return where a function prices otherwise than the theorem's form with its `full_at` does; "" if it does nowhere on the grid."""
+    """Return where a function's prices differ from the theorem's curve with its `full_at`; "" if nowhere on the grid."""
     if type(function) in PROVEN:
         return ""
     form = ZeroStartPrice if theorem is RatioTheorem.ZERO_START else ExponentialPrice
-    # Some of the shares are drawn, so that no function is right by being written for a grid.
+    # Some shares are random, so that a function cannot match the curve only at fixed grid points.
     grid = np.concatenate([np.linspace(0.0, 1.0, 129), np.random.default_rng(0).random(64), [function.full_at]])
     ends = np.concatenate([np.stack([side.log_lower.ravel(), side.log_upper.ravel()]) for side in sides], axis=1)
     lower, upper = np.unique(ends[:, np.isfinite(ends[0])], axis=1)[:, :, None]
@@ -198,7 +198,7 @@ def _off_curve(
 def amplification(side: SideRanges, eps: float, function: PriceFunction) -> float:
     """Return ``max_j [exp(eps / f * spread_j) - 1] / eps`` with the spread ln(U/L) or ln(1 + U/lambda).
 
-    For eps = 0 that is the limit, spread / f; f is 1 where the function doesn't say it.
+    For eps = 0 it is the limit, spread / f. If the function has no `full_at`, f is 1.
     """
     is_used = np.isfinite(side.log_lower)
     if not is_used.any():
@@ -219,19 +219,19 @@ def full_share(instance: AdmissionInstance, eps: float | None = None) -> float:
     Raises
     ------
     InvalidOptionError
-        If a job can take a whole server.
+        If a job can take an entire server.
     """
     share = float(max_share(instance)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
-            f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
+            f"strict prices need eps < 1, but in instance {instance.name!r} one job can take an entire server; "
             "cap it by max_share_per_server in the instance, or choose strict=false"
         )
     return 1.0 - share
 
 
 def _rounded_down(share: float) -> Fraction:
-    """Return a share less its possible rounding error: 1 - eps as a float may lie above the exact one."""
+    """Return a share less its possible rounding error: 1 - eps as a float may exceed the exact value."""
     return Fraction(share) * (1 - Fraction(ROUNDING))
 
 
@@ -252,7 +252,7 @@ def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: Jo
 
 
 def _start_condition(initial: float, stats: JobValueStats) -> Condition:
-    """C5 of the exponential price: any schedulable job alone is a plan."""
+    """C5 of the exponential price: any single schedulable job is a plan."""
     most = float(stats.most.max(initial=0.0))
     return Condition(
         name="C5",
