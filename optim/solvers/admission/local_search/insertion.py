@@ -1,11 +1,11 @@
 """Insertions on real servers, compiled: a job's best schedule in the residual capacity.
 
-What several servers with different rests hold together is a sum of sets of pairs (workers, PSs), too expensive to work out
-in every slot of every move. So units are put one after the other: workers from one end of the servers, the PSs that
-they then need from the other, first of all where no worker fits. Each number of workers goes on from the one before,
-which gives the whole table of a slot in one pass.
+The joint capacity of several servers is a sum of sets of pairs (workers, PSs), too expensive to compute in every slot of
+every move. So units are placed one after the other: workers from one end of the servers, the required PSs from the other,
+preferring servers where no worker fits. Each number of workers extends the placement of the number before, so one pass
+gives a slot's full table.
 
-Demands and residuals are whole numbers of 1e-6 units held as floats below 2^53, where sums are exact and the floor
+Demands and residuals are integers in units of 1e-6, stored as floats below 2^53. Their sums are exact, and the floor
 of a quotient is the floor of the rounded quotient.
 """
 
@@ -38,18 +38,18 @@ from optim.solvers.admission.pricing.classes import JobTables, slot_table, unit_
 
 @by_reference
 class SharedServers(NamedTuple):
-    """What one job may use of a server, shape (classes, slots, resources), and work space; of no size elsewhere.
+    """Usable capacity of a server for one job, shape (classes, slots, resources), and work space; size 0 if not shared.
 
     Parameters
     ----------
     unit_capacity
-        Shape (servers,): workers that fit while the job has nothing there.
+        Shape (servers,): workers that fit if the job has no unit there.
     order, ps_order
-        Shape (servers,): in which units look for room.
+        Shape (servers,): order in which the servers are tried.
     class_of
         Shape (servers,): class of each server.
     workers, ps
-        Shape (servers,): units put so far.
+        Shape (servers,): units placed so far.
     """
 
     share: FloatArray
@@ -63,7 +63,7 @@ class SharedServers(NamedTuple):
 
 @compiled
 def _takes(h, y, z, s, t, residual, workers, ps, shared):
-    """Tell whether server h holds y workers and z PSs of the job."""
+    """Return whether y workers and z PSs of the job fit on server h."""
     c = shared.class_of[h]
     if y > workers.unit_capacity[s, c, t] or z > ps.unit_capacity[s, c, t]:
         return False
@@ -76,9 +76,9 @@ def _takes(h, y, z, s, t, residual, workers, ps, shared):
 
 @compiled
 def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight):
-    """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
+    """Write the order in which workers and PSs try the servers, both by class; return the number of servers.
 
-    PSs look first at servers without room for a worker, then at the others from the other end.
+    PSs first try servers without capacity for a worker, then the others from the other end.
     """
     number = ZERO
     for turn in range(len(class_order)):
@@ -113,22 +113,22 @@ def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order,
 
 @compiled
 def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_order, ps_class_order, is_tight, unit, ps_unit, table):  # fmt: skip
-    """Put up to `most` workers and the ``needed[Y]`` PSs on servers; return how many workers found room with theirs.
+    """Place up to `most` workers and the ``needed[Y]`` PSs on servers; return how many workers were placed with their PSs.
 
     Parameters
     ----------
     s, t
         Segment and slot.
     residual
-        Shape (servers, resources): of the slot.
+        Shape (servers, resources): residual capacity of the slot.
     workers, ps
         Sides.
     class_order, ps_class_order
-        Classes by cost of a worker, and of a PS.
+        Classes by the cost of one worker, and of one PS.
     unit, ps_unit
-        Shape (classes,): cost of one at scale 1.
+        Shape (classes,): cost of one unit at scale 1.
     table
-        Receives the costs of Y = 0, 1, ... workers with their PSs. The units of the last Y are in `shared`.
+        Receives the costs of Y = 0, 1, ... workers with their PSs. `shared` holds the units of the last Y.
     """
     number = _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight)
     at, ps_at, placed, total = ZERO, ZERO, ZERO, 0.0
@@ -162,7 +162,7 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
 
 @compiled
 def write_shared(i, s, t, units, row_offset, side, state):
-    """Append a side's units, by server, to a job's rows, and take their room."""
+    """Append a side's units, by server, to a job's rows, and take their capacity."""
     first_row = row_offset[i]
     for h in range(len(units)):
         if units[h] > 0:
@@ -175,16 +175,16 @@ def write_shared(i, s, t, units, row_offset, side, state):
 
 @by_reference
 class Side(NamedTuple):
-    """One side's servers, which never change.
+    """One side's servers (constant).
 
     Parameters
     ----------
     demand
-        Shape (segments, resources): of one unit.
+        Shape (segments, resources): demand of one unit.
     unit_capacity
-        Shape (segments, classes, slots): most units on one empty server.
+        Shape (segments, classes, slots): maximal units on one empty server.
     first
-        Shape (classes + 1,): number of each class' first server.
+        Shape (classes + 1,): index of each class' first server.
     cost
         Shape (segments, classes, slots): utility units per unit, at the prices that guide insertions.
     """
@@ -197,16 +197,16 @@ class Side(NamedTuple):
 
 @by_reference
 class SearchData(NamedTuple):
-    """Jobs (deadline -1 where no schedule is possible), both sides, and what guides the choice of jobs.
+    """Jobs (deadline -1 if no schedule is possible), both sides, and the data that guide the choice of jobs.
 
     Parameters
     ----------
     row_offset
         Shape (jobs + 1,): where a job's rows begin in a plan.
     payoff
-        Shape (jobs,): of the LP.
+        Shape (jobs,): payoffs in the LP.
     candidates
-        Jobs that may be inserted, likely ones several times.
+        Jobs that may be inserted; likely ones appear several times.
     is_shared
         Whether workers and PSs are on the same servers.
     """
@@ -222,9 +222,9 @@ class SearchData(NamedTuple):
 
 @by_reference
 class SideState(NamedTuple):
-    """What is left, shape (slots, servers, resources); each job's rows (slot, server, count, segment), and how many.
+    """Residual capacity, shape (slots, servers, resources); each job's rows (slot, server, count, segment) and row count.
 
-    Both sides of shared servers have one and the same array of what is left.
+    On shared servers both sides use the same residual array.
     """
 
     residual: FloatArray
@@ -243,7 +243,7 @@ class State(NamedTuple):
 
 @by_reference
 class SideScratch(NamedTuple):
-    """Costs and order of the classes in one slot, noise by slot and class, and what classes hold in a job's slots."""
+    """Costs and order of the classes in one slot, noise by slot and class, and units per class in a job's slots."""
 
     cost: FloatArray
     order: IntArray
@@ -266,10 +266,10 @@ class Scratch(NamedTuple):
 
 
 def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) -> SearchData:
-    """Lay out an instance at a dual point's prices, with what its cuts charge.
+    """Prepare an instance at a dual point's prices, including its cuts' charges.
 
-    Without the cuts' charges units are too cheap where cuts took over from rows, and plans worse: on small-1 by 4 % after
-    10,000 moves, on small-2 by 4 to 7, on heavy-0 by 1 after 40,000.
+    Without these charges units are too cheap where cuts replace rows, and plans are worse: by 4 % on small-1 and 4 to 7 %
+    on small-2 after 10,000 moves, and by 1 % on heavy-0 after 40,000.
     """
     instance = tables.instance
     prices = charged(instance, rows.prices(point.row_prices), point.priced_cuts()[0])
@@ -296,7 +296,7 @@ def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) ->
 
 
 def empty_state(instance: AdmissionInstance, data: SearchData) -> State:
-    """Return the plan that refuses everybody."""
+    """Return the plan that rejects every job."""
     num_rows = int(data.row_offset[-1])
 
     def full_capacity(servers: ServerClasses) -> FloatArray:
@@ -317,7 +317,7 @@ def empty_state(instance: AdmissionInstance, data: SearchData) -> State:
 
 
 def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.random.SeedSequence) -> Scratch:
-    """Return work space, the random state from a seed."""
+    """Return work space with a random state from the seed."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     space = make_space(np.arange(len(data.payoff)), data.jobs)
     max_servers = int(max(np.diff(side.first).max(initial=1) for side in (data.workers, data.ps)))
@@ -341,7 +341,7 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
 
 
 def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) -> SharedServers:
-    """Return work space for shared servers, or of no size."""
+    """Return work space for shared servers, or of size 0."""
     if servers is None:
         none = np.zeros(0, dtype=np.int64)
         return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)
@@ -352,7 +352,7 @@ def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) 
 
 
 class SidePlacement(NamedTuple):
-    """One side as units are put on it; no more than that, since every array that crosses a call is counted."""
+    """One side for the placement of units; only the needed arrays, since each array that crosses a call costs time."""
 
     side: Side
     state: SideState
@@ -360,7 +360,7 @@ class SidePlacement(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where units are put: on the fullest servers that hold them (``is_tight``), or on the emptiest."""
+    """Placement rule: on the fullest servers with capacity (``is_tight``), or on the emptiest."""
 
     workers: SidePlacement
     ps: SidePlacement
@@ -375,7 +375,7 @@ class Placement(NamedTuple):
 
 @compiled
 def class_limits(residual, demand, unit_capacity, s, t, first, limit):
-    """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
+    """Fill ``limit`` with the number of units of segment s's demand that still fit in each class in slot t."""
     for c in range(len(limit)):
         total = 0
         most = unit_capacity[s, c, t]
@@ -391,7 +391,7 @@ def class_limits(residual, demand, unit_capacity, s, t, first, limit):
 
 @compiled
 def _order_classes(s, t, side, scratch):
-    """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
+    """Compute the cost of one unit in each class at scale 1, and sort the classes by it."""
     for c in range(len(scratch.cost)):
         scratch.cost[c] = side.cost[s, c, t] * scratch.noise[t, c]
     sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
@@ -399,11 +399,11 @@ def _order_classes(s, t, side, scratch):
 
 @compiled
 def best_fit(i, scale, is_tight, data, state, scratch):
-    """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
+    """Find job i's best schedule in the classes' residual capacity at scaled prices; return (payoff, completion slot).
 
-    On shared servers the best that `fill_shared` finds. A completion slot of -1 says that no payoff is positive. The recursion of `best_by`, with the slot's table made in
-    place: handed to it as a function, the table costs 2 of 9 microseconds a search (medium-0), since every array that
-    crosses a call is counted.
+    On shared servers it is the best that `fill_shared` finds. A completion slot of -1 means that no payoff is positive.
+    The recursion is that of `best_by` with the slot's table inlined. Passing the table as a function would cost 2 of
+    9 microseconds per search (medium-0), since each array that crosses a call costs time.
     """
     jobs, workers, ps = data.jobs, data.workers, data.ps
     first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
@@ -462,9 +462,9 @@ def best_fit(i, scale, is_tight, data, state, scratch):
 
 @compiled
 def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, tight, free, order):
-    """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
+    """Place units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
-    The class must hold them. Returns the number of rows used so far.
+    The class must have the capacity. Returns the number of rows used so far.
     """
     low, high = first[c], first[c + 1]
     for h in range(low, high):
@@ -492,7 +492,7 @@ def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, t
 
 @compiled
 def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capacity, server_order):
-    """Divide a slot's units over classes by cost, and over servers by fit."""
+    """Distribute a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
     limit, order = scratch.limit[k, row], scratch.order
     _order_classes(s, t, side, scratch)
@@ -509,7 +509,7 @@ def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capa
 
 @compiled
 def _write_pairs(i, s, t, units, needed, out):
-    """Put a slot's workers and PSs on shared servers, as the table's maker did."""
+    """Place a slot's workers and PSs on shared servers, as when the table was computed."""
     workers, ps, shared = out.workers, out.ps, out.shared
     _order_classes(s, t, workers.side, workers.scratch)
     _order_classes(s, t, ps.side, ps.scratch)
@@ -537,7 +537,7 @@ _trace = trace_by(_write_slot)
 
 @compiled
 def insert_all(data, state, waiting, scale, is_tight, scratch):
-    """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
+    """Insert jobs in order, each if its payoff at scaled prices is positive; return the value gained."""
     gained = 0.0
     out = Placement(
         SidePlacement(data.workers, state.workers, scratch.workers),
@@ -570,14 +570,14 @@ def _shift_side(i, sign, offset, side, state):
 
 @compiled
 def shift(i, sign, data, state):
-    """Give job i's room back (sign +1) or take it again (sign -1)."""
+    """Release job i's resources (sign +1) or take them again (sign -1)."""
     _shift_side(i, sign, data.row_offset[i], data.workers, state.workers)
     _shift_side(i, sign, data.row_offset[i], data.ps, state.ps)
 
 
 @compiled
 def take_out(i, data, state):
-    """Refuse a job that is admitted."""
+    """Remove an admitted job."""
     shift(i, 1.0, data, state)
     state.completion[i] = -1
 
@@ -593,7 +593,7 @@ def _copy_rows(first, source, goal, i):
 
 @compiled
 def copy_job(i, source, goal, data):
-    """Copy where a job completes and what it holds, not the residuals."""
+    """Copy a job's completion slot and rows, not the residuals."""
     goal.completion[i] = source.completion[i]
     if source.completion[i] >= 0:
         _copy_rows(data.row_offset[i], source.workers, goal.workers, i)

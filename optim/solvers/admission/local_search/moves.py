@@ -1,17 +1,17 @@
 """The moves of `search`, compiled: ruin and re-create, and ejection chains.
 
-One link of a chain takes a random share of the jobs away that may run at the same time as the forced job, finds its best
-schedule in their room, and puts the others back where they were as far as that is still free, those first who earn most
-over what they cost at the LP's prices. So the forced job drives out who is worth least in its way, however many that are.
-Who was driven out is inserted again, the most profitable first; who finds no room becomes the next link, up to a limit.
+A link of a chain removes a random share of the jobs that may run at the same time as the ejecting job. It finds the
+ejecting job's best schedule in the freed capacity and then returns the others to their old places where these are still
+free. Jobs with the largest value relative to their cost at the LP's prices return first, so the ejecting job displaces the
+least valuable jobs in its way. Displaced jobs are inserted again, the most profitable first. A job that doesn't fit becomes
+the next link, up to a limit.
 
 Sources: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
 DOI 10.1016/0166-218X(94)00037-E; Nagata, Braysy, "A powerful route minimization heuristic for the vehicle routing problem
-with time windows", 2009, DOI 10.1016/j.orl.2009.04.006 (who is driven out waits and drives others out).
+with time windows", 2009, DOI 10.1016/j.orl.2009.04.006 (displaced customers wait and displace others).
 
-A ruin takes a few admitted jobs out, then re-inserts them and some refused ones, each by its best
-schedule on what is left of the servers at scaled prices of the packing LP. An annealing rule keeps
-what a move has made of the plan, or undoes it.
+Ruin and re-create removes a few admitted jobs, then inserts them and some rejected ones again. Each job gets its best
+schedule in the residual capacity at scaled prices of the packing LP. An annealing rule accepts or undoes the move.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def uniform(random):
 
 @compiled
 def draw_noise(noise, ps_noise, random):
-    """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
+    """Multiply prices by random noise, one factor per slot and one per class, so that the same job finds new places."""
     strength = uniform(random)
     for side in (noise, ps_noise):
         for c in range(side.shape[1]):
@@ -50,7 +50,7 @@ def draw_noise(noise, ps_noise, random):
 
 @compiled
 def holds(listed, count, j):
-    """Tell whether job j is among the first so many listed."""
+    """Return whether job j is among the first `count` entries."""
     k = 0
     while k < count and listed[k] != j:
         k += 1
@@ -58,17 +58,17 @@ def holds(listed, count, j):
 
 
 LONGEST = 6
-"""Most links of a chain. On planted instances of heavy's shape 20,000 moves leave 1.7, 1.5 and 1.3 % with 2, 4 and 10
-links, for 2.3, 3.9 and 7.6 processor seconds."""
+"""Maximal number of links of a chain. On planted instances of heavy's shape, 20,000 moves leave gaps of 1.7, 1.5 and 1.3 %
+with 2, 4 and 10 links, in 2.3, 3.9 and 7.6 processor seconds."""
 
 MIN_SHARE = 0.3
-"""A link takes at least this share of the jobs away that overlap the forced one, on average."""
+"""Minimal share of the overlapping jobs that a link removes on average."""
 
 ORDER_NOISE = 0.3
-"""By how much the order in which jobs are put back may be wrong, as a share of what they cost."""
+"""Maximal noise on the value-to-cost ratio that orders the returning jobs."""
 
 FILLERS = 4
-"""Refused jobs that are tried in what a chain has left."""
+"""Number of rejected jobs that are tried in the capacity left by a chain."""
 
 MOVED, FORCED, WAITING = 0, 1, 2
 """Places in `Chain.size`."""
@@ -80,17 +80,17 @@ class Chain(NamedTuple):
     Parameters
     ----------
     moved
-        Jobs that aren't what they were before the chain; `kept` has their old rows.
+        Jobs that differ from their state before the chain; `backup` has their old rows.
     ejecting_jobs
-        Jobs that were put in by force: nobody drives them out again.
+        Jobs that were inserted by ejection; later links can't displace them.
     ejection_pool
-        Jobs that were driven out.
+        Displaced jobs.
     size
-        Shape (3,): how many these are.
+        Shape (3,): lengths of these lists.
     cleared, before, key, order
-        Jobs that one link took away, their completion slots, and how they are sorted.
+        Jobs that one link removed, their completion slots, and their sort keys and order.
     one
-        Shape (1,): the job that is inserted.
+        Shape (1,): the job to insert.
     """
 
     moved: IntArray
@@ -122,7 +122,7 @@ def _append(listed, size, which, j):
 
 @compiled
 def _side_cost(i, offset, side, state):
-    """Return what a job's units cost at the prices that guide insertions."""
+    """Return the cost of a job's units at the prices that guide insertions."""
     total, c = 0.0, ZERO
     for a in range(offset, offset + state.used[i]):
         t, h, n, s = state.rows[a]
@@ -136,7 +136,7 @@ def _side_cost(i, offset, side, state):
 
 @compiled
 def _is_overfull(offset, used, state):
-    """Tell whether more is used than there is where a job has units."""
+    """Return whether the job's cells use more than their capacity."""
     for a in range(offset, offset + used):
         t, h = state.rows[a, 0], state.rows[a, 1]
         for r in range(state.residual.shape[2]):
@@ -147,7 +147,7 @@ def _is_overfull(offset, used, state):
 
 @compiled
 def put_back(i, completion, data, state):
-    """Give a job that was taken out the room again that it had, if that is free; tell whether it was."""
+    """Return a removed job to its old place if that is free; return whether it was."""
     offset = data.row_offset[i]
     shift(i, -1.0, data, state)
     if _is_overfull(offset, state.workers.used[i], state.workers) or _is_overfull(offset, state.ps.used[i], state.ps):
@@ -159,7 +159,7 @@ def put_back(i, completion, data, state):
 
 @compiled
 def _clear(j, data, state, chain, random):
-    """Take a random share of the jobs away that may be in job j's way; return how many."""
+    """Remove a random share of the jobs that may conflict with job j; return how many."""
     jobs = data.jobs
     low, high = jobs.arrival[j], jobs.deadline[j]
     share = MIN_SHARE + (1.0 - MIN_SHARE) * uniform(random)
@@ -175,7 +175,7 @@ def _clear(j, data, state, chain, random):
             continue
         offset = data.row_offset[i]
         cost = _side_cost(i, offset, data.workers, state.workers) + _side_cost(i, offset, data.ps, state.ps)
-        # Worth for its cost; the lowest key goes back first.
+        # Value relative to cost; the lowest key returns first.
         chain.key[count] = -jobs.value[i, end] / (cost + 1e-9) + ORDER_NOISE * uniform(random)
         chain.cleared[count], chain.before[count] = i, end
         take_out(i, data, state)
@@ -185,7 +185,7 @@ def _clear(j, data, state, chain, random):
 
 @compiled
 def _drive_out(i, completion, data, state, backup, chain):
-    """Note that a job has lost its room, and what it was before the chain."""
+    """Mark a job as displaced, and save its rows from before the chain."""
     if not holds(chain.moved, chain.size[MOVED], i):
         _append(chain.moved, chain.size, MOVED, i)
         state.completion[i] = completion
@@ -204,7 +204,7 @@ def _insert(j, max_scale, data, state, chain, scratch):
 
 @compiled
 def _force(j, data, state, backup, chain, scratch):
-    """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
+    """Add a link: insert job j in the place of others, which return or wait; return the change of the plan's value."""
     _append(chain.ejecting_jobs, chain.size, FORCED, j)
     count = _clear(j, data, state, chain, scratch.random)
     change = _insert(j, 1.0, data, state, chain, scratch)
@@ -219,7 +219,7 @@ def _force(j, data, state, backup, chain, scratch):
 
 @compiled
 def _optimistic_bound(data, chain):
-    """Return what the jobs that wait are worth at best."""
+    """Return the largest possible value of the waiting jobs."""
     hope = 0.0
     for k in range(chain.size[WAITING]):
         i = chain.ejection_pool[k]
@@ -229,7 +229,7 @@ def _optimistic_bound(data, chain):
 
 @compiled
 def _next_waiting(data, chain):
-    """Take the most profitable job from those that wait."""
+    """Take the most profitable of the waiting jobs."""
     best, last = 0, chain.size[WAITING] - 1
     for k in range(1, last + 1):
         if data.payoff[chain.ejection_pool[k]] > data.payoff[chain.ejection_pool[best]]:
@@ -242,7 +242,7 @@ def _next_waiting(data, chain):
 
 @compiled
 def _fill(data, state, backup, chain, scratch):
-    """Try some refused jobs in what is left around the moved ones; return the value gained."""
+    """Try some rejected jobs in the residual capacity around the moved ones; return the value gained."""
     random, jobs = scratch.random, data.jobs
     low, high, gained = jobs.value.shape[1], 0, 0.0
     for k in range(chain.size[MOVED]):
@@ -260,11 +260,11 @@ def _fill(data, state, backup, chain, scratch):
 
 @compiled
 def eject(j, least, data, state, backup, chain, scratch):
-    """Run a chain that begins with a refused job; return the change of the plan's value.
+    """Run a chain that begins with a rejected job; return the change of the plan's value.
 
-    It is given up where the change would be less than `least` even if all who wait came back for their best value.
+    The chain stops early if the change would be below `least` even with all waiting jobs at their best values.
 
-    `chain.moved` then lists the jobs whose rows before the chain are in `backup`.
+    Afterwards `chain.moved` lists the jobs whose rows before the chain are in `backup`.
     """
     chain.size[:] = 0
     copy_job(j, state, backup, data)
@@ -279,10 +279,10 @@ def eject(j, least, data, state, backup, chain, scratch):
 
 
 FORCED_SHARE = 0.8
-"""Share of the moves that make room for a refused job and insert it first."""
+"""Share of the moves that first make room for a rejected job and insert it."""
 
 MAX_DRAWS = 16
-"""Jobs drawn for such a move, at most; the refused one with the largest payoff in the LP is forced."""
+"""Maximal number of jobs drawn for such a move; the rejected one with the largest payoff in the LP is inserted."""
 
 CHAIN_SHARE = 0.9
 """Share of these moves that are ejection chains."""
@@ -290,7 +290,7 @@ CHAIN_SHARE = 0.9
 
 @compiled
 def _choose_forced(data, state, random):
-    """Choose a refused job that is to be inserted before all others, or -1 for none."""
+    """Choose a rejected job to insert before all others, or -1 for none."""
     best = -1
     if uniform(random) >= FORCED_SHARE or len(data.candidates) == 0:
         return best
@@ -303,9 +303,9 @@ def _choose_forced(data, state, random):
 
 @compiled
 def _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined):
-    """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
+    """Choose jobs to remove: those that conflict with an ejecting job, or a random job and jobs that overlap it in time.
 
-    Now and then any jobs.
+    Occasionally choose any jobs.
     """
     admitted, num_admitted = np.empty(len(state.completion), dtype=np.int64), 0
     for i in range(len(admitted)):
@@ -314,7 +314,7 @@ def _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined):
             num_admitted += 1
     if num_admitted == 0:
         return 0
-    # Small ruins are cheap and often good; the square favours them.
+    # Small ruins are cheap and often good, so the square favours them.
     size = 1 + int(uniform(random) ** 2 * min(max_destroyed, num_admitted))
     if ejecting_job >= 0:
         count, low, high = 0, data.jobs.arrival[ejecting_job], data.jobs.deadline[ejecting_job]
@@ -336,7 +336,7 @@ def _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined):
 
 @compiled
 def _choose_waiting(data, state, ruined, num_ruined, most, ejecting_job, random, pool):
-    """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
+    """Copy the removed jobs, then add the ejecting job and rejected jobs that overlap them in time; return how many."""
     count = num_ruined
     low, high = data.jobs.value.shape[1], 0
     for k in range(num_ruined):
@@ -360,9 +360,9 @@ def _choose_waiting(data, state, ruined, num_ruined, most, ejecting_job, random,
 
 @compiled
 def _arrange(data, pool, ejecting_job, random):
-    """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
+    """Order the waiting jobs: at random, by best value, by value per unit of work, or by LP payoff, with noise.
 
-    A forced job comes first.
+    An ejecting job comes first.
     """
     rule = int(uniform(random) * 4)
     key = np.empty(len(pool))
@@ -388,7 +388,7 @@ def _arrange(data, pool, ejecting_job, random):
 
 @compiled
 def _ruin_and_recreate(ejecting_job, data, state, backup, scratch, max_destroyed, ruined, pool):
-    """Take some jobs out and insert them and others again; return the change of the plan's value, and how many waited."""
+    """Remove some jobs and insert them and others again; return the change of the plan's value, and how many waited."""
     random = scratch.random
     num_ruined = _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined)
     if num_ruined == 0:
@@ -409,7 +409,7 @@ def _ruin_and_recreate(ejecting_job, data, state, backup, scratch, max_destroyed
 
 @compiled
 def _undo(moved, data, state, backup):
-    """Make a plan again what it was before a move."""
+    """Restore a plan to its state before a move."""
     for i in moved:
         if state.completion[i] >= 0:
             take_out(i, data, state)
@@ -430,7 +430,7 @@ def search_moves(data, state, best, backup, scratch, num_moves, temperature, pre
     chain = make_chain(num_jobs)
     random = scratch.random
     for _ in range(num_moves):
-        # How much a move may lose: drawn first, so that chains can be given up.
+        # Allowed loss of the move, drawn first so that chains can stop early.
         least = temperature * np.log(1.0 - uniform(random))
         ejecting_job = _choose_forced(data, state, random)
         if ejecting_job >= 0 and uniform(random) < CHAIN_SHARE:

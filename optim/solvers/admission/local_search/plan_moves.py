@@ -1,8 +1,8 @@
 """A plan on real servers that `search` improves move by move, and diving with re-pricing.
 
-Each stage inserts the best of the waiting jobs, by payoff at the present prices, each by its best schedule on what
-is left of the single servers. Then a few subgradient steps price what is left of the classes for the jobs that
-still wait. Prices so follow what the fixed jobs have made of the servers, which the first LP can't know.
+Each stage inserts the best of the waiting jobs by payoff at the present prices. Each job gets its best schedule in the
+residual capacity of the single servers. Then a few subgradient steps price the classes' residual capacity for the jobs
+that still wait. The prices so reflect the servers' state after the fixed jobs, which the first LP can't know.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,26 +50,26 @@ from optim.solvers.admission.packing.subgradient import PriceSearch, Subgradient
 from optim.solvers.admission.pricing.classes import JobTables, unit_costs
 
 MOVES_A_CHECK = 200
-"""Compiled moves between two questions whether the run is over; no signal is heard while they run."""
+"""Compiled moves between two checks of the stopping rule; signals are handled only between them."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
-"""Jobs with at least this much weight in the LP are tried that many times more often."""
+"""Jobs with at least this weight in the LP, and how many times more often they are tried."""
 
 
 class Neighbourhood:
-    """A present plan and the best one found, over arrays that compiled moves change in place.
+    """The present plan and the best one, in arrays that compiled moves modify in place.
 
     Parameters
     ----------
     tables, rows
-        The instance as laid out for pricing.
+        The instance as pricing tables and capacity rows.
     point
         Prices that guide insertions, usually the packing LP's.
     seed
         Seed of the moves.
     weight
-        Shape (jobs,): how much of each job the LP admits. Jobs that it admits at least a little are tried
-        more often than the others; without weights all are tried alike.
+        Shape (jobs,): share of each job that the LP admits. Jobs with a small positive share or more are tried
+        more often than the others; without weights all are tried equally often.
     """
 
     def __init__(
@@ -92,26 +92,26 @@ class Neighbourhood:
         self.incumbent_value = 0.0
 
     def construct(self, order: IntArray, scale: float) -> None:
-        """Insert jobs in order on what is left, each where its payoff at scaled prices is positive."""
+        """Insert jobs in order into the residual capacity, each if its payoff at scaled prices is positive."""
         waiting = np.array([i for i in order.tolist() if self.state.completion[i] < 0], dtype=np.int64)
         self.value += insert_all(self.data, self.state, waiting, scale, True, self.scratch)
         self._remember()
 
     def fill_up(self, payoff: FloatArray, scales: Sequence[float]) -> None:
-        """Insert all jobs by falling payoff, shape (jobs,), at one price scale after the other."""
+        """Insert all jobs by decreasing payoff, shape (jobs,), at one price scale after the other."""
         order = np.argsort(-payoff, kind="stable")
         for scale in scales:
             self.construct(order, scale)
 
     def reprice(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
-        """Guide insertions by other prices from now on."""
+        """Guide later insertions by other prices."""
         worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
         data = self.data
         workers, ps = data.workers._replace(cost=worker_cost), data.ps._replace(cost=ps_cost)
         self.data = data._replace(workers=workers, ps=ps)
 
     def try_schedule(self, schedule: Schedule) -> bool:
-        """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
+        """Place a schedule over server classes on single servers if it fits; return whether it does."""
         i, data, state = schedule.job, self.data, self.state
         if data.is_shared:
             return self._try_shared(schedule)
@@ -140,7 +140,7 @@ class Neighbourhood:
         return True
 
     def _try_shared(self, schedule: Schedule) -> bool:
-        """As `try_schedule`, where workers and PSs share servers; a way to put them there may be missed."""
+        """Do as `try_schedule` where workers and PSs share servers; it may miss a feasible placement."""
         i, data, state, shared = schedule.job, self.data, self.state, self.scratch.shared
         counts: dict[tuple[int, int], list[int]] = {}
         for side, entries in enumerate((schedule.workers, schedule.ps)):
@@ -178,7 +178,7 @@ class Neighbourhood:
     def run(
         self, num_moves: int, temperature: float, max_destroyed: int, should_stop: Callable[[], bool] | None = None
     ) -> None:
-        """Run moves at an acceptance temperature, in utility units; `should_stop` is asked every `MOVES_A_CHECK` of them."""
+        """Run moves at an acceptance temperature, in utility units; `should_stop` is called every `MOVES_A_CHECK` moves."""
         for done in range(0, num_moves, MOVES_A_CHECK):
             if should_stop is not None and should_stop():
                 return
@@ -189,12 +189,12 @@ class Neighbourhood:
             )  # fmt: skip
 
     def run_at(self, temperature: float, num_moves: int, max_destroyed: int) -> None:
-        """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
+        """Run moves at a temperature given as a share of the mean value of a job in the best plan."""
         unit = self.incumbent_value / max(1, int((self.best.completion >= 0).sum()))
         self.run(num_moves, max(temperature * unit, 1e-12), max_destroyed)
 
     def polish(self, should_stop: Callable[[], bool] = never, num_pieces: int = NUM_PIECES) -> None:
-        """Improve the best plan by moves of single units; `should_stop` is asked before each piece of them."""
+        """Improve the best plan by moves of single units; `should_stop` is called before each piece."""
         units = make_units(self.instance, self.data)
         self.return_to_best()
         if units is None:
@@ -209,7 +209,7 @@ class Neighbourhood:
             self._remember()
 
     def clear(self) -> None:
-        """Empty the present plan; the best one stays."""
+        """Empty the present plan, not the best one."""
         for i in np.flatnonzero(self.state.completion >= 0):
             take_out(i, self.data, self.state)
         self.value = 0.0
@@ -223,7 +223,7 @@ class Neighbourhood:
         self.value = self.incumbent_value
 
     def adopt(self, plan: AdmissionPlan) -> None:
-        """Make a feasible plan the present one (it must fit the residual arithmetic: counts on single servers)."""
+        """Make a feasible plan the present one (with integral counts on single servers)."""
         self.clear()
         schedules = plan_schedules(self._tables, plan)
         segments = dict(zip(schedules.jobs.tolist(), segments_of(self._tables, schedules), strict=True))
@@ -256,13 +256,13 @@ class Neighbourhood:
 
 
 STAGE_SHARE = 0.1
-"""Share of the jobs that the LP admits which is fixed between two re-pricings."""
+"""Share of the LP's admitted jobs that is fixed between two re-pricings."""
 
 STEPS = 30
 """Subgradient steps of one re-pricing."""
 
 LAST_SCALES = (0.7, 0.4, 0.1)
-"""Price scales at which what is left at the end is filled up."""
+"""Price scales for the final insertions into the residual capacity."""
 
 
 def dive(
@@ -281,16 +281,16 @@ def dive(
     point
         Prices and payoffs of the packing LP.
     weight
-        Shape (jobs,): how much of each job the LP admits.
+        Shape (jobs,): share of each job that the LP admits.
     monitor
-        Asked before each stage; what is left is then filled up without re-pricing.
+        Polled before each stage; when it ends the run, the rest is filled up without re-pricing.
     """
     plan = Neighbourhood(tables, rows, point, 0)
     size = max(1, round(STAGE_SHARE * float(weight.sum())))
     prices, payoff = point.row_prices, point.payoff
     while not monitor.is_over():
         waiting = np.flatnonzero((plan.state.completion < 0) & (payoff > 0))
-        # The surest first: those that the LP admits in full, among them the most profitable.
+        # First the jobs that the LP admits in full, the most profitable ones before the others.
         chosen = waiting[np.lexsort((-payoff[waiting], weight[waiting] < 0.5))][:size]
         before = plan.value
         plan.reprice(tables, rows, prices)
@@ -298,7 +298,7 @@ def dive(
         if len(chosen) == 0:
             break
         if plan.value == before:
-            # Priced as if they could still run, but no server has room: they wait for the end.
+            # Jobs that are priced as possible but fit on no server wait for the end.
             weight = np.where(np.isin(np.arange(tables.num_jobs), chosen), 0.0, weight)
             payoff = np.where(weight > 0, payoff, 0.0)
             continue
@@ -310,12 +310,12 @@ def dive(
 def _price_the_rest(
     tables: JobTables, rows: CapacityRows, plan: Neighbourhood, prices: FloatArray, monitor: Monitor
 ) -> tuple[FloatArray, FloatArray]:
-    """Return prices of what is left, and the payoffs of the jobs that wait (0 for others)."""
+    """Return prices of the residual capacity, and the payoffs of the waiting jobs (0 for others)."""
     is_waiting = plan.state.completion < 0
     rest = replace(tables, value=np.where(is_waiting[:, None], tables.value, 0.0))
     residual = np.maximum(rows.capacity - plan_usage(tables, rows, plan.best_plan()), 0.0)
     remaining = replace(rows, capacity=residual)
     search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), monitor)
-    # Rows without anything left keep their price: the walk moves only prices of rows with capacity.
+    # Rows without residual capacity keep their price: the subgradient steps move only rows with capacity.
     search.subgradient_steps(prices, SubgradientOptions(num_steps=STEPS, add_every=STEPS), None)
     return search.best.prices, np.where(is_waiting, search.proven.payoff, 0.0)

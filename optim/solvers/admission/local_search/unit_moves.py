@@ -1,19 +1,19 @@
 """The last phase of `search`, compiled: moves of single units, one worker of one job from a server and slot to another.
 
-Insertions see one job at a time and what the others leave. A plan that no insertion improves can gain where units of
-several jobs change places: a job completes a slot earlier if the units of its last slot find room earlier, and one that
-has no room there takes another job's, whose unit moves to a free place (a 1-swap) or takes a third job's (a 2-swap). Many
-jobs lose nothing by completing later, so that a displaced unit may go beyond its job's completion as long as all that is
-lost is less than what the first job gains; so the value rises with each change, and the phase ends where none is found.
+Insertions consider one job at a time in the residual capacity. A plan that no insertion improves can gain by exchanging
+units of several jobs: a job completes a slot earlier if the units of its last slot fit earlier. A unit without free capacity
+takes the place of another job's unit, which moves to a free place (a 1-swap) or displaces a third job's (a 2-swap). Many
+jobs lose no value by completing later. So a displaced unit may move beyond its job's completion while the total loss is
+below the first job's gain. The value rises with each change, and the phase ends when no change is found.
 
-Each unit goes to the first free place by slot and server, else the chains are tried by slot, server and job: the same plan
-gives the same plan. PSs follow the workers: the fewest that a slot needs, on the first servers with room.
+Each unit goes to the first free place by slot and server; otherwise the chains are tried by slot, server and job. The
+result is deterministic. PSs follow the workers: the minimal number per slot, on the first servers with capacity.
 
-Jobs with demand segments stay where they are (a unit's demand would depend on those before it), and instances with steps
-of progress, where a worker more may do nothing, are left alone.
+Jobs with demand segments don't move, since a unit's demand would depend on the units before it. Instances with steps of
+progress, where another worker may add nothing, are skipped.
 
 Source: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
-DOI 10.1016/0166-218X(94)00037-E (a chain of displacements that pays as a whole).
+DOI 10.1016/0166-218X(94)00037-E (chains of displacements with a total gain).
 """
 
 from typing import NamedTuple
@@ -27,37 +27,37 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.local_search.insertion import SearchData
 
 MAX_CELLS = 10_000_000
-"""Most cells (job, slot, server): 40 MB. On light-0 there are 3.0 million; wide-0 and large-0, beyond it, are left alone."""
+"""Maximal number of cells (job, slot, server): 40 MB. light-0 has 3.0 million; wide-0 and large-0 exceed it and are skipped."""
 
 ATTEMPT_WORK = 200_000
-"""Places looked at in one attempt, at most: about a millisecond."""
+"""Maximal number of places examined per attempt: about a millisecond."""
 
 PIECE_WORK, NUM_PIECES = 5_000_000, 50
-"""Places looked at between two questions whether the run is over, some 50 ms, and how many such pieces there are at most."""
+"""Places examined between two checks of the stopping rule (some 50 ms), and the maximal number of such pieces."""
 
 MAX_SWAPS = 2
-"""Most jobs that a chain displaces."""
+"""Maximal number of jobs that a chain displaces."""
 
 SWAPS, NEXT, HAS_GAINED = 0, 1, 2
 """Places in the cursor of `move_units`."""
 
 MIN_GAIN = 1e-9
-"""A change must gain more than this, as moves of the search must."""
+"""Minimal gain of a change, as for moves of the search."""
 
 WORKER, PS, COMPLETION = 0, 1, 2
-"""What an entry of the journal undoes."""
+"""Kinds of journal entries."""
 
 ENTRIES, WORK, FIRST, RESERVE = 0, 1, 2, 3
-"""Places in `Units.size`: entries of the journal, places that may still be looked at, the job for which it is done, and the
-entries that one displacement takes at most."""
+"""Places in `Units.size`: journal entries, places that may still be examined, the job to improve, and the maximal number of
+entries per displacement."""
 
 JOURNAL = 50_000
-"""Entries of the journal beyond those that clear a job's slots."""
+"""Number of journal entries in addition to those that clear a job's slots."""
 
 
 @by_reference
 class Units(NamedTuple):
-    """Where the units of a plan are, one row per job and slot from its arrival to its deadline.
+    """The placed units of a plan, one row per job and slot from its arrival to its deadline.
 
     Parameters
     ----------
@@ -72,15 +72,15 @@ class Units(NamedTuple):
     done
         Shape (jobs,): worker-slots of the job in the plan.
     limit
-        Shape (jobs,): last slot in which a unit may be put.
+        Shape (jobs,): last slot allowed for a unit.
     worker_class, ps_class
         Shape (servers,): class of each server.
     journal
-        Shape (entries, 5): what was changed (kind, job, slot, server, units), so that it can be undone.
+        Shape (entries, 5): changes (kind, job, slot, server, units), for undoing.
     budgets
         Shape (entries,): `budget` before an entry of a completion.
     budget
-        Shape (1,): what may still be lost.
+        Shape (1,): value that may still be lost.
     size
         Shape (4,).
     """
@@ -101,7 +101,7 @@ class Units(NamedTuple):
 
 
 def make_units(instance: AdmissionInstance, data: SearchData) -> Units | None:
-    """Return work space for an instance, None where its units are left alone or have more than `MAX_CELLS` cells."""
+    """Return work space for an instance, or None if its units can't move or exceed `MAX_CELLS` cells."""
     if instance.has_steps or len(data.candidates) == 0:
         return None
     is_movable = np.zeros(instance.num_jobs, dtype=np.bool_)
@@ -112,7 +112,7 @@ def make_units(instance: AdmissionInstance, data: SearchData) -> Units | None:
     classes = [side.class_of_server.astype(np.int64) for side in (instance.worker_servers, instance.ps_servers)]
     if int(offset[-1]) * sum(map(len, classes)) > MAX_CELLS:
         return None
-    # One displacement takes all units of a job from a server, and changes its PSs and those of the job that comes.
+    # One displacement removes all units of a job from a server, and changes its PSs and those of the incoming job.
     servers = sum(map(len, classes))
     reserve = 4 * (int(data.jobs.most.max()) + servers) + 16
     entries = JOURNAL + instance.horizon * servers + reserve
@@ -135,7 +135,7 @@ def make_units(instance: AdmissionInstance, data: SearchData) -> Units | None:
 
 @compiled
 def _is_spent(units):
-    """Tell whether an attempt has looked at as many places as it may, or its journal is nearly full."""
+    """Return whether an attempt has used up its places, or its journal is nearly full."""
     return units.size[WORK] < 0 or units.size[ENTRIES] > len(units.journal) - units.size[RESERVE]
 
 
@@ -150,7 +150,7 @@ def _log(kind, i, t, h, n, units):
 
 @compiled
 def _change(kind, i, t, h, n, data, state, units):
-    """Add n units of a job on a server, or take them away."""
+    """Add n units of a job on a server; negative n removes them."""
     s, row = data.jobs.segment_offset[i], units.offset[i] + t - data.jobs.arrival[i]
     if kind == WORKER:
         units.workers[row, h] += n
@@ -167,14 +167,14 @@ def _change(kind, i, t, h, n, data, state, units):
 
 @compiled
 def _move(kind, i, t, h, n, data, state, units):
-    """Change units and log it."""
+    """Change units and log the change."""
     _change(kind, i, t, h, n, data, state, units)
     _log(kind, i, t, h, n, units)
 
 
 @compiled
 def _complete_at(i, t, state, data, units):
-    """Let a job complete in another slot, for what it gains or loses by that."""
+    """Set a job's completion slot and update the budget by the gain or loss."""
     _log(COMPLETION, i, state.completion[i], 0, 0, units)
     units.budget[0] += data.jobs.value[i, t] - data.jobs.value[i, state.completion[i]]
     state.completion[i] = t
@@ -182,7 +182,7 @@ def _complete_at(i, t, state, data, units):
 
 @compiled
 def _undo_to(mark, data, state, units):
-    """Undo all entries of the journal from a mark on."""
+    """Undo all journal entries after a mark."""
     while units.size[ENTRIES] > mark:
         units.size[ENTRIES] -= 1
         entry = units.size[ENTRIES]
@@ -196,7 +196,7 @@ def _undo_to(mark, data, state, units):
 
 @compiled
 def _has_room(kind, i, t, h, data, state, shared, units):
-    """Tell whether a server holds one more worker (PS) of a job."""
+    """Return whether one more worker (PS) of a job fits on a server."""
     s, row = data.jobs.segment_offset[i], units.offset[i] + t - data.jobs.arrival[i]
     more_workers, more_ps = 1 - kind, kind
     if kind == WORKER:
@@ -224,13 +224,13 @@ def _has_room(kind, i, t, h, data, state, shared, units):
 
 @compiled
 def _needed(i, count, data):
-    """Return how many PSs so many workers need."""
+    """Return the number of PSs that `count` workers need."""
     return data.jobs.ps_needed[data.jobs.table_offset[i] + count]
 
 
 @compiled
 def _add_ps(i, t, data, state, shared, units):
-    """Put the PSs that a slot lacks on the first servers with room; tell whether there was enough."""
+    """Place a slot's missing PSs on the first servers with capacity; return whether all fit."""
     row = units.offset[i] + t - data.jobs.arrival[i]
     lacking = _needed(i, units.totals[row, WORKER], data) - units.totals[row, PS]
     for h in range(units.ps.shape[1]):
@@ -244,7 +244,7 @@ def _add_ps(i, t, data, state, shared, units):
 
 @compiled
 def _drop_ps(i, t, data, state, units):
-    """Take away the PSs that a slot doesn't need any more, from the last servers."""
+    """Remove a slot's surplus PSs, from the last servers."""
     row = units.offset[i] + t - data.jobs.arrival[i]
     spare = units.totals[row, PS] - _needed(i, units.totals[row, WORKER], data)
     for h in range(units.ps.shape[1] - 1, -1, -1):
@@ -258,14 +258,14 @@ def _drop_ps(i, t, data, state, units):
 
 @compiled
 def _is_too_late(i, t, data, state, units):
-    """Tell whether a unit in slot t would lose as much as is gained."""
+    """Return whether a unit in slot t would lose at least the gain."""
     end = state.completion[i]
     return t > end and data.jobs.value[i, end] - data.jobs.value[i, t] >= units.budget[0] - MIN_GAIN
 
 
 @compiled
 def _put(i, t, h, data, state, shared, units):
-    """Put a worker with the PSs that it needs; tell whether they have room."""
+    """Place a worker with the PSs that it needs; return whether they fit."""
     _move(WORKER, i, t, h, 1, data, state, units)
     if not _add_ps(i, t, data, state, shared, units):
         return False
@@ -276,7 +276,7 @@ def _put(i, t, h, data, state, shared, units):
 
 @compiled
 def _put_free(i, data, state, shared, units):
-    """Put a worker of a job on the first server that holds it; tell whether there is one."""
+    """Place a worker of a job on the first server where it fits; return whether there is one."""
     for t in range(data.jobs.arrival[i], units.limit[i] + 1):
         if _is_too_late(i, t, data, state, units):
             break
@@ -296,7 +296,7 @@ def _put_free(i, data, state, shared, units):
 
 @compiled
 def _may_yield(i, o, t, data, state, units):
-    """Tell whether a job's units in a slot may give way to those of job i, and count the look."""
+    """Return whether a job's units in a slot may be displaced by job i, and count the examined place."""
     units.size[WORK] -= 1
     return (
         o != i
@@ -309,17 +309,17 @@ def _may_yield(i, o, t, data, state, units):
 
 @compiled
 def _count(o, t, h, kind, data, units):
-    """Return how many workers (PSs) a job has on a server."""
+    """Return the number of a job's workers (PSs) on a server."""
     row = units.offset[o] + t - data.jobs.arrival[o]
     return units.workers[row, h] if kind == WORKER else units.ps[row, h]
 
 
 def _put_by(put_displaced):
-    """Return how a worker finds a place where a displaced unit finds one by `put_displaced`."""
+    """Return the function that places a worker and places a displaced unit by `put_displaced`."""
 
     @compiled
     def take_worker_place(i, t, h, o, data, state, shared, units):
-        """Put a worker of job i where workers of job o are, and those elsewhere; tell whether they have room."""
+        """Replace workers of job o by a worker of job i and place them elsewhere; return whether all fit."""
         row = units.offset[o] + t - data.jobs.arrival[o]
         while units.workers[row, h] > 0 and not _has_room(WORKER, i, t, h, data, state, shared, units):
             _move(WORKER, o, t, h, -1, data, state, units)
@@ -333,7 +333,7 @@ def _put_by(put_displaced):
 
     @compiled
     def take_ps_place(i, t, h, k, o, data, state, shared, units):
-        """Put a worker of job i on server h, and its PS on server k where PSs of job o are, which loses workers if need be."""
+        """Place a worker of job i on server h, and its PS on server k instead of PSs of job o, which may lose workers."""
         row = units.offset[o] + t - data.jobs.arrival[o]
         _move(WORKER, i, t, h, 1, data, state, units)
         while units.ps[row, k] > 0 and not _has_room(PS, i, t, k, data, state, shared, units):
@@ -356,7 +356,7 @@ def _put_by(put_displaced):
 
     @compiled
     def put(i, data, state, shared, units):
-        """Put a worker of a job where it is free, or where another job's units can go elsewhere."""
+        """Place a worker of a job where it fits, or where another job's units can move elsewhere."""
         if put_displaced(i, data, state, shared, units):
             return True
         jobs, mark, s = data.jobs, units.size[ENTRIES], data.jobs.segment_offset[i]
@@ -377,7 +377,7 @@ def _put_by(put_displaced):
                                 return True
                             _undo_to(mark, data, state, units)
                 elif lacks_ps:
-                    lacks_ps = False  # any server for the worker serves: PSs are what is lacking
+                    lacks_ps = False  # any server for the worker is good enough: only PSs are missing
                     for k in range(units.ps.shape[1]):
                         for o in range(len(state.completion)):
                             if _may_yield(i, o, t, data, state, units) and _count(o, t, k, PS, data, units) > 0:
@@ -398,7 +398,7 @@ _put_by_swaps = _put_by(_put_by_swap)
 
 @compiled
 def _better_end(j, data, state):
-    """Return the last slot in which a job would earn more than now: any of a refused one, -1 for none."""
+    """Return the last slot in which a job would earn more than now (any slot for a rejected job), -1 for none."""
     end = state.completion[j]
     if end < 0:
         return data.jobs.deadline[j]
@@ -410,7 +410,7 @@ def _better_end(j, data, state):
 
 @compiled
 def _settle(data, state, units):
-    """Let each job of the journal complete in the last slot in which it has workers."""
+    """Set the completion of each job in the journal to its last slot with workers."""
     for entry in range(units.size[ENTRIES]):
         i = units.journal[entry, 1]
         t = state.completion[i]
@@ -421,7 +421,7 @@ def _settle(data, state, units):
 
 @compiled
 def _improve(j, depth, data, state, shared, units):
-    """Let a job complete earlier, or admit it; tell whether units found room for less than that gains."""
+    """Let a job complete earlier, or admit it; return whether its units fit at a loss below the gain."""
     end, goal = state.completion[j], _better_end(j, data, state)
     first = data.jobs.arrival[j]
     if goal < first or data.jobs.target[j] > (goal - first + 1) * data.jobs.most[j]:
@@ -456,7 +456,7 @@ def _improve(j, depth, data, state, shared, units):
 
 @compiled
 def _load(data, state, units):
-    """Read where the units of a plan are."""
+    """Load the units of a plan into the work space."""
     units.workers[:] = 0
     units.ps[:] = 0
     units.totals[:] = 0
@@ -491,20 +491,20 @@ def _store_side(i, table, data, units, side):
 
 @compiled
 def move_units(data, state, shared, units, cursor, work):
-    """Improve a plan by moves of single units until no job gains, or so many places are looked at.
+    """Improve a plan by moves of single units until no job gains, or `work` places are examined.
 
-    Every job is tried with free places alone, then with 1-swaps, then with 2-swaps; after a gain it is tried again, and
-    after a round with gains all are, with free places first.
+    Every job is tried with free places only, then with 1-swaps, then with 2-swaps. After a gain the job is tried again.
+    After a round with gains, all jobs are tried again, first with free places only.
 
     Parameters
     ----------
     data, state, shared, units
         Instance, plan and work space.
     cursor
-        Shape (3,): number of swaps, the next job, and whether the round has gained; zeros at first. Three swaps say that no
-        job gains any more.
+        Shape (3,): number of swaps, the next job, and whether the round has gained; zeros at first. Three swaps mean that
+        no job gains any more.
     work
-        Places that may be looked at before the loop comes back, to go on where it was.
+        Places to examine before the function returns; the next call continues there.
     """
     _load(data, state, units)
     while cursor[SWAPS] <= MAX_SWAPS and work > 0:
