@@ -1,1 +1,1 @@
-"""Cuts of the packing LP: what separates them, and how they are stored."""
+"""Cuts of the packing LP: their separation and storage."""

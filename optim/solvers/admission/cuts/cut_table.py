@@ -1,4 +1,4 @@
-"""Cuts as arrays: what they charge, and what schedules use of them."""
+"""Cuts as arrays, with their charges and the left-hand sides of schedules."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,19 +12,19 @@ from optim.solvers.admission.pricing.classes import CountCharges, PricedSchedule
 
 
 def charged(instance: AdmissionInstance, prices: Prices, cuts: Sequence[ServerCut]) -> Prices:
-    """Return row prices together with what server cuts charge at their multipliers."""
+    """Return row prices plus the charges of server cuts at their multipliers."""
     if not cuts:
         return prices
     return CutTable(instance, cuts).charged(prices, np.array([cut.multiplier for cut in cuts]))
 
 
 class CutTable:
-    """Cuts as arrays: what they charge, and what schedules use of them.
+    """Cuts as arrays, with their charges and the left-hand sides of schedules.
 
     Parameters
     ----------
     instance
-        Whose cuts they are.
+        The instance of the cuts.
     cuts
         The cuts, in order.
     """
@@ -38,7 +38,7 @@ class CutTable:
         self._counts = CountTable(instance)
         self._is_count: IntArray = np.zeros(0, dtype=np.bool_)
         self.right_hand_side: FloatArray = np.zeros(0)
-        """Shape (cuts,): of the whole class, that is of all its servers together."""
+        """Shape (cuts,): of all servers of the class together."""
         self.add(tuple(cuts))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class CutTable:
         self.right_hand_side = np.concatenate([self.right_hand_side, total])
 
     def keep(self, which: IntArray) -> None:
-        """Forget all but the given cuts."""
+        """Remove all cuts except the given ones."""
         self.cuts = tuple(self.cuts[k] for k in which.tolist())
         self._counts = CountTable(self._instance)
         self._counts.add([cut for cut in self.cuts if isinstance(cut, CountCut)])
@@ -74,7 +74,7 @@ class CutTable:
         self._place, self.right_hand_side = self._place[which], self.right_hand_side[which]
 
     def charged(self, prices: Prices, multiplier: FloatArray) -> Prices:
-        """Return row prices together with what the cuts charge, shape (cuts,), >= 0."""
+        """Return row prices plus the cuts' charges at multipliers of shape (cuts,), >= 0."""
         if not len(self):
             return prices
         worker_extra, ps_extra = self.extra(multiplier)
@@ -88,7 +88,7 @@ class CutTable:
         )
 
     def extra(self, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what the server cuts add to the cost of one worker and one PS, shape (segments, classes, slots) each.
+        """Return the server cuts' addition to the cost of one worker and one PS, shape (segments, classes, slots) each.
 
         Parameters
         ----------
@@ -121,13 +121,13 @@ class CutTable:
 
 
 class CountTable:
-    """Count cuts as arrays: each gain's row, and where it is."""
+    """Count cuts as arrays: the gains and their rows."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self._instance = instance
         widest = max(int(instance.max_workers.max(initial=0)), *(int(needed[-1]) for needed in instance.ps_needed), 0)
         self._gain = np.zeros((1, widest + 1), dtype=np.int64)
-        """Shape (1 + gains, counts): of 0, 1, ... units; the first row is of jobs without gain."""
+        """Shape (1 + gains, counts): gain of 0, 1, ... units; the first row is for jobs without gain."""
         self._row = np.zeros((2, 0, instance.num_jobs), dtype=np.int64)
         """Shape (2, cuts, jobs): rows of the gains of workers and of PSs."""
         self._place = np.zeros((0, 2), dtype=np.int64)
@@ -153,9 +153,9 @@ class CountTable:
         self._place = np.concatenate([self._place, place])
 
     def curves(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None]:
-        """Return what the cuts charge for workers and for PSs at their multipliers, None where they charge nothing."""
+        """Return the cuts' charges for workers and for PSs at their multipliers, None where all are 0."""
         charges: list[CountCharges | None] = []
-        # On shared servers PSs are on the workers' servers, and the PSs' servers are the same.
+        # On shared servers PSs use the workers' servers, and the PSs' servers are the same.
         for row, servers in zip(self._row, (self._instance.worker_servers, self._instance.ps_servers), strict=True):
             on = np.flatnonzero(multiplier > 0)
             cut, job = np.nonzero(row[on])

@@ -1,9 +1,8 @@
-"""Integer packings of jobs' units: the best one, facets that tell a fractional point from all of them, lifted gains.
+"""Integer packings of jobs' units: the best one, facets that separate a fractional point from all of them, lifted gains.
 
-A *kind* is a job together with a number of units: it is there if the job has at least so many. Kinds of a job follow each
-other by rising number, so that a job which has one has those before it, too. Gains belong to kinds, and a job earns the
-sum of those it has: any function of its number of units that doesn't fall. Where each unit gains the same, a job's kinds
-have equal gains.
+A *kind* is a pair of a job and a number of units. It is present if the job has at least this number, so a job with a kind
+also has its lower kinds. Gains belong to kinds, and a job earns the sum over its present kinds: any nondecreasing function
+of its number of units. If each unit gains the same, a job's kinds have equal gains.
 
 Source: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/opre.42.1.53 (facets from packings).
 """
@@ -17,33 +16,33 @@ from optim.core.arrays import IntArray
 from optim.solvers.admission.pricing.best_schedule import ZERO
 
 ROUNDING = 1e-2
-"""Added to bounds computed in doubles before they are compared with whole gains below `MAX_GAIN`."""
+"""Added to bounds computed in doubles before they are compared with integral gains below `MAX_GAIN`."""
 
 MAX_GAIN = 2**40
-"""Largest total gain of a packing: doubles of this size are wrong by far less than `ROUNDING`."""
+"""Largest total gain of a packing: rounding errors of doubles of this size are far below `ROUNDING`."""
 
 HULL_TOL = 1e-6
 """A point that needs at most this much more than one packing counts as inside the hull."""
 
 SCALE = 2**28
-"""Fractional gains are priced as whole multiples of 1 / SCALE."""
+"""Fractional gains are priced as integral multiples of 1 / SCALE."""
 
 
 class PackingSpace(NamedTuple):
-    """Units that fit together.
+    """Units and the capacity that they share.
 
     Parameters
     ----------
     first
-        Shape (jobs + 1,): where each job's kinds begin.
+        Shape (jobs + 1,): index of each job's first kind.
     units
-        Shape (kinds,): units, rising within a job, each at most what fits alone.
+        Shape (kinds,): units, increasing within a job, each at most the number that fits alone.
     unit
         Shape (jobs, resources): demand of one unit.
     capacity
         Shape (resources,).
     node_limit
-        Nodes of each search after which it is given up.
+        Maximal number of nodes of each search.
     """
 
     first: IntArray
@@ -55,9 +54,9 @@ class PackingSpace(NamedTuple):
 
 @compiled
 def _steps(gain, space, weight, step_gain):
-    """Write each job's gain by resource used as concave steps, one a kind: how much more, and for how much more gain.
+    """Write each job's gain by resource used as concave steps, one per kind: additional use, and additional gain.
 
-    Steps that aren't on the concave hull gain nothing, for more than nothing: steps can be sorted by gain a unit.
+    Steps off the concave hull gain 0 for a positive use, so that steps can be sorted by gain per unit.
     """
     for j in range(len(space.unit)):
         begin, end = space.first[j], space.first[j + 1]
@@ -82,7 +81,7 @@ def _steps(gain, space, weight, step_gain):
 
 @compiled
 def _ranked(weight, step_gain, rank, number):
-    """For each resource list the kinds that gain by falling gain a unit of the resource (insertion sort: short lists)."""
+    """For each resource list the gaining kinds by decreasing gain per unit of the resource (insertion sort: short lists)."""
     for r in range(len(weight)):
         number[r] = 0
         for k in range(weight.shape[1]):
@@ -102,7 +101,7 @@ def _ranked(weight, step_gain, rank, number):
 
 @compiled
 def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
-    """Bound what the jobs from position `depth` on gain in `rest`: fractions of steps, one resource at a time."""
+    """Bound the gain of the jobs from position `depth` on in `rest`: fractions of steps, one resource at a time."""
     least = np.inf
     for r in range(len(weight)):
         residual, total = float(rest[r]), 0.0
@@ -122,7 +121,7 @@ def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
 
 @compiled
 def _order(gain, space, order, position):
-    """Sort the jobs by falling gain for the scarcest resource's share, ties by number; tell each kind its job's place."""
+    """Sort the jobs by decreasing gain per share of the scarcest resource, ties by number; give each kind its job's place."""
     num_jobs = len(space.unit)
     key = np.empty(num_jobs)
     for j in range(num_jobs):
@@ -158,7 +157,7 @@ def _most(j, gain, rest, space):
 
 @compiled
 def _choose(depth, j, k, gain, space, rest, gained):
-    """Give the job at a position the kinds up to k: what is left, and what is gained."""
+    """Give the job at a position the kinds up to k: update the remaining capacity and the gain."""
     begin = space.first[j]
     units = space.units[k] if k >= begin else ZERO
     for r in range(rest.shape[1]):
@@ -171,26 +170,26 @@ def _choose(depth, j, k, gain, space, rest, gained):
 
 @compiled
 def best_packing(gain, space, packing):
-    """Find the units of the largest gain that fit together, exactly.
+    """Find the feasible units of the largest gain, exactly.
 
     Parameters
     ----------
     gain
-        Shape (kinds,), whole numbers >= 0 whose sum is at most `MAX_GAIN`.
+        Shape (kinds,), integers >= 0 whose sum is at most `MAX_GAIN`.
     space
-        What fits.
+        Units and capacity.
     packing
-        Shape (kinds,): receives 1 for kinds that are there, else 0.
+        Shape (kinds,): receives 1 for present kinds, else 0.
 
     Returns
     -------
     int
-        The gain; -1 if the search was given up.
+        The gain; -1 if the search reached the node limit.
 
     Notes
     -----
-    Depth-first over jobs by falling density, most units first, cut off by the concave hulls of the jobs' gains, shared
-    fractionally, one resource at a time.
+    Depth-first search over jobs by decreasing density, most units first. The bound uses the concave hulls of the jobs'
+    gains with fractional steps, one resource at a time.
     """
     num_jobs, num_kinds = len(space.unit), len(space.units)
     packing[:] = 0
@@ -240,9 +239,9 @@ def best_packing(gain, space, packing):
 
 @compiled
 def separate_fenchel(load, most, variable, space, max_pivots, gains):
-    """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
+    """Find gains that separate a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
 
-    They are the optimal dual point of covering the load by as few (fractional) servers as possible,
+    They are the optimal dual point of covering the load by the minimal (fractional) number of servers,
 
         min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
 
@@ -254,20 +253,20 @@ def separate_fenchel(load, most, variable, space, max_pivots, gains):
     load
         Shape (variables,), all positive, each at most `most`.
     most
-        Shape (variables,): largest number of each, at least 1.
+        Shape (variables,): largest value of each, at least 1.
     variable
-        Shape (kinds,): the variable that each kind adds 1 to: itself, or its job where all units gain the same.
+        Shape (kinds,): the variable to which each kind adds 1: itself, or its job if all units gain the same.
     space
-        What the packings are.
+        Units and capacity of the packings.
     max_pivots
-        Pivots after which the search is given up.
+        Maximal number of pivots.
     gains
         Shape (variables,): receives the gains.
 
     Returns
     -------
     float
-        ``gains @ load``, or 0 if the load is inside the hull (to `HULL_TOL`) or the search was given up.
+        ``gains @ load``, or 0 if the load is inside the hull (to `HULL_TOL`) or the search reached a limit.
     """
     size = len(load)
     inverse = np.zeros((size, size))
@@ -323,18 +322,18 @@ def separate_fenchel(load, most, variable, space, max_pivots, gains):
 
 @compiled
 def to_integers(gains, max_denominator, fallback, integers):
-    """Write gains as whole numbers over a common denominator, the smallest that fits; else rounded down.
+    """Write gains as integers over the smallest common denominator that fits; else round them down.
 
     Parameters
     ----------
     gains
         Numbers >= 0.
     max_denominator
-        Largest common denominator that is tried.
+        Largest common denominator to try.
     fallback
-        Denominator for gains that no smaller one fits.
+        Denominator for gains without a smaller one.
     integers
-        Receives the whole numbers.
+        Receives the integers.
     """
     for denominator in range(1, max_denominator + 1):
         fits = True
@@ -353,7 +352,7 @@ def to_integers(gains, max_denominator, fallback, integers):
 
 @compiled
 def _support(without, gain, space):
-    """Return the kinds that gain, and their space, of all jobs but one: what gains nothing only costs time."""
+    """Return the gaining kinds, and their space, of all jobs but one: kinds without gain only cost time."""
     num_jobs = len(space.unit)
     first = np.zeros(num_jobs + 1, dtype=np.int64)
     kinds, jobs = np.empty(len(gain), dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
@@ -375,11 +374,11 @@ def _support(without, gain, space):
 
 @compiled
 def lift(gain, space, right_hand_side, is_linear):
-    """Raise the gains job by job, in their order, as far as all packings still keep to the right-hand side.
+    """Raise the gains job by job, in their order, as far as all packings satisfy the right-hand side.
 
-    A job with n units earns at most the right-hand side less what the others reach in what n units leave. Where each unit
-    has to gain the same (`is_linear`) only jobs without gain are raised, by the least share of that a unit. Where a search
-    takes too long the job keeps what it gained.
+    A job with n units may earn the right-hand side less the largest gain of the others in the remaining capacity. If each
+    unit must gain the same (`is_linear`), only jobs without gain are raised, by the smallest such amount per unit. If a
+    search reaches its limit, the job's gain doesn't change.
     """
     for j in range(len(space.unit)):
         begin, end = space.first[j], space.first[j + 1]

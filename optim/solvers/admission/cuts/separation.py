@@ -1,21 +1,20 @@
-"""Separation of cuts: facets of what one server, or a whole class, may hold in a slot, lifted to all jobs.
+"""Separation of cuts: facets of the packings of one server, or a full class, in a slot, lifted to all jobs.
 
-The packing LP lets the jobs share a server fractionally. A server's integer packings of a slot have a hull of their own;
-where the average load of a class' servers lies outside of it, a facet of the hull that tells them apart is a valid
-inequality which the LP violates (a Fenchel cut). With all of them the LP's bound is that of the Dantzig-Wolfe
-decomposition by jobs and by servers at once. Their duals only add to the cost of a job's worker or PS in a class and slot,
-so pricing carries them for nothing.
+The packing LP lets the jobs share a server fractionally. The integer packings of a server in a slot have a smaller hull. If
+the average load of a class' servers lies outside the hull, a separating facet is a valid inequality that the LP violates (a
+Fenchel cut). With all such cuts, the LP's bound equals the bound of the Dantzig-Wolfe decomposition by jobs and by servers
+at once. Their duals only add to the cost of a job's worker or PS in a class and slot, so pricing needs no extra work.
 
-A server cut sees how many units of a job a class holds on average. The packing form knows more: which share of a job's
-schedules has how many. Where half of a job's schedules have four units and half none, two on average may fit beside the
-others and four do not. A facet of the hull of whole counts, over variables "job i has at least n units here", tells such
-mixtures apart: it sums functions of each job's count, of which those that round a combination of a capacity row with
-jobs' rows down are special cases (rank-1 Chvatal-Gomory cuts, subset-row cuts among them). Its coefficient in a schedule
-depends on one slot and one class, so that the dynamic programme needs no further state: the slot's table of costs takes
-any function of a class' count. Here a class' servers count as one large one.
+A server cut depends on a job's average number of units in a class. The packing form also has the share of a job's schedules
+with each number. If half of a job's schedules have four units and half none, two units may fit with the other jobs' units
+although four do not. A facet of the hull of integral counts separates such mixtures, over variables "job i has at least n
+units here". It sums functions of each job's count. Rank-1 Chvatal-Gomory cuts from a capacity row and jobs' rows are a
+special case, subset-row cuts among them. A schedule's coefficient depends on one slot and one class, so the dynamic
+programme needs no further state: the slot's cost table accepts any function of a class' count. These cuts treat a class'
+servers as one large server.
 
-A job's workers or its PSs are an *item*. On shared servers both are items of the same servers: a cap on a job's share of a
-server bounds each of them, not both together, which leaves cuts valid.
+A job's workers or its PSs are an *item*. On shared servers both are items of the same servers. A cap on a job's share of a
+server then bounds each item alone instead of their sum, and the cuts stay valid.
 
 Sources: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/opre.42.1.53; Jepsen, Petersen, Spoorendonk,
 Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with time windows", 2008, DOI
@@ -33,26 +32,26 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.packings import PackingSpace, best_packing, lift, separate_fenchel, to_integers
 
 LOAD_TOL = 1e-6
-"""Smaller average numbers of units, and smaller shares, count as none."""
+"""Smaller average numbers of units, and smaller shares, count as 0."""
 
 MAX_DENOMINATOR = 200
 
 FALLBACK_DENOMINATOR = 5000
-"""A facet's gains have small common denominators as a rule; others are rounded down over this one."""
+"""Denominator for the rare facets whose gains have no small common denominator; their gains are rounded down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparationOptions:
-    """How hard cuts are looked for.
+    """Limits of the separation.
 
     Parameters
     ----------
     min_violation
-        Relative violation from which a cut is worth having.
+        Minimal relative violation of a cut.
     node_limit
-        Nodes of each search for a best packing; a cut that needs more is given up.
+        Maximal number of nodes of each search for a best packing; a cut that needs more is skipped.
     max_pivots
-        Pivots of each facet's search.
+        Maximal number of pivots of each facet's search.
     """
 
     min_violation: float = 1e-4
@@ -62,20 +61,20 @@ class SeparationOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Items:
-    """What the servers of a side hold: workers or PSs of each job, on shared servers both.
+    """Items of a side's servers: workers or PSs of each job, on shared servers both.
 
     Parameters
     ----------
     side, servers
-        Whose servers.
+        The side and its servers.
     job, is_ps
         Shape (items,).
     demand
-        Shape (items, resources): of one unit, the least over a job's segments. A cut has to hold whatever segment it is in.
+        Shape (items, resources): demand of one unit, the minimum over a job's segments, so that a cut is valid in each.
     limit
-        Shape (items,): most units in all.
+        Shape (items,): maximal number of units in total.
     per_server
-        Shape (items, classes, slots): most units on one server, 0 where the job can't be there.
+        Shape (items, classes, slots): maximal number of units on one server, 0 if the job can't run there.
     """
 
     side: Side
@@ -102,7 +101,7 @@ class _Items:
 
 
 def _items(instance: AdmissionInstance) -> list[_Items]:
-    """Return the items of each side; on shared servers of all, workers first."""
+    """Return the items of each side; on shared servers all items, workers first."""
     jobs, slots, sides = instance.jobs, np.arange(instance.horizon), []
     present = (jobs.arrival[:, None] <= slots) & (slots <= instance.deadline[:, None])
     max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
@@ -132,16 +131,16 @@ def _items(instance: AdmissionInstance) -> list[_Items]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Point:
-    """A point of the LP in a class and slot: how many units of some items, or how often at least so many, it has.
+    """A point of the LP in a class and slot: units of some items, or the share with at least each number of units.
 
     Parameters
     ----------
     items
-        Shape (present,), ascending: items that are there at all.
+        Shape (present,), ascending: items that are present.
     first, units
         Kinds of these items, as in `PackingSpace`.
     variable, load, most
-        Variable of each kind; and the point, shape (variables,), with the largest value of each.
+        Variable of each kind; the point and the largest value of each variable, both of shape (variables,).
     """
 
     items: IntArray
@@ -153,14 +152,14 @@ class _Point:
 
 
 class _Separator:
-    """What both kinds of cuts share: a facet that a point violates, lifted to all items.
+    """The common part of both separators: a facet that a point violates, lifted to all items.
 
     Parameters
     ----------
     instance
         Any admission instance.
     options
-        How hard to look.
+        Limits of the separation.
     """
 
     def __init__(self, instance: AdmissionInstance, options: SeparationOptions | None = None) -> None:
@@ -180,7 +179,7 @@ class _Separator:
         """
         options, limit = self._options, self._options.node_limit
         demand = on.demand[point.items]
-        # What all at their largest need together fits: no facet is violated.
+        # If all items fit together at their largest numbers, no facet is violated.
         if (demand.T @ point.units[point.first[1:] - 1] <= capacity).all():
             return None
         fractional, integer_gain = np.empty(len(point.load)), np.empty(len(point.load), dtype=np.int64)
@@ -192,7 +191,7 @@ class _Separator:
         right_hand_side = int(best_packing(gain, space, packing))
         if right_hand_side < 0 or integer_gain @ point.load <= right_hand_side * (1.0 + options.min_violation):
             return None
-        # Those that are there come first: what lifts them lifts the violation. Units that all have to gain the same can't.
+        # Lifting the present items first raises the violation. Units that must all gain the same can't be raised.
         head = point.items[integer_gain > 0] if is_linear else point.items
         others = np.setdiff1d(np.flatnonzero(most > 0), head)
         share = (on.demand[others] / np.maximum(capacity, 1)).max(axis=1, initial=0.0)
@@ -216,12 +215,12 @@ class CutSeparator(_Separator):
         self._sides = [side.select(np.lexsort((side.is_ps, side.job))) for side in self._sides]
 
     def separate(self, worker_load: FloatArray, ps_load: FloatArray) -> list[ServerCut]:
-        """Find cuts that a point of the LP violates, at most one a class and slot.
+        """Find cuts that a point of the LP violates, at most one per class and slot.
 
         Parameters
         ----------
         worker_load, ps_load
-            Shape (jobs, classes, slots): how many workers (PSs) of a job a class holds, over all its servers.
+            Shape (jobs, classes, slots): workers (PSs) of a job in a class, over all its servers.
 
         Returns
         -------
@@ -279,12 +278,12 @@ class CountSeparator(_Separator):
     """Finds violated count cuts."""
 
     def separate(self, rows: IntArray, weight: FloatArray) -> list[CountCut]:
-        """Find cuts that a point of the LP violates, at most one a side, class and slot.
+        """Find cuts that a point of the LP violates, at most one per side, class and slot.
 
         Parameters
         ----------
         rows, weight
-            As `ColumnPool.counts` returns them.
+            As returned by `ColumnPool.counts`.
 
         Returns
         -------
@@ -333,7 +332,7 @@ class CountSeparator(_Separator):
 
 
 def _mixture(rows: IntArray, weight: FloatArray) -> _Point:
-    """Sum up how often each item has at least so many units; rows are (item, count), sorted."""
+    """Sum up the share of each item with at least each number of units; rows are (item, count), sorted."""
     kinds, place = np.unique(rows, axis=0, return_inverse=True)
     share = np.bincount(place.ravel(), weight)
     for k in range(len(kinds) - 2, -1, -1):
