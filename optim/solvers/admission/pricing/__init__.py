@@ -1,6 +1,6 @@
 """The best schedules of jobs at given prices.
 
-The exact dynamic programme over a job's work, on classes of equal servers with full capacity and on single
-servers with what is left of them; the tables of jobs and rows that it reads; the pools of schedules that it
-fills; and the dual points, proofs of an upper bound, that it gives.
+The exact dynamic programme over a job's work, on classes of equal empty servers and on single servers with
+residual capacity; its tables of jobs and rows; the resulting pools of schedules; and the dual points, which
+prove an upper bound.
 """

@@ -1,7 +1,7 @@
 """Pricing of all jobs in one jitted JAX call: payoffs and completion slots, without schedules.
 
-The CPU loop of `pricing` is faster on a CPU; on an accelerator this one is the way. There the jobs' tables go to the device at
-the first call for them and stay; a call takes prices along and brings payoffs back.
+Use it on accelerators; on a CPU the loop of `pricing` is faster. The jobs' tables move to the device at the first call and
+stay there; each call transfers prices to the device and payoffs back.
 """
 
 from typing import TYPE_CHECKING
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from optim.kernels.min_plus import PricedJobs
 
 _HELD: "WeakKeyDictionary[JobTables, dict[bool, tuple[IntArray, PricedJobs]]]" = WeakKeyDictionary()
-"""Which jobs can be done at all, and what pricing needs of them on the device: by the tables, and by whether in 64 bits."""
+"""Schedulable jobs and their pricing data on the device, by tables and by whether in 64 bits."""
 
 
 def check_supported(instance: AdmissionInstance) -> None:
-    """Refuse instances that the batch can't price.
+    """Raise for instances that batched pricing doesn't support.
 
     Raises
     ------
     UnsupportedProblemError
-        For demand segments, whole chunks a slot, speed-ups, or shared servers: the batch has one cost table a slot.
+        For demand segments, integral chunks per slot, speed-ups, or shared servers: the batch has one cost table per slot.
     """
     if instance.has_segments or instance.has_steps or instance.has_shared_servers:
         raise UnsupportedProblemError(
-            "batched pricing needs one demand a job, worker-slots as progress, and separate servers; use price"
+            "batched pricing needs one demand per job, worker-slots as progress, and separate servers; use price"
         )
 
 
 def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) -> tuple[FloatArray, IntArray]:
-    """Return each job's best payoff and completion slot at the given prices (-1 where no payoff is positive).
+    """Return each job's best payoff and completion slot at the given prices (-1 if no payoff is positive).
 
     Parameters
     ----------
     is_double
-        Whether to compute in 64 bits; 32 are faster on an accelerator and no longer certify.
+        Whether to compute in 64 bits; 32 bits are faster on an accelerator, but certify no bound.
 
     Raises
     ------
     UnsupportedProblemError
-        For demand segments, whole chunks a slot, or shared servers: the batch has one cost table a slot. For curves of cuts.
+        For demand segments, integral chunks per slot, or shared servers (the batch has one cost table per slot); for curves.
     """
     import jax
 
@@ -54,7 +54,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
 
     check_supported(tables.instance)
     if prices.worker_curves is not None or prices.ps_curves is not None:
-        raise UnsupportedProblemError("batched pricing needs units at one price each; use price where cuts add curves")
+        raise UnsupportedProblemError("batched pricing needs one price per unit; use price for cuts that add curves")
     payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
     with jax.enable_x64(is_double):
         on_device = _HELD.setdefault(tables, {})
@@ -73,7 +73,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
 
 
 def _on_device(tables: JobTables, is_double: bool) -> "tuple[IntArray, PricedJobs]":
-    """Return which jobs can be done at all, and put what pricing needs of them onto the device."""
+    """Return the schedulable jobs, and copy their pricing data to the device."""
     import jax
 
     from optim.kernels.min_plus import PricedJobs
@@ -83,7 +83,7 @@ def _on_device(tables: JobTables, is_double: bool) -> "tuple[IntArray, PricedJob
     needed = np.full((len(live), int(tables.most[live].max(initial=0)) + 1), -1, dtype=np.int32)
     for k, i in enumerate(live.tolist()):
         needed[k, : tables.most[i] + 1] = tables.ps_needed[tables.table_offset[i] : tables.table_offset[i + 1]]
-    # Before its arrival a job may hold no worker: limits of zero there.
+    # Before its arrival a job can't run workers, so its limits are 0.
     is_open = np.arange(tables.value.shape[1])[None, :] >= tables.arrival[live][:, None]
     precision = np.float64 if is_double else np.float32
     jobs = PricedJobs(

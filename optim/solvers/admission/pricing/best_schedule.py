@@ -1,22 +1,22 @@
 """The best schedule of a job at given prices, compiled: the exact worker-slot dynamic programme.
 
-For each slot the cheapest way to run Y workers and the PSs they need is a table of costs; a forward min-plus
-recursion over the work done so far then serves every completion slot at once:
+For each slot, the cheapest way to run Y workers and the PSs that they need is a table of costs. A forward min-plus
+recursion over the completed work then serves every completion slot at once:
 
     C_t[d] = min over Y of C_{t-1}[d - progress(Y)] + table_t[Y],
     payoff(t) = value(t) - C_t[target].
 
-The recursion and the way back through it are written once. What differs is where the units are: `best_by` and
-`trace_by` make both for a maker of tables and a writer of units. There are tables of classes of empty servers
-(`classes`) and of single servers with what is left of them (`servers`).
+The recursion and its backtracking exist once. `best_by` and `trace_by` build both from a function that makes a slot's table
+and one that writes its units. There are tables of classes of empty servers (`classes`) and of single servers with
+residual capacity (`servers`).
 
-Two recursions stay apart. That of insertions (`local_search.insertion`) shares the steps and the way back, and makes
-its tables in place, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`) a schedule
-may not be enlarged: every state is asked whether fewer workers would do, which can't be vectorised and takes 3.3 times
+Two recursions are separate. The one of insertions (`local_search.insertion`) shares the steps and the backtracking, but
+inlines its tables, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`) a schedule may
+not be enlarged, so each state must check whether fewer workers suffice. The check can't be vectorised and takes 3.3 times
 as long for jobs without restrictions (all jobs of medium-0: 8.7 ms against 2.6).
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithms 2 and 3, with worker-slots instead of chunks as the
-state, so that rounding happens once and not in every slot.
+state, so that rounding happens once instead of in every slot.
 """
 
 from typing import NamedTuple
@@ -56,7 +56,7 @@ class Space(NamedTuple):
 
 @compiled
 def make_space(which, jobs):
-    """Return work space that is large enough for some jobs; targets out of reach may be beyond any memory."""
+    """Return work space that is large enough for the given jobs; unreachable targets could exceed any memory."""
     longest, widest, segments, most = 0, 0, 1, 0
     for i in which:
         window = jobs.deadline[i] - jobs.arrival[i] + 1
@@ -106,7 +106,7 @@ def min_plus_step(before, after, table, largest, progress, first, last, target):
 
 @compiled(inline="always")
 def reachable_work(i, s, jobs, least, reached):
-    """Return the range of work done, [low, high), from which a slot may begin in segment s."""
+    """Return the range of completed work, [low, high), in which a slot may begin in segment s."""
     is_last = s + 1 == jobs.segment_offset[i + 1]
     low = max(least, jobs.segment_start[s])
     high = min(reached + 1, jobs.target[i] if is_last else jobs.segment_start[s + 1])
@@ -121,7 +121,7 @@ def best_by(slot_table):
     slot_table
         ``(i, s, t, k, ceiling, needed, jobs, source, table)`` fills ``table[Y]`` with the least cost of Y workers of
         job i in segment s and slot t, the k-th since its arrival, and of the ``needed[Y]`` PSs; it returns the largest
-        Y. Numbers of workers that cost `ceiling` or more may be left out.
+        Y. Numbers of workers that cost `ceiling` or more may be omitted.
     """
 
     @compiled
@@ -142,9 +142,9 @@ def best_by(slot_table):
             if jobs.value[i, t] <= best:
                 break
             k = t - first_slot
-            # Nothing that costs as much as this can be part of a better schedule that ends here or later.
+            # A cost of at least this can't be part of a better schedule that ends here or later.
             ceiling = jobs.value[i, t] - best
-            # Less work than this done before slot t can't be completed by the deadline any more.
+            # With less work than this before slot t the job can't complete by its deadline.
             least = max(0, target - steps[-1] * (last_slot - t + 1))
             before, after = states[k], states[k + 1]
             after[: target + 1] = INFINITE
@@ -158,7 +158,7 @@ def best_by(slot_table):
                     largest[k, row] = slot_table(i, s, t, k, ceiling, needed, jobs, source, table)
                     min_plus_step(before, after, table, largest[k, row], steps, low, high, target)
                     furthest = max(furthest, high - 1 + steps[largest[k, row]])
-            # Work completed earlier stays completed.
+            # Completed work stays completed.
             after[target] = min(after[target], before[target])
             reached = min(target, furthest)
             payoff = jobs.value[i, t] - after[target]
@@ -170,12 +170,12 @@ def best_by(slot_table):
 
 
 def trace_by(write_slot):
-    """Return the way back through the last recursion, which hands each slot's units to ``write_slot``.
+    """Return the backtracking through the last recursion, which passes each slot's units to ``write_slot``.
 
     Parameters
     ----------
     write_slot
-        ``(i, s, t, k, workers, ps, jobs, source, out)`` writes where so many units of a slot are.
+        ``(i, s, t, k, workers, ps, jobs, source, out)`` writes the placement of a slot's units.
     """
 
     @compiled

@@ -1,10 +1,10 @@
 """Best schedules of jobs over classes of empty servers, compiled, and their tables.
 
-One class after the other: `layers[c]` holds the least costs on the first c classes. Costs of a class are those of
-its units plus a curve, whose entry n is what n units cost more; the last entry holds for more units, too.
+Classes are added one by one: `layers[c]` holds the least costs on the first c classes. The cost in a class is the sum
+of its unit costs and a curve, whose entry n is the extra cost of n units; the last entry also holds for more units.
 
-The cheapest way to run Y workers and their PSs is greedy over classes sorted by price: exact while workers and PSs
-live on different servers. Where they share servers `shared` makes the table.
+The cheapest way to run Y workers and their PSs is greedy over classes sorted by price. This is exact if workers and PSs
+use different servers. For shared servers, `shared` computes the table.
 
 This is the pricing problem of column generation and the subroutine of every any-price bound.
 """
@@ -34,12 +34,12 @@ from optim.solvers.admission.pricing.shared import (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTables:
-    """What pricing needs of each job; identical servers are one class (their number times one server's count).
+    """Job data for pricing; identical servers are one class (their number times one server's count).
 
     Parameters
     ----------
     arrival, deadline, target, most
-        Shape (jobs,): first slot, last slot that earns (-1: none), progress due, most workers at once.
+        Shape (jobs,): first slot, last slot that earns (-1: none), required progress, maximal workers per slot.
     value
         Shape (jobs, slots): utility of completing in a slot.
     segment_offset, segment_start
@@ -47,11 +47,11 @@ class JobTables:
     table_offset
         Shape (jobs + 1,): where job i's entries of the next two arrays begin.
     progress, ps_needed
-        Progress and PSs needed for Y = 0, ..., most workers, flat over jobs.
+        Progress and PSs needed for Y = 0, ..., maximal workers, flat over jobs.
     worker_limit, ps_limit
-        Shape (segments, classes, slots): most workers (PSs) of the job in the whole class.
+        Shape (segments, classes, slots): maximal workers (PSs) of the job in all servers of the class.
     worker_demand, ps_demand
-        Shape (segments, resources): demands in whole units (floats: for costs, not for feasibility).
+        Shape (segments, resources): demands in units (floats: for costs, not for feasibility).
     """
 
     instance: AdmissionInstance
@@ -72,7 +72,7 @@ class JobTables:
 
     @classmethod
     def build(cls, instance: AdmissionInstance) -> "JobTables":
-        """Lay out an instance's jobs. Every array is a writable copy: compiled loops see one type of array."""
+        """Build the tables of an instance. Every array is a writable copy, so that compiled loops see one array type."""
         jobs = instance.jobs
         sizes = np.array([len(table) for table in instance.progress], dtype=np.int64)
         worker_count = instance.worker_servers.count[None, :, None]
@@ -102,17 +102,17 @@ class JobTables:
 
     @cached_property
     def arrays(self) -> JobArrays:
-        """The jobs as compiled loops read them."""
+        """The jobs in the form that compiled loops take."""
         return JobArrays(**{name: getattr(self, name) for name in JobArrays._fields})
 
     @cached_property
     def class_frontiers(self) -> ClassFrontiers:
-        """What empty classes of shared servers hold of each job."""
+        """Feasible pairs of workers and PSs of each job in empty classes of shared servers."""
         return class_frontiers(self.instance)
 
     @cached_property
     def max_at_once(self) -> tuple[int, int]:
-        """Most workers and most PSs that any job has in any slot: what it asks for, and what all servers hold."""
+        """Maximal workers and maximal PSs of any job in any slot, limited by demand and by all servers."""
         max_ps = self.ps_needed[self.table_offset[1:] - 1]
         max_units = (
             np.minimum(self.worker_limit.sum(axis=1), self.most[self.segment_job][:, None]),
@@ -137,7 +137,7 @@ ZERO = np.int64(0)
 
 @compiled
 def units_cost(units, cost, curve):
-    """Return what so many units of one class cost."""
+    """Return the cost of `units` units in one class."""
     return units * cost + curve[min(units, len(curve) - 1)]
 
 
@@ -148,9 +148,9 @@ def fill_layers(most, cost, low, high, curve, layers):
     Parameters
     ----------
     most
-        Most units in all.
+        Maximal number of units in total.
     cost, low, high
-        Cost of a unit, fewest and most units, by class.
+        Unit cost, minimal and maximal units, by class.
     curve
         Shape (classes, counts).
     layers
@@ -159,7 +159,7 @@ def fill_layers(most, cost, low, high, curve, layers):
     Returns
     -------
     tuple
-        The fewest and the most units there may be; fewest > most where there is no way.
+        The minimal and the maximal feasible total; minimal > maximal if there is none.
     """
     layers[0, : most + 1] = INFINITE
     layers[0, 0] = 0.0
@@ -179,7 +179,7 @@ def fill_layers(most, cost, low, high, curve, layers):
 
 @compiled
 def take_layers(units, cost, low, curve, layers, out):
-    """Add how many units of each class the least cost of so many has, the last class first."""
+    """Add the units of each class in a least-cost solution for `units` units, the last class first."""
     n = units
     for c in range(len(cost) - 1, -1, -1):
         class_units = low[c]
@@ -196,12 +196,12 @@ def fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers):
     Parameters
     ----------
     most, max_ps
-        Most workers and PSs in all.
+        Maximal workers and PSs in total.
     costs, lows, highs, curves
-        Of workers and of PSs, each as in `fill_layers`.
+        For workers and for PSs, each as in `fill_layers`.
     fronts
-        Where each class' frontier begins, and the frontiers one after the other: the most PSs beside 0, 1, ... workers,
-        negative where those don't fit.
+        Start of each class' frontier, and the concatenated frontiers: maximal PSs with 0, 1, ... workers, negative
+        where the workers don't fit.
     layers
         At least ``classes + 1`` by ``max_ps + 1`` by ``most + 1``.
     """
@@ -224,9 +224,9 @@ def fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers):
 
 @compiled
 def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, out_workers, out_ps):
-    """Write the workers and PSs of each class in a cheapest way to have so many in all, the last class first.
+    """Write the workers and PSs of each class in a least-cost solution for the given totals, the last class first.
 
-    `layers` are filled for at least so many; nothing is written where there is no way.
+    `layers` must cover these totals; nothing is written if they are infeasible.
     """
     start, front = fronts
     if layers[len(start), ps, workers] == INFINITE:
@@ -250,7 +250,7 @@ def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, ou
 
 @by_reference
 class ClassSource(NamedTuple):
-    """Cost of a unit and most units by segment, class and slot; and work space, one entry per class."""
+    """Unit costs and maximal units by segment, class and slot; and work space, one entry per class."""
 
     worker_cost: FloatArray
     worker_limit: IntArray
@@ -262,10 +262,10 @@ class ClassSource(NamedTuple):
 
 @by_reference
 class CurvedSource(NamedTuple):
-    """Likewise where the cost of some jobs' units isn't proportional to their number.
+    """A `ClassSource` in which some jobs' costs aren't proportional to their number of units.
 
-    Rows of the curves by job and slot, what so many units of a class cost more by row, class and count; and work space,
-    costs by class and number of units.
+    Rows of the curves by job and slot, extra costs by row, class and count; and work space, costs by class and
+    number of units.
     """
 
     worker_cost: FloatArray
@@ -284,7 +284,7 @@ class CurvedSource(NamedTuple):
 
 @by_reference
 class SharedClassSource(NamedTuple):
-    """Likewise on servers that workers and PSs share."""
+    """A `ClassSource` for servers that workers and PSs share."""
 
     worker_cost: FloatArray
     ps_cost: FloatArray
@@ -293,7 +293,7 @@ class SharedClassSource(NamedTuple):
 
 @by_reference
 class SharedCurvedSource(NamedTuple):
-    """Likewise with curves, as in `CurvedSource`; work space by class, PSs and workers."""
+    """A `SharedClassSource` with curves, as in `CurvedSource`; work space by class, PSs and workers."""
 
     worker_cost: FloatArray
     ps_cost: FloatArray
@@ -321,13 +321,13 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     Parameters
     ----------
     worker_cost, worker_limit
-        Cost a worker and most workers, by class.
+        Cost per worker and maximal workers, by class.
     ps_cost, ps_limit
-        Likewise for PSs.
+        The same for PSs.
     ps_needed
-        PSs needed for Y = 0, ..., most workers.
+        PSs needed for Y = 0, ..., maximal workers.
     most
-        Most workers at once.
+        Maximal workers per slot.
     order, ps_order
         Work space, one entry per class.
     table
@@ -371,7 +371,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
 
 @compiled
 def take_cheapest(units, cost, limit, order, out):
-    """Add the cheapest classes' units to `out`, so many in all."""
+    """Add a total of `units` units in the cheapest classes to `out`."""
     sort_by_key(cost, len(order), order)
     for place in range(len(order)):
         c = order[place]
@@ -491,7 +491,7 @@ def _write_curved_shared(i, s, t, k, workers, ps, jobs, source, out):
 
 
 def _pricing_by(slot_table, write_slot):
-    """Return the pricing of many jobs over one kind of classes."""
+    """Return the function that prices many jobs over one type of classes."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
     @compiled
@@ -518,7 +518,7 @@ price_curved_shared_classes = _pricing_by(_curved_shared_table, _write_curved_sh
 
 @compiled
 def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_shared):
-    """Add up what schedules use of each row.
+    """Add up the schedules' use of each row.
 
     Parameters
     ----------
@@ -538,7 +538,7 @@ def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_
     for k in range(len(completion)):
         for c in range(num_classes if completion[k] >= 0 else 0):
             for t in range(num_slots):
-                # On a shared server what a job's workers and PSs use is one amount.
+                # On a shared server the use by a job's workers and PSs is summed.
                 y, z = workers[k, c, t], ps[k, c, t] if is_shared else ZERO
                 if y + z > 0:
                     row = (c * num_slots + t) * num_resources
@@ -562,7 +562,7 @@ class CountCharges(NamedTuple):
     place
         Shape (jobs, slots): row of the next array; row 0 is zero.
     extra
-        Shape (rows, classes, counts): what 0, 1, ... units cost more; the last holds for more units, too.
+        Shape (rows, classes, counts): extra cost of 0, 1, ... units; the last entry also holds for more units.
     """
 
     place: IntArray
@@ -579,10 +579,10 @@ class Prices:
         Shape (classes, slots, resources), utility units per unit of resource, >= 0. On shared servers all prices
         are worker prices and `ps` has no classes.
     worker_extra, ps_extra
-        Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
+        Shape (segments, classes, slots): cuts' addition to the cost of one worker (PS) of a job, or None.
         On shared servers the classes of both are those of the workers' servers.
     worker_curves, ps_curves
-        What cuts add to the cost of so many workers (PSs) of a job, or None.
+        Cuts' addition to the cost of each number of workers (PSs) of a job, or None.
     """
 
     worker: FloatArray
@@ -600,11 +600,11 @@ class PricedSchedules:
     Parameters
     ----------
     jobs
-        Shape (priced,): which jobs.
+        Shape (priced,): indices of the jobs.
     payoff
-        Shape (priced,): value less cost of the best schedule, or the floor where none is better.
+        Shape (priced,): value less cost of the best schedule, or the floor if none is better.
     completion
-        Shape (priced,): its completion slot, -1 where none is better than the floor.
+        Shape (priced,): its completion slot, -1 if none is better than the floor.
     workers, ps
         Shape (priced, classes, slots): counts in each class (on shared servers of the same classes).
     """
@@ -620,7 +620,7 @@ class PricedSchedules:
 
     @classmethod
     def blank(cls, tables: JobTables, jobs: IntArray) -> "PricedSchedules":
-        """Return arrays to be filled: no job has a schedule, payoffs are 0."""
+        """Return arrays to fill: no job has a schedule, payoffs are 0."""
         horizon = tables.value.shape[1]
         return cls(
             jobs=jobs,
@@ -631,19 +631,19 @@ class PricedSchedules:
         )
 
     def select(self, which: IntArray) -> "PricedSchedules":
-        """Return the given ones."""
+        """Return the schedules at the given positions."""
         return PricedSchedules(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
 
     def followed_by(self, others: "PricedSchedules") -> "PricedSchedules":
-        """Return these and others, which have the same classes and slots."""
+        """Return these schedules followed by others with the same classes and slots."""
         names = [field.name for field in fields(self)]
         return PricedSchedules(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
 def unit_costs(tables: JobTables, prices: Prices, segments: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each.
+    """Return the cost of one worker and of one PS of each job, shape (segments, classes, slots) each.
 
-    Where some segments are named the others are left as they come, so that shards of the jobs cost their share.
+    If `segments` are given, only their entries are computed, so that each shard of the jobs computes its own part.
     """
     ps_prices = prices.worker if tables.instance.has_shared_servers else prices.ps
     worker = _unit_cost(tables.worker_demand, prices.worker, segments)
@@ -679,13 +679,13 @@ def price(
     Parameters
     ----------
     jobs
-        Which jobs to price, all by default.
+        Indices of the jobs to price, all by default.
     floor
-        Shape (priced,): payoffs not above it are of no interest (0 by default); the search stops earlier.
+        Shape (priced,): only payoffs above it count (0 by default); the search can stop earlier.
     with_schedules
-        Whether the counts are wanted; without them counts are left empty.
+        Whether to return the counts; without them the counts are empty.
     segments
-        Demand segments of the priced jobs, where costs of the others' shall not be worked out.
+        Demand segments of the priced jobs; costs of other segments are not computed.
 
     Notes
     -----
@@ -717,10 +717,10 @@ def price(
 
 
 def payoffs_along(tables: JobTables, prices: Prices) -> Callable[[float], FloatArray]:
-    """Return what gives each job's best payoff, shape (jobs,), at so many times these prices, which no cut bends.
+    """Return a function of a price scale that gives each job's best payoff, shape (jobs,); for prices without curves.
 
-    It is what `price` finds there without schedules, in arrays that are made once: every call writes over what the call
-    before returned.
+    The payoffs equal those of `price` without schedules. The arrays are allocated once, so every call overwrites the
+    result of the call before.
     """
     source = class_source(tables, *unit_costs(tables, prices))
     sides = [
@@ -745,7 +745,7 @@ def payoffs_along(tables: JobTables, prices: Prices) -> Callable[[float], FloatA
 
 
 def class_source(tables: JobTables, worker_cost: FloatArray, ps_cost: FloatArray) -> ClassSource | SharedClassSource:
-    """Return what compiled loops read of the classes, at costs that no cut bends."""
+    """Return the classes in the form that compiled loops take, at costs without curves."""
     if tables.instance.has_shared_servers:
         return SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_frontiers, *tables.max_at_once))
     orders = np.zeros(worker_cost.shape[1], dtype=np.int64), np.zeros(ps_cost.shape[1], dtype=np.int64)
@@ -753,7 +753,7 @@ def class_source(tables: JobTables, worker_cost: FloatArray, ps_cost: FloatArray
 
 
 def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSource:
-    """Return classes with the curves of cuts, and work space."""
+    """Return the classes with the cuts' curves, and work space."""
     most = int(tables.most.max(initial=0)), int(tables.ps_needed.max(initial=0))
     sides = []
     for curves, cost, width in zip(
@@ -765,7 +765,7 @@ def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSou
 
 
 def _curved_shared(tables: JobTables, source: SharedClassSource, prices: Prices) -> SharedCurvedSource:
-    """Return classes of shared servers with the curves of cuts, and work space."""
+    """Return the classes of shared servers with the cuts' curves, and work space."""
     classes, (most, max_ps) = source.worker_cost.shape[1], tables.max_at_once
     return SharedCurvedSource(
         *source,
@@ -778,7 +778,7 @@ def _curved_shared(tables: JobTables, source: SharedClassSource, prices: Prices)
 
 
 def curves_or_none(tables: JobTables, curves: CountCharges | None, classes: int) -> CountCharges:
-    """Return curves; without any, those that charge nothing."""
+    """Return the curves, or zero curves for None."""
     if curves is not None:
         return curves
     return CountCharges(np.zeros(tables.value.shape, dtype=np.int64), np.zeros((1, classes, 1)))

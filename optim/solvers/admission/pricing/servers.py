@@ -1,24 +1,24 @@
 """Best schedules of jobs on single servers with residual capacity, compiled, and their tables.
 
-Room is ``min_r floor(residual_r / demand_r)``, exactly: residuals and demands are whole numbers a, b of
-1e-6 units held as floats, and for whole a, b with a + b <= 2^53 the rounded quotient a / b can't reach
-the next whole number k: it lies at least 1 / b below k, more than half the distance between floats there
-(at most k / 2^53, and k b <= a + b).
+The number of units that fit is ``min_r floor(residual_r / demand_r)``, exactly. Residuals and demands are integers a, b in
+units of 1e-6, stored as floats. For integers a, b with a + b <= 2^53 the rounded quotient a / b can't reach the next
+integer k: it lies at least 1 / b below k, more than half the distance between floats there (at most k / 2^53, and
+k b <= a + b).
 
 Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
 vectors in lexicographic order, so that renaming servers changes no decision.
 
-The slot's problem is that of `shared`, with one place a server. Servers that no optimum needs are left
-out first: a worker moves to any cheaper server that still takes one, and likewise a PS. A server on which b
-units of either kind, whatever they are, leave room for one more is blocked by no fewer; so with N workers
-and Z PSs in all, servers behind cheaper ones whose b add up to N + Z are never needed.
+The slot's problem is the one of `shared`, with one place per server. Servers that no optimum needs are skipped first: a
+worker moves to any cheaper server where it still fits, and so does a PS. Let b be the number of units of either type that
+a server holds at least before it may be full. With N workers and Z PSs in total, servers after cheaper ones whose b sum to
+N + Z are never needed.
 
-Each server has its own price and its own room, and a schedule names servers. A slot's table of costs needs the
-cheapest servers only, until they hold the most workers that the job runs at once (`cheapest_servers`).
+Each server has its own price and residual capacity, and a schedule names servers. A slot's cost table needs only the
+cheapest servers that together hold the job's maximal workers per slot (`cheapest_servers`).
 
-Nothing is tried before the recursion to refuse hopeless jobs sooner (with fractional PSs the cheapest units
-over all slots bound the cost from below): a refusal takes 0.05 ms on 50 + 50 servers, over half of it the
-call itself, because tables end at the most that a better schedule may cost.
+No bound is computed before the recursion to reject hopeless jobs sooner, although fractional PSs with the cheapest units
+over all slots would give one. A rejection takes 0.05 ms on 50 + 50 servers, over half of it the call itself, because
+tables end at the highest cost of a better schedule.
 """
 
 from dataclasses import dataclass
@@ -50,12 +50,12 @@ MICRO = 1e6
 ZERO, NONE = np.int64(0), np.int64(-1)
 
 YES, NO = np.bool_(True), np.bool_(False)
-"""A literal as an argument would make the compiler compile a function for it alone."""
+"""Typed constants: a literal as an argument would make the compiler compile a separate function."""
 
 
 @compiled
 def measure_servers(s, t, side, scratch):
-    """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
+    """Compute the cost of a unit of segment s on each server in slot t, and how many units fit."""
     unit, unit_capacity = scratch.unit, scratch.unit_capacity
     limit = side.limit[s, :, t]
     for h in range(len(unit)):
@@ -75,7 +75,7 @@ def measure_servers(s, t, side, scratch):
 
 @compiled
 def _is_before(a, b, has_order, unit, rank, residual):
-    """Tell whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
+    """Return whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
     if unit[a] != unit[b] or not has_order:
         return unit[a] < unit[b]
     if rank[a] != rank[b]:
@@ -101,7 +101,7 @@ def _push(server, size, heap, has_order, unit, rank, residual):
 
 @compiled
 def _replace_top(server, size, heap, has_order, unit, rank, residual):
-    """Put a server in the place of the heap's top and restore the heap."""
+    """Replace the heap's top by a server and restore the heap."""
     position = 0
     while True:
         child = 2 * position + 1
@@ -118,15 +118,15 @@ def _replace_top(server, size, heap, has_order, unit, rank, residual):
 
 @compiled
 def cheapest(count, ceiling, has_order, scratch, rank, residual):
-    """Put the first servers that together hold `count` units (or all) into the heap's array, in order.
+    """Write the first servers that together hold `count` units (or all) into the heap's array, in order.
 
-    One pass keeps the best so far in a heap with the last of them at its top, so that most servers are
-    compared once. Without `has_order` servers of equal price come in any order: that suffices for costs.
+    One pass keeps the best servers so far in a heap with the last of them at its top, so that most servers are
+    compared once. Without `has_order`, servers of equal price come in any order, which suffices for costs.
 
     Returns
     -------
     int
-        How many servers.
+        Number of these servers.
     """
     unit, unit_capacity, heap = scratch.unit, scratch.unit_capacity, scratch.heap
     size = ZERO
@@ -152,19 +152,19 @@ def cheapest(count, ceiling, has_order, scratch, rank, residual):
 
 
 SLOT, SERVER, COUNT, SEGMENT = range(4)
-"""Columns of the placements that the loop writes."""
+"""Columns of the placements that the compiled loop writes."""
 
 
 @by_reference
 class SideArrays(NamedTuple):
-    """One side's servers as a job meets them.
+    """One side's servers as input of a job's search.
 
     Parameters
     ----------
     demand
-        Shape (segments, resources), 1e-6 units a worker (a PS).
+        Shape (segments, resources), 1e-6 units per worker (PS).
     limit
-        Shape (segments, classes, slots): most units on one empty server.
+        Shape (segments, classes, slots): maximal units on one empty server.
     class_of_server
         Shape (servers,).
     rank
@@ -172,7 +172,7 @@ class SideArrays(NamedTuple):
     residual
         Shape (slots, resources, servers), 1e-6 units.
     price
-        Shape (slots, resources, servers), utility units per whole unit.
+        Shape (slots, resources, servers), utility units per unit.
     """
 
     demand: FloatArray
@@ -185,7 +185,7 @@ class SideArrays(NamedTuple):
 
 @by_reference
 class ServerScratch(NamedTuple):
-    """Work space, one entry per server: what a unit costs, how many units it holds, a heap of servers."""
+    """Work space, one entry per server: unit cost, units that fit, a heap of servers."""
 
     unit: FloatArray
     unit_capacity: FloatArray
@@ -194,12 +194,12 @@ class ServerScratch(NamedTuple):
 
 @by_reference
 class SharedArrays(NamedTuple):
-    """What shared servers need beside the two sides, and work space.
+    """Additional data of shared servers, and work space.
 
     Parameters
     ----------
     share_limit
-        Shape (slots, resources, classes): what one job may use of a server, 1e-6 units.
+        Shape (slots, resources, classes): capacity of a server that one job may use, 1e-6 units.
     blocking, mark, server, out_workers, out_ps
         One entry per server.
     residual, capacity
@@ -207,7 +207,7 @@ class SharedArrays(NamedTuple):
     one, power, work
         Frontiers: one entry for 0, 1, ... workers.
     places, pairs
-        A place a server, and the recursion's tables.
+        One place per server, and the recursion's tables.
     """
 
     share_limit: FloatArray
@@ -237,7 +237,7 @@ class Scratch(NamedTuple):
 
 @by_reference
 class ServerSource(NamedTuple):
-    """Single servers as a search meets them."""
+    """Single servers as input of a search."""
 
     workers: SideArrays
     ps: SideArrays
@@ -256,7 +256,7 @@ class SharedServerSource(NamedTuple):
 
 @compiled
 def write_row(rows, number, slot, server, count, segment):
-    """Write where units of one slot are."""
+    """Write the placement of a slot's units on one server."""
     rows[number, SLOT] = slot
     rows[number, SERVER] = server
     rows[number, COUNT] = count
@@ -278,7 +278,7 @@ def make_scratch(tables: JobTables, space: Space) -> Scratch:
 
 
 def make_shared(tables: JobTables) -> SharedArrays:
-    """Return what the search needs on the shared servers of an instance."""
+    """Return the additional data for the shared servers of an instance."""
     instance = tables.instance
     servers = instance.worker_servers
     num = servers.num_servers
@@ -306,15 +306,15 @@ def make_shared(tables: JobTables) -> SharedArrays:
 
 
 FOR_WORKERS, FOR_PS = 1, 2
-"""Bits of a server's mark: for which units it is needed."""
+"""Bits of a server's mark: the types of units that may need it."""
 
 MIN_GROUP = 4
-"""Runs of at least so many equal servers are folded into one place."""
+"""Minimal length of runs of equal servers that are merged into one place."""
 
 
 @compiled
 def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
-    """As `server_table`, on shared servers."""
+    """Do as `server_table`, on shared servers."""
     shared = source.shared
     most = min(jobs.most[i], len(shared.one) - 1)
     while needed[most] > min(most, shared.pairs.tables.shape[1] - 1):
@@ -326,7 +326,7 @@ def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
 
 @compiled
 def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
-    """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
+    """Append the rows of a least-cost placement of the workers and PSs; return the new numbers of rows."""
     shared, scratch = source.shared, source.scratch
     num_places = gather_places(s, t, num_workers, num_ps, INFINITE, source)
     split_pair(shared.places, num_places, num_workers, num_ps, shared.pairs.windows, shared.out_workers, shared.out_ps)
@@ -342,7 +342,7 @@ def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
 
 @compiled
 def gather_places(s, t, max_workers, max_ps, ceiling, source):
-    """Make places of the servers that so many workers and PSs may need; return how many."""
+    """Make places of the servers that the workers and PSs may need; return their number."""
     workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
     measure_servers(s, t, workers, scratch.workers)
     measure_servers(s, t, ps, scratch.ps)
@@ -371,7 +371,7 @@ def gather_places(s, t, max_workers, max_ps, ceiling, source):
 
 @compiled
 def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scratch):
-    """Make server h the place `number`."""
+    """Make server h the place with index `number`."""
     places, width = shared.places, max_workers + 1
     shared.server[number] = h
     places.worker_cost[number] = scratch.workers.unit[h]
@@ -391,7 +391,7 @@ def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scrat
 
 @compiled
 def _count_blocking(s, t, workers, ps, shared):
-    """Fill in how many units block a server at least: as many as fit if all were as large as both kinds, or one."""
+    """Compute the minimal units that fill a server: the number that fits if all had both types' larger demand, or one."""
     blocking = shared.blocking
     blocking[:] = INFINITE
     for r in range(workers.demand.shape[1]):
@@ -408,7 +408,7 @@ def _count_blocking(s, t, workers, ps, shared):
 
 @compiled
 def group_places(number, max_workers, max_ps, shared):
-    """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
+    """Merge runs of servers with equal costs and frontiers into one place each; return the number of places."""
     places, width = shared.places, max_workers + 1
     num_groups, first = ZERO, ZERO
     while first < number:
@@ -453,7 +453,7 @@ def _move(source, goal, width, places):
 def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
 
-    Numbers of workers that cost `ceiling` or more are left out.
+    Numbers of workers that cost `ceiling` or more are omitted.
     """
     most, workers, scratch = jobs.most[i], source.workers, source.scratch.workers
     table[0] = 0.0
@@ -472,7 +472,7 @@ def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
 
 @compiled
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
-    """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
+    """Add the cheapest PSs for 1, ..., `most` workers to a table; return the number of workers with PSs."""
     measure_servers(s, t, ps, scratch)
     size = cheapest(needed[most], ceiling, NO, scratch, ps.rank[t], ps.residual[t])
     position, remaining, placed = -1, 0, 0
@@ -498,7 +498,7 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
 
 @compiled
 def _place(s, t, count, side, scratch, rows, num_rows):
-    """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
+    """Append the rows of the cheapest servers for `count` units; return the new number of rows."""
     measure_servers(s, t, side, scratch)
     size = cheapest(count, INFINITE, YES, scratch, side.rank[t], side.residual[t])
     unplaced = count
@@ -523,12 +523,12 @@ def _write_pairs(i, s, t, k, workers, ps, jobs, source, used):
 
 
 def _search_by(slot_table, write_slot):
-    """Return the search for one job's best schedule on one kind of servers."""
+    """Return the search for one job's best schedule on one type of servers."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
     @compiled
     def find(i, floor, jobs, space, source, used):
-        """Return (payoff, completion slot) as `best_schedule`, and write rows to the scratch, `used` of either side."""
+        """Return (payoff, completion slot) as `best_schedule`, and write rows to the scratch, `used` rows per side."""
         payoff, completion = best_schedule(i, floor, jobs, space, source)
         if completion >= 0:
             trace(i, completion, jobs, space, source, used)
@@ -544,7 +544,7 @@ find_on_shared_servers = _search_by(shared_server_table, _write_pairs)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Use:
-    """What a schedule takes: distinct (slot, server) cells and amounts of each resource, 1e-6 units.
+    """A schedule's resource use: distinct (slot, server) cells and amounts of each resource, 1e-6 units.
 
     Parameters
     ----------
@@ -567,9 +567,9 @@ class ServerSide:
     servers
         The side's classes.
     bounds
-        Between which its prices move.
+        Range of its prices.
     function
-        How they move.
+        Form of its prices.
     """
 
     def __init__(self, servers: ServerClasses, bounds: SideRanges, function: PriceFunction) -> None:
@@ -580,15 +580,15 @@ class ServerSide:
         by_slot = np.ascontiguousarray(servers.capacity.transpose(1, 2, 0).astype(np.float64))
         self.rank = np.ascontiguousarray(capacity_ranks(servers)[:, self._class])
         self.capacity: FloatArray = np.ascontiguousarray(by_slot[:, :, self._class])
-        """Shape (slots, resources, servers), 1e-6 units; whole numbers, exact in floats."""
+        """Shape (slots, resources, servers), 1e-6 units; integers, exact in floats."""
         self.residual: FloatArray = self.capacity.copy()
-        """Likewise: what is left."""
+        """Residual capacity, of the same shape and unit."""
         empty = prices_of(function, np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
         self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
-        """Shape (slots, resources, servers), utility units per whole unit."""
+        """Shape (slots, resources, servers), utility units per unit."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
-        """Take from the servers and price the touched rows again; return their prices before and after."""
+        """Take resources and update the prices of the affected rows; return their prices before and after."""
         cell = (use.slot, slice(None), use.server)
         before = self.price[cell]
         self.residual[cell] = self.residual[cell] - use.amount
@@ -596,13 +596,13 @@ class ServerSide:
         return before, self.price[cell]
 
     def reprice_cells(self, use: Use) -> None:
-        """Price the rows again of which something was taken."""
+        """Update the prices of the rows in `use`."""
         cell, row = (use.slot, slice(None), use.server), (self._class[use.server], use.slot)
         share = _taken_share(self.capacity[cell], self.residual[cell])
         self.price[cell] = prices_of(self._function, share, self._bounds.log_lower[row], self._bounds.log_upper[row])
 
     def reprice(self, bounds: SideRanges, function: PriceFunction | None = None) -> None:
-        """Price every row again, between other bounds, and by another function if one is given."""
+        """Recompute all prices within new bounds, and with another function if given."""
         self._bounds = bounds
         self._function = self._function if function is None else function
         share = _taken_share(self.capacity, self.residual).transpose(2, 0, 1)
@@ -610,7 +610,7 @@ class ServerSide:
         self.price[...] = prices_of(self._function, share, lower, upper).transpose(1, 2, 0)
 
     def capacity_value(self) -> float:
-        """Return the summed price of the whole capacity, the rows' part of the dual."""
+        """Return the capacity's total value at the present prices: the rows' part of the dual objective."""
         return float(np.vdot(self.price, self.capacity)) / MICRO
 
     def prices_by_server(self) -> FloatArray:
@@ -625,13 +625,13 @@ class ServerSide:
 
 
 def _taken_share(capacity: FloatArray, residual: FloatArray) -> FloatArray:
-    """Return which share of each capacity is taken, 0 where there is none."""
+    """Return the used share of each capacity, 0 where the capacity is 0."""
     share: FloatArray = np.divide(capacity - residual, capacity, out=np.zeros_like(capacity), where=capacity > 0)
     return share
 
 
 class ClusterState:
-    """Both sides; on shared servers they are one."""
+    """Both sides; on shared servers they are the same object."""
 
     def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
         self.is_shared = instance.has_shared_servers
@@ -644,16 +644,16 @@ class ClusterState:
         return (self.worker,) if self.is_shared else (self.worker, self.ps)
 
     def reprice(self, bounds: PriceRanges, function: PriceFunction | None = None) -> None:
-        """Price everything again, between other bounds, and by another function if one is given."""
+        """Recompute all prices within new bounds, and with another function if given."""
         for side, ranges in zip(self.sides, (bounds.worker, bounds.ps), strict=False):
             side.reprice(ranges, function)
 
     def capacity_value(self) -> float:
-        """Return the summed price of all capacity."""
+        """Return the value of all capacity at the present prices."""
         return sum(side.capacity_value() for side in self.sides)
 
     def mean_prices(self) -> Prices:
-        """Return mean prices by server class, as the class-level bounds take them."""
+        """Return mean prices by server class, the input of class-level bounds."""
         worker = self.worker.mean_prices()
         return Prices(worker=worker, ps=worker[:0] if self.is_shared else self.ps.mean_prices())
 
@@ -677,7 +677,7 @@ class FoundSchedule:
     Parameters
     ----------
     job
-        Whose it is.
+        Index of the job.
     payoff
         Value less cost at the prices of the search.
     value
@@ -697,7 +697,7 @@ class FoundSchedule:
 
     @property
     def cost(self) -> float:
-        """What its resources cost."""
+        """Cost of its resources."""
         return self.value - self.payoff
 
 
@@ -705,21 +705,21 @@ class ScheduleFinder(Protocol):
     """Find a job's best schedule in the present state of the cluster."""
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
-        """Return the schedule of the largest payoff above `floor`, None if there is none."""
+        """Return the schedule with the largest payoff above `floor`, or None."""
         ...
 
 
 class ResidualSearch:
-    """The exact best schedule within what is left of the servers.
+    """The exact best schedule in the servers' residual capacity.
 
     Parameters
     ----------
     instance
-        Whose jobs are scheduled.
+        The jobs and the cluster.
     tables
-        Its jobs as pricing reads them, where they are laid out already.
+        Pricing tables of its jobs, if already built.
     is_residual_checked
-        If False every server counts as empty, though at its present prices: schedules may then not fit.
+        If False, every server counts as empty, at its present prices: schedules may then not fit.
 
     Notes
     -----
@@ -743,7 +743,7 @@ class ResidualSearch:
         self._shared = make_shared(tables) if instance.has_shared_servers else None
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
-        """Return the job's best schedule, ties as `cheapest_servers` and `best_schedule` say."""
+        """Return the job's best schedule; ties as in `cheapest_servers` and `best_schedule`."""
         return self.find_at(job, state, floor, state.worker.price, state.ps.price)
 
     def find_at(
@@ -778,7 +778,7 @@ class ResidualSearch:
 
 
 def uses(instance: AdmissionInstance, schedule: FoundSchedule) -> tuple[Use, ...]:
-    """Return what a schedule takes of each side: workers' hosts and PS hosts, or one of both together."""
+    """Return a schedule's use of each side: of workers' hosts and PS hosts, or of shared servers."""
     worker = _use(schedule.workers, instance.jobs.worker_demand)
     ps = _use(schedule.ps, instance.jobs.ps_demand)
     if not instance.has_shared_servers:

@@ -1,7 +1,7 @@
-"""Pricing by a crew: job shards are priced where they are kept, and columns stay there until the master asks for them.
+"""Pricing by a worker pool: each worker prices its shards and stores their columns until the master requests them.
 
-Prices go out; payoffs, the rows' summed use and the columns' keys come back. The number of shards is the instance's and they are
-merged in order, so that the same bound comes out on any number of workers.
+Workers receive prices and return payoffs, the rows' summed use and the columns' keys. The instance fixes the number of
+shards, and they are merged in order, so that any number of workers gives the same bound.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ JOBS_A_SHARD, MAX_SHARDS = 50, 16
 
 
 class ShardPrices(NamedTuple):
-    """What a shard answers to prices: its jobs' payoffs, the rows' summed use, and the key of each job's schedule or None."""
+    """A shard's reply to prices: its jobs' payoffs, the rows' summed use, and the key of each job's schedule or None."""
 
     payoff: FloatArray
     use: FloatArray
@@ -29,7 +29,7 @@ class ShardPrices(NamedTuple):
 
 
 class ShardColumns(NamedTuple):
-    """Schedules on their way: completion slots, and counts as (flat places, numbers) of workers and of PSs."""
+    """Schedules in transfer: completion slots, and counts as (flat places, numbers) of workers and of PSs."""
 
     completion: IntArray
     counts: tuple[tuple[IntArray, IntArray], ...]
@@ -44,22 +44,22 @@ class JobShards(ShardWorker):
 
     @classmethod
     def of(cls, instance: AdmissionInstance) -> "JobShards":
-        """Split an instance's jobs by their number alone."""
+        """Split an instance's jobs by index."""
         return cls(instance, max(1, min(MAX_SHARDS, instance.num_jobs // JOBS_A_SHARD)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send no tables: they are laid out where they are used."""
+        """Omit the tables: each process builds its own."""
         return {"instance": self.instance, "num_shards": self.num_shards}
 
     def laid_out(self, tables: JobTables, rows: CapacityRows) -> "JobShards":
-        """Return this with tables that are there: several threads that ask at once would each lay them out."""
+        """Set existing tables and return self; otherwise several threads would each build them."""
         vars(self).update(tables=tables, rows=rows)
         _ = self._segments, self._last
         return self
 
     @cached_property
     def tables(self) -> JobTables:
-        """The jobs, laid out."""
+        """The pricing tables of the jobs."""
         return JobTables.build(self.instance)
 
     @cached_property
@@ -69,7 +69,7 @@ class JobShards(ShardWorker):
 
     @cached_property
     def _last(self) -> dict[int, tuple[bytes, PricedSchedules]]:
-        """The schedules of each shard at the prices it was asked about last."""
+        """The schedules of each shard at its latest prices."""
         return {}
 
     def jobs(self, shard: int) -> IntArray:
@@ -82,7 +82,7 @@ class JobShards(ShardWorker):
         return [np.flatnonzero(self.tables.segment_job % self.num_shards == shard) for shard in range(self.num_shards)]
 
     def answer(self, shard: int, question: FloatArray, wanted_jobs: IntArray | None) -> ShardPrices | ShardColumns:
-        """Price a shard's jobs at row prices, or give the schedules that some of them have at these."""
+        """Price a shard's jobs at row prices, or return the schedules of some of them at these prices."""
         name = question.tobytes()
         before, priced = self._last.get(shard, (b"", None))
         if priced is None or before != name:
@@ -98,7 +98,7 @@ class JobShards(ShardWorker):
 
 
 class CrewPricer:
-    """The driver's side: prices all jobs by asking a crew."""
+    """The driver's side: prices all jobs with a worker pool."""
 
     def __init__(self, crew: WorkerPool, tables: JobTables, num_shards: int) -> None:
         self._crew, self._tables, self._num_shards = crew, tables, num_shards
@@ -118,7 +118,7 @@ class CrewPricer:
         return payoff, use, keys
 
     def columns(self, point: FloatArray, jobs: IntArray) -> PricedSchedules:
-        """Return the schedules that some jobs, ascending, have at row prices; their payoffs are left 0."""
+        """Return the schedules of some jobs, ascending, at row prices; their payoffs are set to 0."""
         instance = self._tables.instance
         shard_jobs = {
             shard: jobs[jobs % self._num_shards == shard] // self._num_shards

@@ -1,15 +1,15 @@
 """Servers that workers and parameter servers share: one slot solved exactly, compiled.
 
-What a server holds is then a set Q of pairs (workers, PSs) and no longer a number of each: filling the
-cheapest servers with workers first may leave no room for the PSs, or only on expensive servers. So
+The capacity of a server is then a set Q of pairs (workers, PSs) instead of one number for each. Filling the
+cheapest servers with workers first may leave no capacity for the PSs, or only on expensive servers. So
 
     F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
 
-runs over the places s, single servers or classes of equal ones, and the slot's table of costs is
-F(Y, Z(Y)). Q is closed downwards, hence described by its frontier: the most PSs beside y workers.
+runs over the places s, single servers or classes of equal ones, and the slot's cost table is F(Y, Z(Y)).
+Q is closed downwards, so its frontier describes it: the maximal number of PSs with y workers.
 
 The inner minimum over y, for fixed z, is over a window of consecutive y with linear costs. Windows of 1,
-2, 4, ... entries are built by doubling, and any window is the union of two of those, so that a place costs
+2, 4, ... entries are built by doubling, and any window is the union of two of them. So a place costs
 O(N Z (log N + z)) instead of O(N Z |Q|).
 """
 
@@ -26,16 +26,16 @@ from optim.solvers.admission.pricing.best_schedule import sort_by_key
 
 @by_reference
 class ClassFrontiers(NamedTuple):
-    """Frontiers by job segment and capacity pattern, over whole classes.
+    """Frontiers by job segment and capacity pattern, over all servers of a class.
 
     Parameters
     ----------
     pattern
-        Shape (classes, slots): number of the (class, capacity) that holds there.
+        Shape (classes, slots): index of the (class, capacity) pattern.
     start
-        Shape (segments, patterns): where a frontier begins in `front`, -1 where it is never needed.
+        Shape (segments, patterns): where a frontier begins in `front`, -1 if it is never needed.
     front
-        Frontiers one after the other: most PSs beside 0, ..., most workers of the job in the class,
+        Concatenated frontiers: maximal PSs with 0, ..., maximal workers of the job in the class,
         negative where the workers don't fit.
     """
 
@@ -46,7 +46,7 @@ class ClassFrontiers(NamedTuple):
 
 @by_reference
 class Places(NamedTuple):
-    """Places as the recursion meets them.
+    """Places as input of the recursion.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class Places(NamedTuple):
     start
         Where a place's frontier begins in `front`.
     front
-        Frontiers one after the other: most PSs beside 0, 1, ... workers, negative where the workers
-        don't fit themselves.
+        Concatenated frontiers: maximal PSs with 0, 1, ... workers, negative where the workers alone
+        don't fit.
     """
 
     worker_cost: FloatArray
@@ -75,7 +75,7 @@ class PairScratch(NamedTuple):
 
 @by_reference
 class GreedyScratch(NamedTuple):
-    """Work space, one entry per place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
+    """Work space, one entry per place: orders by cost of a worker and of a PS, maximal workers alone, placed units."""
 
     order: IntArray
     ps_order: IntArray
@@ -86,7 +86,7 @@ class GreedyScratch(NamedTuple):
 
 @by_reference
 class SharedClasses(NamedTuple):
-    """Classes of shared servers while they are empty, as `ClassFrontiers` holds them, and work space."""
+    """Empty classes of shared servers with their `ClassFrontiers`, and work space."""
 
     frontiers: ClassFrontiers
     places: Places
@@ -95,7 +95,7 @@ class SharedClasses(NamedTuple):
 
 
 def shared_classes(frontiers: ClassFrontiers, max_workers: int, max_ps: int) -> SharedClasses:
-    """Return the classes with work space for so many workers and PSs."""
+    """Return the classes with work space for the given workers and PSs."""
     num = len(frontiers.pattern)
     places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), frontiers.front)
     greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
@@ -103,13 +103,13 @@ def shared_classes(frontiers: ClassFrontiers, max_workers: int, max_ps: int) -> 
 
 
 def pair_scratch(max_workers: int, max_ps: int) -> PairScratch:
-    """Return work space for so many workers and PSs."""
+    """Return work space for the given workers and PSs."""
     levels = max(1, (max_workers + 1).bit_length())
     return PairScratch(np.empty((2, max_ps + 1, max_workers + 1)), np.empty((levels, max_workers + 1)))
 
 
 def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
-    """Work out the frontiers of all classes in all slots between each job's arrival and deadline.
+    """Compute the frontiers of all classes in all slots between each job's arrival and deadline.
 
     Notes
     -----
@@ -129,7 +129,7 @@ def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
 
 
 def _patterns(instance: AdmissionInstance) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the number of the capacity that each class has in each slot, the capacities, and servers of each."""
+    """Return the index of each class' capacity pattern per slot, the capacities, and their numbers of servers."""
     servers = instance.worker_servers
     pattern = np.zeros(servers.capacity.shape[:2], dtype=np.int64)
     capacity: list[list[int]] = []
@@ -150,7 +150,7 @@ def _patterns_met(instance: AdmissionInstance, job: int, pattern: IntArray) -> l
 
 
 def _fill(instance: AdmissionInstance, start: IntArray, capacity: IntArray, count: IntArray, front: IntArray) -> None:
-    """Fill in every wanted frontier."""
+    """Compute every required frontier."""
     jobs, job = instance.jobs, instance.segment_job
     max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)[job]
     fill_frontiers(
@@ -173,18 +173,18 @@ ZERO = np.int64(0)
 
 @compiled
 def fill_frontier(worker, ps, capacity, residual, max_workers, max_ps, front):
-    """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
+    """Fill `front[y]` with the maximal PSs that fit with y workers on one server, negative where y workers don't fit.
 
     Parameters
     ----------
     worker, ps
-        Shape (resources,): demands, whole numbers.
+        Shape (resources,): demands, integers.
     capacity
-        Shape (resources,): what the job may use, the cap on its share of the server included.
+        Shape (resources,): capacity that the job may use, including the cap on its share of the server.
     residual
-        Shape (resources,): what is left; a single worker or a single PS may exceed the share.
+        Shape (resources,): residual capacity; a single worker or a single PS may exceed the share.
     max_workers, max_ps
-        Largest numbers of interest.
+        Largest numbers to consider.
     front
         At least ``max_workers + 1`` entries.
     """
@@ -232,7 +232,7 @@ def fold_frontier(one, count, max_workers, max_ps, total, power, work):
 
 @compiled
 def _join_frontiers(a, b, max_workers, max_ps, result):
-    """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
+    """Compute the maximal PSs that two groups hold with Y workers: the best split of the workers."""
     result[:] = -1
     for y in range(max_workers + 1):
         if b[y] < 0:
@@ -245,7 +245,7 @@ def _join_frontiers(a, b, max_workers, max_ps, result):
 
 @compiled
 def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, start, front):
-    """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
+    """Compute the frontiers of classes, by job segment and capacity pattern.
 
     Parameters
     ----------
@@ -254,11 +254,11 @@ def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, s
     capacity, residual
         Shape (patterns, resources): as in `fill_frontier`, of one server.
     count
-        Shape (patterns,): servers.
+        Shape (patterns,): numbers of servers.
     max_workers, max_ps
         Shape (segments,).
     start, front
-        As in `Places`, `start` by segment and pattern, negative where nothing is wanted.
+        As in `Places`, `start` by segment and pattern, negative where no frontier is required.
     """
     widest = 1
     for most in max_workers:
@@ -274,7 +274,7 @@ def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, s
 
 @compiled
 def add_place(before, after, worker_cost, ps_cost, front, max_workers, max_ps, windows):
-    """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
+    """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs after adding a place."""
     end = max_workers + 1
     top = max_workers
     while front[top] < 0:
@@ -339,7 +339,7 @@ def _improve(goal, window, shift, worker_cost, ps_cost):
 def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     """Fill `table[Y]` with the least cost of Y workers and their Z(Y) PSs; return the largest Y.
 
-    Numbers of workers that cost `ceiling` or more are left out.
+    Numbers of workers that cost `ceiling` or more are omitted.
     """
     table[0] = 0.0
     most = _max_together(places, num_places, most, needed, ceiling)
@@ -385,9 +385,9 @@ def _max_together(places, num_places, most, needed, ceiling):
 
 @compiled
 def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
-    """Write how many workers and PSs each place has in a cheapest way to run so many together.
+    """Write each place's workers and PSs in a least-cost solution for the given totals.
 
-    Of equally cheap ways the one is taken that leaves the last places emptiest, workers before PSs.
+    Among equally cheap solutions, choose the one with the emptiest last places, workers before PSs.
     """
     layers = np.empty((num_places + 1, ps + 1, workers + 1))
     layers[0] = INFINITE
@@ -414,13 +414,13 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
 
 @compiled
 def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
-    """Fill `table[Y]` by putting workers and PSs on their cheapest places, each as if the other weren't there.
+    """Fill `table[Y]` by placing workers and PSs on their cheapest places, each as if the other were absent.
 
     Returns
     -------
     tuple
-        Up to which Y places hold both, so that the table is exact; and up to which Y the table, a lower bound, is below
-        `ceiling`. Where both are equal the units of the last Y are in `greedy`.
+        The largest Y for which the places hold both, so that the table is exact; and the largest Y for which the table, a
+        lower bound, is below `ceiling`. If both are equal, `greedy` holds the units of this Y.
     """
     sort_by_key(places.worker_cost, num_places, greedy.order)
     sort_by_key(places.ps_cost, num_places, greedy.ps_order)
@@ -460,13 +460,13 @@ def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
 
 @compiled
 def _is_full(c, places, greedy):
-    """Tell whether a place holds no more PSs, even without workers."""
+    """Return whether a place holds no more PSs, even without workers."""
     return greedy.ps[c] >= places.front[places.start[c]]
 
 
 @compiled
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
-    """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
+    """Do as `pair_table`, over all empty classes for segment s in slot t."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     most = min(most, shared.scratch.windows.shape[1] - 1)
     exact, most = greedy_table(num_places, most, needed, ceiling, shared.places, shared.greedy, table)
@@ -477,7 +477,7 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
 
 @compiled
 def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
-    """As `split_pair`, over all classes, for so many workers and the PSs they need."""
+    """Do as `split_pair`, over all classes, for the given workers and the PSs that they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     greedy, work = shared.greedy, shared.scratch.windows[0]
     exact, most = greedy_table(num_places, workers, needed, INFINITE, shared.places, greedy, work)
