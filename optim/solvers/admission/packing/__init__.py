@@ -1,5 +1,5 @@
-"""The packing LP: every job at most one schedule, no row of a class of servers above its capacity.
+"""The packing LP: at most one schedule per job, and no row of a server class above its capacity.
 
-Column generation with a master by interior points or by simplex, the search for good prices that starts it,
-and the cuts of single servers' integer packings that tighten it.
+Column generation with a master by interior points or by simplex, the price search that starts it, and the cuts
+from single servers' integer packings that tighten it.
 """

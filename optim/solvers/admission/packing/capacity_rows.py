@@ -1,4 +1,4 @@
-"""Capacity rows of the packing programme over server classes, and how much of them schedules use."""
+"""Capacity rows of the packing LP over server classes, and their use by schedules."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class CapacityRows:
     worker_shape, ps_shape
         (classes, slots, resources) of the two sides; on shared servers the second has no classes.
     capacity
-        Shape (rows,): capacity of the whole class in whole units of the resource.
+        Shape (rows,): capacity of all servers of the class, in units of the resource.
     """
 
     worker_shape: tuple[int, int, int]
@@ -32,7 +32,7 @@ class CapacityRows:
 
     @classmethod
     def of(cls, tables: JobTables) -> "CapacityRows":
-        """Lay out the rows of an instance."""
+        """Build the rows of an instance."""
         instance = tables.instance
         sides = (
             [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
@@ -78,10 +78,10 @@ class CapacityRows:
 
 
 def dominated_rows(tables: JobTables, rows: CapacityRows) -> NDArray[np.bool_]:
-    """Tell which rows follow from another resource's row of the same class and slot, shape (rows,).
+    """Return which rows are implied by another resource's row of the same class and slot, shape (rows,).
 
-    There every unit takes at most as large a share of the one resource as of the other. Of rows that follow from each
-    other the first stays. Shares are compared in floats: a programme without such rows is a relaxation to rounding.
+    A row is implied if every unit takes at most as large a share of its resource as of the other. Of rows that imply each
+    other, the first is not marked. Shares are compared in floats: an LP without such rows is a relaxation up to rounding.
     """
     instance, jobs = tables.instance, tables.instance.jobs
     present = (jobs.arrival[:, None] <= np.arange(instance.horizon)) & (
@@ -110,7 +110,7 @@ def dominated_rows(tables: JobTables, rows: CapacityRows) -> NDArray[np.bool_]:
 
 
 def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> csc_array:
-    """Return how much of each row each schedule uses, shape (rows, schedules), whole units.
+    """Return the use of each row by each schedule, shape (rows, schedules), in units.
 
     Schedules without a completion slot use nothing.
     """
@@ -123,18 +123,18 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
         _side_entries(schedules.ps, segment, tables.ps_demand, shape, offset, live),
     )
     row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    # Either side comes column by column, in the order of rows: much quicker put together here than sorted by SciPy.
+    # Each side comes column by column, in the order of rows: merging here is much faster than SciPy's sort.
     order = np.argsort(column, kind="stable")
     first = np.zeros(len(schedules.jobs) + 1, dtype=np.int64)
     np.cumsum(np.bincount(column, minlength=len(schedules.jobs)), out=first[1:])
     matrix = csc_array((amount[order], row[order], first), shape=(rows.num_rows, len(schedules.jobs)))
-    if is_shared:  # where workers and PSs use the same rows
+    if is_shared:  # workers and PSs use the same rows
         matrix.sum_duplicates()
     return matrix
 
 
 def total_use(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> FloatArray:
-    """Return how much of each row schedules use together, shape (rows,): the sum of `usage_matrix` over them."""
+    """Return the summed use of each row, shape (rows,): the sum of `usage_matrix` over the schedules."""
     use = np.zeros(rows.num_rows)
     add_use(
         use, schedules.completion, segments_of(tables, schedules), schedules.workers, tables.worker_demand, schedules.ps, tables.ps_demand,
@@ -144,7 +144,7 @@ def total_use(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules)
 
 
 def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
-    """Return a plan's schedules over server classes; payoffs are left 0."""
+    """Return a plan's schedules over server classes; payoffs are set to 0."""
     instance = tables.instance
     shape = (len(plan.admitted), instance.horizon)
     position = np.zeros(tables.num_jobs, dtype=np.int64)
@@ -168,7 +168,7 @@ def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
 
 
 def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
-    """Return how much of each class row a plan on real servers uses, shape (rows,)."""
+    """Return the use of each class row by a plan on real servers, shape (rows,)."""
     return total_use(tables, rows, plan_schedules(tables, plan))
 
 

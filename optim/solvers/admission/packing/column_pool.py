@@ -1,4 +1,4 @@
-"""The pool of schedules that a restricted master knows, with keys that tell schedules apart."""
+"""The schedule pool of a restricted master, with keys that identify schedules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ class ScheduleKeys:
         return len(self.keys)
 
     def part(self, which: IntArray) -> "ScheduleKeys":
-        """Return the given entries as a list of their own."""
+        """Return the given entries as a separate list."""
         other = ScheduleKeys()
         other.keys = self.keys
         other.take(which)
         return other
 
     def append_new(self, priced: PricedSchedules) -> IntArray:
-        """Append the keys of the schedules that aren't in the list, and return where those are in `priced`."""
+        """Append the keys of the schedules that aren't in the list; return their positions in `priced`."""
         new = []
         for k in np.flatnonzero(priced.completion >= 0).tolist():
             key = _key(priced, k)
@@ -44,11 +44,11 @@ class ScheduleKeys:
         return np.array(new, dtype=np.int64)
 
     def unknown(self, keys: Sequence[bytes | None]) -> IntArray:
-        """Return where in `keys` schedules are that aren't in the list."""
+        """Return the positions in `keys` of schedules that aren't in the list."""
         return np.array([k for k, key in enumerate(keys) if key is not None and key not in self._known], dtype=np.int64)
 
     def take(self, which: IntArray) -> None:
-        """Bring the given entries into the given order, and forget the others: they count as new again."""
+        """Select the given entries in the given order and remove the others, which then count as new again."""
         self.keys = [self.keys[k] for k in which.tolist()]
         self._known = set(self.keys)
 
@@ -71,9 +71,9 @@ class Schedule:
     Parameters
     ----------
     job, completion
-        Which job, and the slot in which it completes.
+        Index of the job, and its completion slot.
     workers, ps
-        Shape (entries, 3): class, slot, count, sorted; entries with count 0 are left out.
+        Shape (entries, 3): class, slot, count, sorted; entries with count 0 are omitted.
     """
 
     job: int
@@ -84,7 +84,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Block:
-    """Columns that were added and are not arranged yet."""
+    """Columns that were added but not sorted in yet."""
 
     job: IntArray
     value: FloatArray
@@ -94,7 +94,7 @@ class _Block:
 class ColumnPool:
     """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts.
 
-    Columns may be added one price point after the other; they are sorted in when they are next asked for.
+    Columns may be added one price point after the other; they are sorted in on the next read.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
@@ -120,7 +120,7 @@ class ColumnPool:
 
     @property
     def value(self) -> FloatArray:
-        """What each schedule is worth, shape (columns,)."""
+        """Value of each schedule, shape (columns,)."""
         self._arrange()
         return self._value
 
@@ -132,22 +132,22 @@ class ColumnPool:
 
     @property
     def weight(self) -> FloatArray:
-        """Weights that were last set, shape (columns,); NaN for columns that are newer."""
+        """Latest weights, shape (columns,); NaN for newer columns."""
         self._arrange()
         return self._weight
 
     @property
     def idle(self) -> IntArray:
-        """For how many rounds on end columns were idle, shape (columns,); see `count_idle`."""
+        """Number of consecutive idle rounds of each column, shape (columns,); see `count_idle`."""
         self._arrange()
         return self._idle
 
     def set_weight(self, weight: FloatArray) -> None:
-        """Keep the weights of a master's point, shape (columns,)."""
+        """Store the weights of a master's point, shape (columns,)."""
         self._weight = weight
 
     def count_idle(self, is_idle: NDArray[np.bool_]) -> None:
-        """Count one more round for columns that are idle, shape (columns,), and begin again for the others."""
+        """Increase the idle count of idle columns, shape (columns,), and reset it for the others."""
         self._idle = np.where(is_idle, self._idle + 1, 0)
 
     def schedule(self, column: int) -> Schedule:
@@ -156,16 +156,16 @@ class ColumnPool:
         return self._schedules[column]
 
     def key(self, column: int) -> bytes:
-        """Return what tells a column's schedule from all others (job and digest of counts), in whatever order they are."""
+        """Return the key of a column's schedule (job and digest of counts), independent of the columns' order."""
         self._arrange()
         return self._keys.keys[column]
 
     def unknown(self, keys: Sequence[bytes | None]) -> IntArray:
-        """Return where in `keys` schedules are that aren't in the pool."""
+        """Return the positions in `keys` of schedules that aren't in the pool."""
         return self._keys.unknown(keys)
 
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
-        """Add the schedules that are new; return how many."""
+        """Add the new schedules; return how many were new."""
         fresh = self._keys.append_new(priced)
         if not len(fresh):
             return 0
@@ -189,7 +189,7 @@ class ColumnPool:
         self._scale = np.concatenate([self._scale, scale])
 
     def keep_rows(self, rows: IntArray) -> None:
-        """Forget all rows but the given ones."""
+        """Remove all rows except the given ones."""
         self._share = csc_array(self.share.tocsr()[rows])
         self._scale = self._scale[rows]
 
@@ -216,21 +216,21 @@ class ColumnPool:
         )
 
     def loads(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return how many workers and PSs of each job a fractional point puts in each class and slot.
+        """Return the numbers of workers and PSs of each job in each class and slot at a fractional point.
 
         Shapes (jobs, classes, slots) each; `x` has one entry per column.
         """
         return class_loads(self.tables.instance, *self._entries(x))
 
     def counts(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return what a fractional point has of each job in each class and slot, one row an entry of a schedule.
+        """Return the entries of a fractional point's schedules, one row per entry.
 
         Rows are (side: 0 for workers, 1 for PSs, class, slot, job, count), each with its column's weight; sorted.
         """
         return sorted_counts(*self._entries(x))
 
     def _entries(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the entries as `counts` does, column by column."""
+        """Return the entries as in `counts`, column by column."""
         self._arrange()
         blocks, weights = [], []
         for column in np.flatnonzero(x > 1e-9).tolist():
@@ -244,7 +244,7 @@ class ColumnPool:
         return np.concatenate([np.zeros((0, 5), dtype=np.int64), *blocks]), np.concatenate([np.zeros(0), *weights])
 
     def keep(self, columns: IntArray) -> None:
-        """Forget all but the given columns; forgotten ones may be priced and added again."""
+        """Remove all columns except the given ones; removed ones may be priced and added again."""
         if len(columns) == len(self):
             return
         self._arrange()
@@ -252,12 +252,12 @@ class ColumnPool:
         self._share = csc_array(self._share[:, columns])
 
     def on(self, tables: JobTables, rows: CapacityRows) -> "ColumnPool":
-        """Return a pool of the columns that still earn something, on rows whose capacities changed; cuts aren't known.
+        """Return a pool of the columns that still earn a value, on rows with new capacities, without cuts.
 
         Parameters
         ----------
         tables, rows
-            The same jobs, of which some may earn less, and the same rows; those that columns use had capacity before.
+            The same jobs, possibly with lower values, and the same rows; rows in use had capacity before.
         """
         job, share = self.job, self.share
         completion = np.array([schedule.completion for schedule in self._schedules], dtype=np.int64)
@@ -275,7 +275,7 @@ class ColumnPool:
         return pool
 
     def _arrange(self) -> None:
-        """Sort the columns that were added since the last time in by job, earlier columns first."""
+        """Sort newly added columns in by job, earlier columns first."""
         if not self._added:
             return
         blocks, self._added = self._added, []
@@ -297,9 +297,9 @@ class ColumnPool:
 
 
 def class_loads(instance: AdmissionInstance, rows: IntArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return how many workers and PSs of each job entries of schedules put in each class and slot.
+    """Return the numbers of workers and PSs of each job in each class and slot, summed over schedule entries.
 
-    Shapes (jobs, classes, slots) each; `rows` and `weight` are as `ColumnPool.counts` returns them, in any order.
+    Shapes (jobs, classes, slots) each; `rows` and `weight` are as returned by `ColumnPool.counts`, in any order.
     """
     loads = []
     for side, servers in enumerate((instance.worker_servers, instance.ps_servers)):
@@ -318,7 +318,7 @@ def sorted_counts(rows: IntArray, weight: FloatArray) -> tuple[IntArray, FloatAr
 
 
 def _schedule(priced: PricedSchedules, k: int, arrival: int) -> Schedule:
-    """Return a schedule; where the horizon is long most of its slots lie before the job's arrival or after its completion."""
+    """Return a schedule; with long horizons most slots lie before the job's arrival or after its completion."""
     window = slice(arrival, priced.completion[k] + 1)
     return Schedule(
         job=int(priced.jobs[k]),

@@ -2,15 +2,15 @@
 
 Source: Polyak, "Minimization of unsmooth functionals", 1969, DOI 10.1016/0041-5553(69)90061-5.
 
-A step prices every job and moves the prices of all rows. On small instances calling the loop that prices takes longer than
-pricing: 25 steps on six jobs of five slots take 0.2 ms here and 0.9 where each is called from Python.
+A step prices every job and moves the prices of all rows. On small instances, calling the compiled pricing loop costs more
+than pricing itself: 25 steps on six jobs of five slots take 0.2 ms here, and 0.9 ms if each is called from Python.
 
 For every p >= 0 the Lagrangian value
 
     UB(p) = sum_i max(0, max over schedules of job i of value - cost at p) + sum over rows of p c
 
-is at least the optimum of the packing LP, hence of every plan: prices need not be good to be valid.
-A line search over their scale, then subgradient steps, make them better.
+is at least the optimum of the packing LP, and so of every plan: the bound is valid at any prices.
+A line search over their scale, followed by subgradient steps, improves it.
 """
 
 from collections.abc import Sequence
@@ -40,19 +40,19 @@ from optim.solvers.admission.pricing.classes import (
 )
 
 MIN_PROGRESS = 1e-6
-"""A bound that falls by less than this share counts as stalled."""
+"""A bound whose relative decrease is below this share counts as stalled."""
 
 
 class PolyakSteps:
-    """Steps towards a target bound, shorter and shorter where the bound stalls.
+    """Steps towards a target bound, with a decreasing length while the bound stalls.
 
-    Rows differ in unit and size: steps are measured in prices of whole rows (p times capacity), so that units don't
-    matter.
+    Rows differ in unit and size. Steps are measured in prices of full rows (p times capacity), so they don't depend
+    on units.
 
     Parameters
     ----------
     limit
-        Shape (rows,): right-hand sides; prices of rows without capacity stay where they are.
+        Shape (rows,): right-hand sides; prices of rows without capacity are constant.
     patience
         Steps without progress after which the step length is halved.
     """
@@ -69,9 +69,9 @@ class PolyakSteps:
             self._damping, self._stalled = self._damping / 2, 0
 
     def next(self, point: FloatArray, bound: float, use: FloatArray, goal: float) -> FloatArray | None:
-        """Return the point after `point`, at which the best schedules use so much of the rows.
+        """Return the point after `point`, given the best schedules' use of the rows.
 
-        None if its bound is at the goal already, or no price can lower it.
+        None if its bound is already at the goal, or no price can lower it.
         """
         gradient = (self._limit - use) * self._scale
         free = (point > 0) | (gradient < 0)
@@ -84,20 +84,20 @@ class PolyakSteps:
 
 
 MIN_TARGET = 0.95
-"""The bound aimed at is no lower than this share of the best one."""
+"""Lowest target bound, as a share of the best one."""
 
 PATIENCE = 5
-"""Steps without progress after which they are halved."""
+"""Steps without progress after which the step length is halved."""
 
 
 @by_reference
 class Descent(NamedTuple):
-    """What the steps read, and write over at each.
+    """Inputs and state of the steps, overwritten at each step.
 
     Rows' capacities and their inverses (0 for none), shape (rows,); demands, shape (segments, resources); all jobs, and
-    payoffs that are of no interest, shape (jobs,); the best schedules as in `PricedSchedules`; the segment in which each of
-    their slots starts, shape (jobs, slots); the point, and what the schedules use of the rows, shape (rows,); damping and the
-    number of steps without progress.
+    payoff floors, shape (jobs,); the best schedules as in `PricedSchedules`; the segment in which each of their slots
+    starts, shape (jobs, slots); the point, and the schedules' use of the rows, shape (rows,); damping and the number of
+    steps without progress.
     """
 
     capacity: FloatArray
@@ -118,7 +118,7 @@ class Descent(NamedTuple):
 
 @compiled
 def fill_costs(cost, demand, price):
-    """Write what a unit of each segment costs, shape (segments, classes, slots), at prices of (class, slot, resource) in a row."""
+    """Write unit costs, shape (segments, classes, slots), at flat prices of (class, slot, resource)."""
     segments, classes, slots = cost.shape
     resources = demand.shape[1]
     for s in range(segments):
@@ -134,7 +134,7 @@ def fill_costs(cost, demand, price):
 
 @compiled
 def fill_segments(segment, completion, workers, jobs):
-    """Write the demand segment in which each slot of each schedule starts: the last that its work done has reached."""
+    """Write the demand segment in which each slot of each schedule starts: the last one reached by its completed work."""
     for i in range(len(completion)):
         now, last = jobs.segment_offset[i], jobs.segment_offset[i + 1] - 1
         done = 0
@@ -150,7 +150,7 @@ def fill_segments(segment, completion, workers, jobs):
 
 
 def _steps_by(price_jobs, is_shared):
-    """Return the steps over one kind of classes."""
+    """Return the steps over one type of classes."""
 
     @compiled
     def descend(num_steps, target, bound, jobs, source, descent, best, best_payoff):
@@ -159,16 +159,16 @@ def _steps_by(price_jobs, is_shared):
         Parameters
         ----------
         num_steps, target
-            Most steps, and the lower bound.
+            Maximal number of steps, and the lower bound.
         bound
-            What `best` and `best_payoff` prove, which are written over where a step proves less.
+            Bound of `best` and `best_payoff`, which are overwritten where a step proves a lower one.
         jobs, source, descent
-            The jobs, the classes and their unit costs, which are written over; and the rest, which says where to go on.
+            The jobs; the classes and their unit costs, which are overwritten; and the state of the steps.
 
         Returns
         -------
         bound, goes_on
-            What they prove then, and whether there is a further step.
+            The resulting bound, and whether there is a further step.
         """
         d = descent
         split = 0 if is_shared else source.worker_cost.shape[1] * source.worker_cost.shape[2] * d.worker_demand.shape[1]
@@ -214,13 +214,13 @@ descend_own = _steps_by(price_classes, False)
 descend_shared = _steps_by(price_shared_classes, True)
 
 SCALE_RATIO = 4.0
-"""Scales tried first are powers of this ratio; the best is then refined."""
+"""Ratio of the scales tried first; the best one is then refined."""
 
 SMALL = 1_000_000
-"""Counts of workers and PSs, over jobs, classes and slots, up to which steps are taken all at once."""
+"""Maximal number of worker and PS counts, over jobs, classes and slots, for taking all steps in one compiled call."""
 
 STEEPNESS = 5.0
-"""How fast the start prices rise with utilisation when a plan comes without prices."""
+"""Rate at which the start prices rise with utilisation if a plan comes without prices."""
 
 NO_BOUND = "the plan is feasible; no bound is claimed"
 
@@ -230,18 +230,18 @@ OPTIMALITY_TOL = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DualPoint:
-    """A point of the packing LP's dual, at a node or of all plans, and the bound that it proves.
+    """A point of the packing LP's dual, at a node or for all plans, and its bound.
 
     Parameters
     ----------
     row_prices
-        Shape (rows,): utility units per whole unit, >= 0.
+        Shape (rows,): utility units per unit, >= 0.
     payoff
-        Shape (jobs,): the most that a schedule which is allowed is worth less its cost.
+        Shape (jobs,): maximal value less cost of an allowed schedule.
     bound
-        Upper bound on the value of every plan that is allowed.
+        Upper bound on the value of every allowed plan.
     cuts, multiplier
-        Cuts, and the price of each, >= 0, shape (cuts,).
+        Cuts, and the multiplier of each, >= 0, shape (cuts,).
     """
 
     row_prices: FloatArray
@@ -256,7 +256,7 @@ class DualPoint:
         return np.concatenate([self.row_prices, self.multiplier])
 
     def priced_cuts(self) -> tuple[tuple[ServerCut, ...], tuple[CountCut, ...]]:
-        """Return the server cuts and the count cuts that have a price, with it as their multiplier."""
+        """Return the server cuts and the count cuts with a positive price, as their multiplier."""
         priced = [
             replace(cut, multiplier=value)
             for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
@@ -311,7 +311,7 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
 
 
 def improve(tables: JobTables, rows: CapacityRows, start: DualPoint, *, target: float, num_steps: int) -> DualPoint:
-    """Take Polyak's steps towards a known lower bound `target` and return the best point seen."""
+    """Take Polyak's steps towards a known lower bound `target`; return the best point."""
     capacity, num_jobs = rows.capacity, tables.num_jobs
     classes = rows.worker_shape[:2]
     ps_classes = classes if tables.instance.has_shared_servers else rows.ps_shape[:2]
@@ -336,7 +336,7 @@ def improve(tables: JobTables, rows: CapacityRows, start: DualPoint, *, target: 
     num_segments = len(tables.worker_demand)
     source = class_source(tables, np.zeros((num_segments, *classes)), np.zeros((num_segments, *ps_classes)))
     bound, remaining_steps = start.bound, num_steps
-    # No signal is heard within the loop: where a step takes long, one at a time.
+    # The compiled loop handles no signals: if a step takes long, call one at a time.
     at_once = num_steps if descent.workers.size + descent.ps.size <= SMALL else 1
     while remaining_steps > 0:
         bound, goes_on = descend(
@@ -347,7 +347,7 @@ def improve(tables: JobTables, rows: CapacityRows, start: DualPoint, *, target: 
 
 
 def bounded(rows: CapacityRows, point: DualPoint) -> Outcome:
-    """Return what a dual point proves: no plan is worth more than its bound, and one that attains it is optimal."""
+    """Return a dual point's bound as an outcome; a plan that attains the bound is optimal."""
     return Outcome(
         bound=point.bound,
         proof=point.proof(rows),
@@ -364,7 +364,7 @@ def certified(
     *,
     is_cut_short: bool = False,
 ) -> Outcome:
-    """Return a plan that came without a bound with one; a run that was cut short claims none."""
+    """Return a plan with a bound made for it; a run that was cut short claims none."""
     outcome = Outcome(statement=NO_BOUND)
     if not is_cut_short:
         with clock.phase("bound"):
@@ -375,7 +375,7 @@ def certified(
 def certified_point(
     tables: JobTables, plan: AdmissionPlan, start_prices: Prices | None = None, *, num_steps: int = 25
 ) -> DualPoint:
-    """Bound the optimum for a plan that came without a bound.
+    """Compute an upper bound on the optimum for a plan that has none.
 
     Parameters
     ----------
@@ -425,17 +425,17 @@ def named_relaxation(
     Parameters
     ----------
     instance, rows
-        What the programme is of.
+        The instance and the rows of the LP.
     schedules
         The columns of positive weight.
     objective
-        What the fractional solution is worth.
+        Value of the fractional solution.
     columns
         Value and weight of each of `schedules`.
     capacity_rows
-        Use of each capacity row, in whole units, and its price a unit.
+        Use of each capacity row in units, and its price per unit.
     payoff
-        Shape (jobs,): the price of each job's row, which takes one schedule at most.
+        Shape (jobs,): the price of each job's row, which allows one schedule.
 
     Returns
     -------

@@ -1,17 +1,16 @@
 """The packing LP over server classes by column generation with central prices, tightened by cuts.
 
-Rows enter Newton's systems only when its primal point violates them: on contended instances half of the rows
-never do, and the systems are dense in the rows. Until they have, columns give way where a row overflows. First-order
-steps see all rows; columns give way likewise, as such steps keep to rows in the limit only.
+Rows enter Newton's systems only when the primal point violates them. On contended instances half of the rows are never
+violated, and the systems are dense in the rows. Before such a row enters, the columns that use it are scaled down to fit.
+First-order steps see all rows; their columns are scaled in the same way, because such steps satisfy rows only in the limit.
 
-A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from
-its last point; looks for the least bound between the best prices known and the master's; and walks a few
-Polyak steps from there (`price_search`). Columns of every point on the way are added: pricing is far
-cheaper than the master, so it is done often. Every priced point gives a Lagrangian bound; the best one is
-kept, so any stop leaves a proof.
+A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from its last point.
+It then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak steps from
+there (`price_search`). The columns of every point on the way are added: pricing is far cheaper than the master, so it is
+done often. Every priced point gives a Lagrangian bound. The best one is stored, so any stop leaves a proof.
 
-What is reported is always attained. Where rows are many the master takes first-order
-steps, which cost less than pricing does: then fewer points are priced, and more masters solved.
+The reported master value is always attained by a feasible point. If rows are many, the master takes first-order steps,
+which cost less than pricing: then fewer points are priced, and more masters solved.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,18 +35,18 @@ from optim.solvers.lp.interior_point import MAX_DENSE, WarmStart, solve_packing
 from optim.solvers.lp.pdhg import solve_pdhg
 
 ROW_TOL = 1e-9
-"""Relative violation by the master's primal point at which a left-out row enters."""
+"""Relative violation by the master's primal point at which an omitted row enters."""
 
 LOOSE_TOL = 1e-4
-"""Large masters are solved by first-order steps up to this tolerance; Newton's method reaches tighter ones sooner."""
+"""Large masters use first-order steps down to this tolerance; Newton's method reaches tighter ones sooner."""
 
 MAX_STEPS = 400
-"""First-order steps of a master at first; twice as many after each that doesn't reach its tolerance."""
+"""First-order steps of the first master; doubled after each master that doesn't reach its tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Master:
-    """A solved master: its value in all rows, prices of whole units, what it took, and whether solving again changes nothing."""
+    """A solved master: value in all rows, prices per unit, numbers of steps, and whether solving again has no effect."""
 
     value: float
     prices: FloatArray
@@ -57,16 +56,16 @@ class Master:
 
 
 class RestrictedMaster:
-    """The master over the columns of a pool; keeps its point between solves.
+    """The master over the columns of a pool; it starts each solve from the last point.
 
     Parameters
     ----------
     pool
-        The columns; receives their weights.
+        The columns; the master sets their weights.
     search
         Right-hand sides, and the best prices so far.
     most_steps
-        First-order steps of a loose master at first; None: Newton's method solves it, unless rows are many.
+        First-order steps of the first loose master; None: Newton's method solves it, unless rows are many.
     """
 
     def __init__(self, pool: ColumnPool, search: PriceSearch, most_steps: int | None = None) -> None:
@@ -77,7 +76,7 @@ class RestrictedMaster:
         self._prefers_first_order = most_steps is not None
         self._max_steps, self._overflows = most_steps or MAX_STEPS, False
         self.loss: FloatArray = np.zeros(0)
-        """What each column lost at the last solve's prices, shape (columns,)."""
+        """Dual slack of each column at the last solve's prices, shape (columns,)."""
 
     @property
     def uses_first_order(self) -> bool:
@@ -85,16 +84,16 @@ class RestrictedMaster:
         return self._prefers_first_order or is_large(self._search.limit)
 
     def add_rows(self, count: int) -> None:
-        """Append rows, of cuts, which are active."""
+        """Append rows of cuts as active rows."""
         self._is_active = np.concatenate([self._is_active, np.ones(count, dtype=np.bool_)])
         self._row_price = np.concatenate([self._row_price, np.zeros(count)])
 
     def keep_rows(self, row_index: IntArray) -> None:
-        """Forget all rows but the given ones."""
+        """Remove all rows except the given ones."""
         self._is_active, self._row_price = self._is_active[row_index], self._row_price[row_index]
 
     def activate(self, which: NDArray[np.bool_]) -> None:
-        """Take rows into Newton's systems, those of them that have capacity."""
+        """Add those of the rows that have capacity to Newton's systems."""
         self._is_active |= which
         self._is_active &= self._search.limit > 0
 
@@ -105,7 +104,7 @@ class RestrictedMaster:
         return self._solve_exactly(tol)
 
     def _step(self, tol: float) -> Master:
-        """Take first-order steps over all rows, on from where the last ones ended."""
+        """Take first-order steps over all rows from the last point."""
         pool, search = self._pool, self._search
         price = self._row_price if self._row_price.any() else search.best.prices * search.limit
         solved = solve_pdhg(
@@ -122,7 +121,7 @@ class RestrictedMaster:
         return Master(value=solved.value, prices=solved.row_price * search.scale, saddle_steps=solved.steps)
 
     def _solve_exactly(self, tol: float) -> Master:
-        """Solve the master over the active rows by Newton's method, and activate those that its point violates."""
+        """Solve the master over the active rows by Newton's method, and activate the rows that its point violates."""
         pool, search = self._pool, self._search
         active = self._active_rows()
         by_row = pool.share.tocsr()
@@ -155,7 +154,7 @@ class RestrictedMaster:
         )
 
     def _active_rows(self) -> IntArray:
-        """Return the rows of the master; where they are many, slot by slot, so that Newton's matrix has a skyline."""
+        """Return the rows of the master, slot by slot if they are many, so that Newton's matrix has a skyline."""
         active = np.flatnonzero(self._is_active)
         if len(active) <= MAX_DENSE:
             return active
@@ -166,20 +165,20 @@ class RestrictedMaster:
 
 
 def is_large(capacity: FloatArray) -> bool:
-    """Tell whether more rows have capacity than a dense factor pays for: then masters cost less than pricing."""
+    """Return whether too many rows have capacity for a dense factor: then masters cost less than pricing."""
     return int(np.count_nonzero(capacity)) > MAX_DENSE
 
 
 def scale_to_feasible(share: csc_array, x: FloatArray) -> FloatArray:
-    """Return a point, NaN where it is not known, taken back so that it fits into every row, shape (columns,)."""
+    """Return a point scaled down to satisfy every row, shape (columns,); NaN entries are unknown and stay NaN."""
     fits: FloatArray = x * shares_that_fit(share, share @ np.nan_to_num(x))
     return fits
 
 
 def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
-    """Return by how much each column is taken back so that no row is used beyond its capacity, shape (columns,).
+    """Return the factor of each column that makes every row's use at most its capacity, shape (columns,).
 
-    A column that uses a row gives way by that row's excess: what is left of the row's use is at most its capacity.
+    A column is scaled by the largest excess of its rows, so that each row's remaining use is at most its capacity.
     """
     excess = np.maximum(use, 1.0)[share.indices]
     most = np.ones(share.shape[1])
@@ -191,26 +190,26 @@ def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
 LOOSEST_TOL = 1e-2
 
 TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
-"""The master is solved to this share of the present gap, never looser than the first; the latter where first-order steps solve it."""
+"""Master tolerance as a share of the present gap, at most `LOOSEST_TOL`; the second value is for first-order steps."""
 
 CONGESTED = 0.97
-"""Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
+"""Rows with a larger average use in the first subgradient phase, as a share of capacity, are in the first master."""
 
 LINE_POINTS, FEW_LINE_POINTS = 6, 2
-"""Points between the best prices and the master's in a round; the latter where masters cost less than pricing."""
+"""Points between the best prices and the master's per round; the second value applies if masters cost less than pricing."""
 
 IDLE_FACTOR, MAX_IDLE = 10.0, 8
-"""Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
-and prices jump back and forth between the same columns."""
+"""A column is dropped after its dual slack exceeds this multiple of the absolute gap in this many consecutive rounds. If
+columns are dropped sooner, prices oscillate between the same columns."""
 
 TIGHT = 0.999
-"""Share of its capacity from which a row counts as tight in the figures of a solve."""
+"""Share of its capacity from which a row counts as tight in the solve's statistics."""
 
 MIN_WEIGHT = 1e-9
-"""Columns of less weight are left out of the fractional solution that is returned."""
+"""Columns of less weight are omitted from the returned fractional solution."""
 
 BATCH = 500
-"""Columns whose dense counts are held at once."""
+"""Number of columns with dense counts in memory at once."""
 
 IDLE_CUT_TOL = 1e-7
 """Cuts whose price times right-hand side is below this share of the bound are idle."""
@@ -218,22 +217,22 @@ IDLE_CUT_TOL = 1e-7
 
 @dataclass(kw_only=True, eq=False)
 class PackingResult:
-    """What column generation knows when it stops.
+    """The state of column generation when it stops.
 
     Parameters
     ----------
     point
-        The best dual point: row prices, payoffs, and the bound they prove.
+        The best dual point: row prices, payoffs, and their bound.
     master
-        Value of the restricted master's best primal point: a fractional value that is attained.
+        Value of the restricted master's best primal point, which is feasible but fractional.
     x
         The master's last primal point, one entry per column of the pool; it satisfies all rows.
     pool
         The columns.
     termination
-        Why it stopped; `completed` if the gap tolerance was reached, `numerical_error` if it can't be.
+        Why it stopped; `completed` at the gap tolerance, `numerical_error` if the tolerance can't be reached.
     rounds, newton_steps, saddle_steps
-        Masters solved, Newton systems factorised and first-order steps taken in all.
+        Total numbers of solved masters, factorised Newton systems and first-order steps.
     history
         (seconds, master value, bound) after each round.
     """
@@ -254,9 +253,9 @@ class PackingResult:
         return _gap(self.point.bound, self.master)
 
     def outcome(self, plan: AdmissionPlan | None = None) -> Outcome:
-        """Return the bound, beside a plan if there is one: it is optimal if it attains the bound."""
+        """Return the bound, with a plan if given; the plan is optimal if it attains the bound."""
         counts = {"master": self.master, "columns": float(len(self.pool))}
-        if self.master > 0:  # without a fractional plan there is no gap yet
+        if self.master > 0:  # without a fractional solution there is no gap yet
             counts["lp_gap"] = self.gap
         outcome = replace(bounded(self.pool.rows, self.point), iterations=self.rounds, counts=counts)
         if plan is None:
@@ -270,7 +269,7 @@ class PackingResult:
         )
 
     def relaxation(self) -> Relaxation:
-        """Return the fractional solution and the prices, with jobs, servers and resources by name."""
+        """Return the fractional solution and the prices, with names of jobs, servers and resources."""
         used = np.flatnonzero(self.x > MIN_WEIGHT)
         use = (self.pool.share @ self.x)[: self.pool.rows.num_rows] * self.pool.rows.capacity
         return named_relaxation(
@@ -284,21 +283,21 @@ class PackingResult:
         )
 
     def weight(self) -> FloatArray:
-        """Return how much of each job the fractional point admits, shape (jobs,)."""
+        """Return each job's weight in the fractional point, shape (jobs,)."""
         weight: FloatArray = np.bincount(self.pool.job, self.x, self.pool.tables.num_jobs).astype(
             np.float64, copy=False
         )
         return weight
 
     def steps(self) -> dict[str, float]:
-        """Return how many steps the masters took."""
+        """Return the masters' numbers of steps."""
         return {"newton_steps": self.newton_steps, "saddle_steps": self.saddle_steps}
 
     def load(self) -> dict[str, float]:
-        """Return how loaded the instance is at the fractional point.
+        """Return load statistics of the fractional point.
 
         `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `rejected_jobs` the
-        share of the jobs' weight that is left out.
+        share of the jobs' weight that is not admitted.
         """
         tables, rows = self.pool.tables, self.pool.rows
         live = rows.capacity > 0
@@ -310,16 +309,16 @@ class PackingResult:
 
 
 class PackingLP:
-    """Column generation over one instance's packing LP; keeps its pool between calls of `run`.
+    """Column generation over one instance's packing LP; the pool persists between calls of `run`.
 
     Parameters
     ----------
     tables, rows
         The instance.
     pool
-        Columns known beforehand, of the same tables and rows; it is added to.
+        Initial columns, of the same tables and rows; new ones are added.
     most_steps
-        First-order steps of a master at first; None: Newton's method solves it, unless rows are many.
+        First-order steps of the first master; None: Newton's method solves it, unless rows are many.
     """
 
     def __init__(
@@ -332,11 +331,11 @@ class PackingLP:
         self.master = RestrictedMaster(self.pool, self.search, most_steps)
 
     def add_schedules(self, schedules: PricedSchedules) -> None:
-        """Add columns that are known beforehand, such as an online run's."""
+        """Add known columns, such as an online run's."""
         self.pool.add(schedules)
 
     def add_cuts(self, cuts: Sequence[Cut]) -> None:
-        """Append cuts to the programme; the best point stays valid, its multipliers 0."""
+        """Append cuts to the LP; the best point stays valid with multipliers 0."""
         first = len(self.cuts)
         self.cuts.add(cuts)
         right_hand_side = self.cuts.right_hand_side[first:]
@@ -349,7 +348,7 @@ class PackingLP:
         self.master.add_rows(len(cuts))
 
     def drop_idle_cuts(self) -> None:
-        """Forget cuts that the best point doesn't price."""
+        """Remove cuts with a price of 0 at the best point."""
         if not self.search.is_started or len(self.cuts) == 0:
             return
         num_rows, best = self.rows.num_rows, self.search.best
@@ -371,24 +370,24 @@ class PackingLP:
         start: FloatArray | None = None,
         line_points: int | None = None,
     ) -> PackingResult:
-        """Generate columns until (bound - master) / master is at most `tol`, or until told to stop.
+        """Generate columns until (bound - master) / master is at most `tol`, or until the monitor ends the run.
 
         Parameters
         ----------
         monitor
-            Told the rounds, asked before each and between prices.
+            Receives the rounds; polled before each and between price updates.
         tol
             Relative gap between the Lagrangian bound and the restricted master.
         first, between
-            The walk before the first master and the one after each.
+            Subgradient options before the first master and after each.
         start
             Row prices to start from, zero by default.
         line_points
-            Most points priced between the best prices and the master's in a round; by default as many as pay off where a
-            tight tolerance is asked for.
+            Maximal points priced between the best prices and the master's per round; the default suits a tight
+            tolerance.
         """
-        # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
-        # and one thread gives the same sums on every machine.
+        # On shared cores, threads for dense factorisations of this size cost more than they gain. One thread also gives
+        # the same sums on every machine.
         from threadpoolctl import threadpool_limits  # importing it sets an environment variable
 
         with threadpool_limits(limits=1):
@@ -396,14 +395,14 @@ class PackingLP:
             return run_iteration(rounds, monitor, task="column generation")
 
     def start(self, prices: FloatArray | None, subgradient: SubgradientOptions) -> None:
-        """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
+        """Take subgradient steps from the given or the best prices; choose the rows of the first master."""
         search = self.search
         if prices is not None or not search.is_started:
             search.subgradient_steps(np.zeros(len(search.limit)) if prices is None else prices, subgradient, None)
         self.master.activate((search.best.prices > 0) | (search.average_use > CONGESTED * search.limit))
 
     def drop_idle(self, gap: float, least: float) -> None:
-        """Drop columns that have been of no use for a while."""
+        """Drop columns that have been idle for some rounds."""
         pool = self.pool
         pool.count_idle(self.master.loss > IDLE_FACTOR * max(gap, least))
         pool.keep(np.flatnonzero(pool.idle < MAX_IDLE))
@@ -445,11 +444,11 @@ class _Rounds(AbstractIteration[PackingResult]):
             self._programme.start(self._start, self._first)
 
     def is_done(self) -> bool:
-        """Tell whether bound and master agree, or can't, or nothing earns at any price."""
+        """Return whether bound and master agree or can't agree, or no job earns at any price."""
         return self._end is not None or len(self._programme.pool) == 0
 
     def step(self) -> None:
-        """Solve the master, and price between its point and the best one."""
+        """Solve the master, and price points between its prices and the best ones."""
         programme, search, tol = self._programme, self._search, self._tol
         with self._clock.phase("master"):
             share = LARGE_TOL_SHARE if programme.master.uses_first_order else TOL_SHARE
@@ -474,7 +473,7 @@ class _Rounds(AbstractIteration[PackingResult]):
             self._end = Termination.NUMERICAL_ERROR
 
     def standing(self) -> SolverState:
-        """Tell the master's value as the objective; a plan's it is not."""
+        """Return the master's value as the objective (it is not a plan's value)."""
         return SolverState(
             iterations=self._rounds,
             objective=self._value,
@@ -483,7 +482,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         )
 
     def finish(self, reason: Termination | None) -> PackingResult:
-        """Return what is known."""
+        """Return the result at this point."""
         pool = self._programme.pool
         return PackingResult(
             point=self._search.proven,
@@ -503,26 +502,26 @@ def _gap(bound: float, master: float) -> float:
 
 
 CUT_TOL = 1e-3
-"""Relative gap to which the programme is solved again after cuts: more isn't worth it before the next round."""
+"""Relative gap for the LP after cuts: a tighter one isn't worth the time before the next round."""
 
 MIN_GAIN = 2e-4
-"""Relative fall of the bound in a round below which further rounds are left."""
+"""Minimal relative decrease of the bound per round for another round."""
 
 BETWEEN = SubgradientOptions(num_steps=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CutLoopResult:
-    """The packing LP with cuts, and what it said without.
+    """The packing LP with cuts, and its solution without them.
 
     Parameters
     ----------
     plain, plain_weight
-        Best point of the LP without cuts, and how much of each job it then admitted, shape (jobs,).
+        Best point of the LP without cuts, and each job's weight in it, shape (jobs,).
     guide, guide_weight
-        The same of the LP with server cuts alone: count cuts' charges are no unit costs, by which insertions are guided.
+        The same for the LP with server cuts only: insertions need unit costs, and count cuts' charges aren't.
     result
-        The last result; its point is the best that was proven, whatever the cuts then were.
+        The last result; its point has the best proven bound, whichever cuts were active then.
     """
 
     plain: DualPoint
@@ -542,13 +541,13 @@ def solve_with_cuts(
     tol
         Relative gap of the LP without cuts.
     cut_rounds, count_rounds
-        Most rounds of server cuts, and after them of count cuts.
+        Maximal rounds of server cuts, and of count cuts after them.
     """
     programme = PackingLP(tables, rows)
     result = programme.run(
         monitor.part(), tol=tol, first=SubgradientOptions(num_steps=150, add_every=4), between=BETWEEN
     )
-    # A result's pool changes with the next round: what it says is asked now.
+    # A result's pool changes with the next round, so read its weights now.
     plain, plain_weight = result.point, result.weight()
     rounds = _CutRounds(programme, monitor, max(tol, CUT_TOL))
     if cut_rounds:
@@ -563,7 +562,7 @@ def solve_with_cuts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CutRounds:
-    """Rounds of cuts on one programme."""
+    """Rounds of cuts on one LP."""
 
     programme: PackingLP
     monitor: Monitor
@@ -572,7 +571,7 @@ class _CutRounds:
     def run(
         self, result: PackingResult, max_rounds: int, separate: Callable[[PackingResult], Sequence[Cut]]
     ) -> PackingResult:
-        """Add what cuts a point off and solve again until there is nothing, or it gains little; return the last result."""
+        """Add violated cuts and solve again until none is found or the gain is small; return the last result."""
         monitor = self.monitor
         for _ in range(max_rounds):
             if result.rounds == 0 or monitor.is_over(SolverState(bound=result.point.bound)):

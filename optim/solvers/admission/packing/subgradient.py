@@ -1,8 +1,8 @@
-"""Good prices for the packing LP, and the columns found on the way.
+"""Price search for the packing LP, and the columns that it generates.
 
-Every price point that is evaluated gives a Lagrangian bound, a subgradient and each job's best schedule.
-Points are tried in two ways: along a line between the best point and the master's, where the bound is a
-convex function whose kinks are the columns that matter (in-out separation), and by Polyak's steps.
+Every evaluated price point gives a Lagrangian bound, a subgradient and each job's best schedule. There are two
+searches. One moves along a line between the best point and the master's, on which the bound is a convex function
+whose kinks are the relevant columns (in-out separation). The other takes Polyak's steps.
 
 References
 ----------
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
 
 FIRST_TARGET = 0.96
-"""Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
+"""Polyak target of the first steps, as a share of the best bound, before any primal value is known."""
 
 STALL_LIMIT = 4
 """Steps without progress after which the step length is halved."""
@@ -36,7 +36,7 @@ STALL_LIMIT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubgradientOptions:
-    """How many Polyak steps are taken, and how often their columns are kept."""
+    """Number of Polyak steps, and how often their columns are added."""
 
     num_steps: int
     add_every: int = 1
@@ -44,7 +44,7 @@ class SubgradientOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Evaluation:
-    """What a price point gave: the bound it proves, the rows' summed use, and how many columns were new."""
+    """Result of a price point: its bound, the rows' summed use, and the number of new columns."""
 
     bound: float
     use: FloatArray
@@ -52,16 +52,16 @@ class _Evaluation:
 
 
 class PriceSearch:
-    """Evaluates price points of one programme, and keeps the best one and the columns.
+    """Evaluates price points of one LP, and stores the best one and the columns.
 
     Parameters
     ----------
     tables, rows
         The instance.
     pool, cuts
-        The columns, to be added to, and the cuts that are in force.
+        The columns, extended by the search, and the active cuts.
     monitor
-        Asked after each point.
+        Polled after each point.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class PriceSearch:
         self._proven: DualPoint | None = None
         self.monitor = Monitor() if monitor is None else monitor
         self.pricer: CrewPricer | None = None
-        """Who prices the jobs; without one this process does. A crew knows no cuts."""
+        """Prices the jobs if set; otherwise this process does. A worker pool doesn't support cuts."""
         self.limit: FloatArray = rows.capacity
-        """Right-hand sides: capacities in whole units, then those of the cuts, shape (rows,)."""
+        """Right-hand sides: capacities in units, then those of the cuts, shape (rows,)."""
         self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
         """Their inverses, 0 for rows without capacity."""
         self.average_use: FloatArray = np.zeros(rows.num_rows)
@@ -88,13 +88,13 @@ class PriceSearch:
 
     @property
     def best(self) -> DualPoint:
-        """The best point of the programme with its present cuts."""
+        """The best point of the LP with its present cuts."""
         assert self._best is not None, "a walk prices at least its start"
         return self._best
 
     @property
     def proven(self) -> DualPoint:
-        """The point of the least bound so far, whichever cuts were in force."""
+        """The point with the lowest bound so far, whichever cuts were active."""
         assert self._proven is not None, "a walk prices at least its start"
         return self._proven
 
@@ -108,7 +108,7 @@ class PriceSearch:
             self._best = replace(self._best, cuts=self._cuts.cuts, multiplier=multiplier)
 
     def keep_rows(self, row_index: IntArray) -> None:
-        """Forget all rows but the given ones; the best point is priced again without them."""
+        """Remove all rows except the given ones; price the best point again without the others."""
         prices = self.best.prices[row_index]
         self.limit, self.scale, self.average_use = (
             self.limit[row_index],
@@ -119,9 +119,9 @@ class PriceSearch:
         self.subgradient_steps(prices, SubgradientOptions(num_steps=1), None)
 
     def in_out_line_search(self, end: FloatArray, num_points: int) -> int:
-        """Look for the least bound between the best point and another one by bisection of its slope.
+        """Minimise the bound between the best point and another one by bisection of its slope.
 
-        The end is evaluated first; returns how many columns were new.
+        The end is evaluated first. Returns the number of new columns.
         """
         start = self.best.prices
         step = end - start
@@ -141,7 +141,7 @@ class PriceSearch:
         return num_new
 
     def subgradient_steps(self, start: FloatArray, subgradient: SubgradientOptions, target: float | None) -> int:
-        """Take Polyak's steps towards a target bound; return how many columns were new."""
+        """Take Polyak's steps towards a target bound; return the number of new columns."""
         point, num_new = start, 0
         steps = PolyakSteps(self.limit, STALL_LIMIT)
         for step in range(subgradient.num_steps):
@@ -172,7 +172,7 @@ class PriceSearch:
         return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
 
     def _ask(self, pricer: "CrewPricer", point: FloatArray, *, keeps_columns: bool) -> _Evaluation:
-        """Evaluate a point by a crew."""
+        """Evaluate a point with a worker pool."""
         payoff, use, keys = pricer.price(point)
         bound = self._note(point, payoff, use)
         new = self._pool.unknown(keys) if keeps_columns else np.zeros(0, dtype=np.int64)
@@ -180,7 +180,7 @@ class PriceSearch:
         return _Evaluation(bound=bound, use=use, num_new=num_new)
 
     def _note(self, point: FloatArray, payoff: FloatArray, use: FloatArray) -> float:
-        """Return the bound that a point proves, and keep the point if there is none better."""
+        """Return a point's bound, and store the point if the bound is the best one."""
         bound = float(payoff.sum() + point @ self.limit)
         self.average_use = 0.9 * self.average_use + 0.1 * use
         if self._best is None or bound < self._best.bound:
