@@ -1,8 +1,8 @@
-"""Branch and price: plans on real servers, proven optimal by a tree that the checker walks.
+"""Branch and price: plans on real servers, proven optimal by a tree that the checker verifies.
 
 Each node is a packing LP over server classes with cuts of single servers and of counts, solved by column
-generation; a split restricts single jobs (refused or admitted, completed by a slot or later, counts in a class and slot),
-which pricing carries exactly. Leaves keep their dual points: together they are the proof.
+generation. A split restricts single jobs (rejected or admitted, completed by a slot or later, counts in a class and slot),
+and pricing applies these restrictions exactly. Leaves store their dual points, which together are the proof.
 
 References
 ----------
@@ -41,14 +41,14 @@ from optim.solvers.admission.warm_up import (
 )
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
-"""Price scales at which the first plan is filled up."""
+"""Price scales for the insertions of the first plan."""
 
 GUIDE_TOL = 1e-4
-"""Relative gap to which the packing LP is solved for the search's prices."""
+"""Relative gap of the packing LP whose prices guide the search."""
 
 HOTTEST, COLDEST, STEPS, MAX_RUIN = 0.2, 0.002, 20, 8
-"""Acceptance temperatures of the search for plans, as shares of an admitted job's mean value, in so many steps;
-and the most jobs that it takes out at once."""
+"""Acceptance temperatures of the search for plans, as shares of an admitted job's mean value, and their number of steps;
+and the maximal number of jobs that it removes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
 
 
 def keep(plan: AdmissionPlan) -> AdmissionPlan:
-    """Return the plan as it is."""
+    """Return the plan unchanged."""
     return plan
 
 
@@ -103,7 +103,7 @@ class Partner(Protocol):
     """A search for plans that runs in parallel with a tree."""
 
     def exchange(self, plan: AdmissionPlan) -> AdmissionPlan | None:
-        """Take note of the tree's best plan; return a better one that was found since the last call, None without one."""
+        """Pass the tree's best plan; return a better one found since the last call, or None."""
         ...
 
     def stop(self) -> None:
@@ -111,27 +111,27 @@ class Partner(Protocol):
         ...
 
     def counts(self) -> dict[str, float]:
-        """Return figures for the solution's statistics."""
+        """Return counts for the solution's statistics."""
         ...
 
 
 class PlanGuide:
-    """A neighbourhood search: it gives the tree its first plan, and goes on whenever the tree dives.
+    """A neighbourhood search: it gives the tree its first plan, and continues whenever the tree dives.
 
-    It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
+    Central prices of the packing LP guide it; prices of the tree's masters are vertices, and guide worse.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows, num_moves: int, monitor: Monitor, seed: int) -> None:
         self._tables, self._rows, self._seed = tables, rows, seed
         self.num_moves, self._monitor = num_moves, monitor
         self.should_stop: Callable[[], bool] = monitor.is_over
-        """Asked between moves."""
+        """Called between moves."""
         self._search: Neighbourhood | None = None
         self.relaxed: PackingResult | None = None
-        """The packing LP, once there is a first plan."""
+        """The packing LP's result, once there is a first plan."""
 
     def first_plan(self) -> AdmissionPlan:
-        """Return a plan filled up at the LP's prices."""
+        """Return a plan built by insertions at the LP's prices."""
         tables, rows = self._tables, self._rows
         if tables.num_jobs == 0 or self._monitor.is_over():
             return AdmissionPlan.from_rows([], [])
@@ -143,7 +143,7 @@ class PlanGuide:
         return self._search.best_plan()
 
     def improve(self, plan: AdmissionPlan) -> AdmissionPlan:
-        """Return a plan found by going on from the best known one."""
+        """Return a plan found by continuing from the best known one."""
         search = self._search
         if search is None:
             return plan
@@ -170,7 +170,7 @@ def grow_tree(
     Parameters
     ----------
     instance, options, monitor, seed
-        As a solver's `run` gets them.
+        The arguments of a solver's `run`.
     task
         Name for the progress.
     start_partner

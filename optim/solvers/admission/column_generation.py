@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WALKS = SubgradientOptions(num_steps=150, add_every=4), SubgradientOptions(num_steps=10)
 WALKS_OF_LARGE = SubgradientOptions(num_steps=16, add_every=2), SubgradientOptions(num_steps=0)
-"""Before the first master, and after each."""
+"""Subgradient options of large instances, before the first master and after each."""
 
 AT_GAP_LIMIT = "the gap limit was met by the linear programme: its bound against its fractional solution, not a plan"
 
@@ -38,18 +38,18 @@ class ColumnGenerationOptions:
     tol
         Relative gap (bound - master) / master at which the LP counts as solved.
     first_steps
-        Polyak steps before the first master, of which every fourth gives columns. By default 150; 16 of which every second does
-        where the cluster has more than 4,096 rows (class, slot and resource): there masters cost less than pricing.
+        Polyak steps before the first master. Default: 150, of which every fourth adds columns. Above 4,096 rows (class,
+        slot and resource) masters cost less than pricing, and the default is 16, of which every second adds columns.
     steps_between
-        Polyak steps after each master; by default 10, and none where rows are so many.
+        Polyak steps after each master. Default: 10, and 0 above 4,096 rows.
     warm_start
-        Whether to begin with the schedules of an `online` run.
+        Whether to start with the schedules of an `online` run.
     engine
-        Who prices the jobs: ``auto`` (``threads`` where rows are so many, else ``here``), ``here`` (one thread), ``threads``
-        (job shards on all cores), ``dask`` (on so many `workers` of a Dask cluster of this machine), or the address of a Dask
-        scheduler. The same bound for all but ``here``, whose sums are rounded in another order.
+        Where to price the jobs: ``auto`` (``threads`` above 4,096 rows, else ``here``), ``here`` (one thread), ``threads``
+        (job shards on all cores), ``dask`` (a local Dask cluster of `workers` workers), or the address of a Dask
+        scheduler. All give the same bound except ``here``, which rounds sums in another order.
     workers
-        Of a Dask cluster of this machine, at most 1,000.
+        Number of workers of the local Dask cluster, at most 1,000.
     """
 
     tol: float = 1e-6
@@ -74,13 +74,13 @@ class ColumnGenerationOptions:
 
 @register("column-generation", problem="admission")
 class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
-    """Bound the optimum by the packing LP over server classes, whose pricing problem is the best schedule."""
+    """Bound the optimum by the packing LP over server classes; its pricing problem is the best schedule."""
 
     summary = "LP optimum of the packing form: a bound with its proof, no plan"
     options_type = ColumnGenerationOptions
 
     def warm_up(self, instance: AdmissionInstance, options: ColumnGenerationOptions) -> None:
-        """Compile pricing and the master, and the online rule where it gives the first columns."""
+        """Compile pricing and the master, and the online rule if it gives the first columns."""
         compile_columns(is_shared=instance.has_shared_servers)
         if has_large_master(instance):
             compile_first_order()
@@ -90,7 +90,7 @@ class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
     def run(
         self, instance: AdmissionInstance, options: ColumnGenerationOptions, monitor: Monitor, seed: int
     ) -> Outcome:
-        """Solve the LP; the outcome has a bound and no objective: a fractional value is never one."""
+        """Solve the LP; the outcome has a bound and no objective, since a fractional value is not attained."""
         with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
@@ -110,7 +110,7 @@ class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
 def crew_pricer(
     tables: JobTables, rows: CapacityRows, options: ColumnGenerationOptions
 ) -> "Iterator[CrewPricer | None]":
-    """Give the pricer of the crew that the options name, None for this process."""
+    """Yield the pricer of the options' worker pool, None for this process."""
     is_here = options.engine == "here" or (options.engine == "auto" and not is_large(rows.capacity))
     if is_here:
         yield None
@@ -138,7 +138,7 @@ def solve_packing_lp(
     monitor: Monitor,
     pricer: "CrewPricer | None" = None,
 ) -> PackingResult:
-    """Solve the packing LP as the options say; a pricer prices the jobs elsewhere."""
+    """Solve the packing LP with the options; a pricer prices the jobs elsewhere."""
     programme = PackingLP(tables, rows)
     programme.search.pricer = pricer
     if options.warm_start:

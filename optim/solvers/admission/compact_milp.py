@@ -15,10 +15,10 @@ from optim.solvers.admission.warm_up import compile_bound
 from optim.solvers.lp.highs import CompiledModel, HighsOutcome, HighsState, solve_with_highs
 
 MAX_VARIABLES = 400_000
-"""Larger programmes take minutes and gigabytes to build, and HiGHS doesn't get anywhere with them."""
+"""Larger programmes take minutes and gigabytes to build, and HiGHS makes no progress on them."""
 
 PLAN_TOL = 1e-6
-"""A plan may be worth this much less, relatively, than the point that it was made from: HiGHS' tolerance."""
+"""Allowed relative loss of value between HiGHS' point and the plan made from it: HiGHS' tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class CompactMilpOptions:
     Parameters
     ----------
     mip_gap
-        Relative gap at which HiGHS stops, by its own bound. Its tolerances are absolute: it may miss what is
-        better by a millionth of a util, or of the largest worth of a job where no job is worth a util.
+        Relative gap at which HiGHS stops, by its own bound. Its tolerances are absolute: it may miss improvements of
+        1e-6 utility units (or 1e-6 of the largest job value if no job has a value of 1).
     max_variables
-        Refuse larger programmes; at most the limit of 400,000 that `supports` applies.
+        Largest number of variables to accept, up to the 400,000 that `supports` allows.
     """
 
     mip_gap: float = 1e-6
@@ -48,16 +48,16 @@ class CompactMilpOptions:
 class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     """The compact mixed-integer programme (1)-(13) on single real servers, by HiGHS on one thread.
 
-    HiGHS' own bound comes without a proof that could be checked; it is stated as the count `claimed_bound`
-    and never as the solution's bound, which is a price proof made for the plan. So the termination is
-    `completed` when HiGHS claims optimality, and `optimal` only where the price proof closes the gap. Where the
-    plan is worth more than HiGHS' bound allows, the claim is wrong, and the message says so.
+    HiGHS' own bound has no checkable proof. It is reported as the count `claimed_bound`, never as the solution's bound,
+    which is a price proof made for the plan. So the termination is `completed` when HiGHS claims optimality, and
+    `optimal` only if the price proof closes the gap. If the plan's value exceeds HiGHS' bound, the claim is wrong, and
+    the message reports it.
 
     Notes
     -----
-    Iterations are HiGHS' nodes. Refusing every job is a plan: a run that finds nothing better in time
-    returns it. A stopping rule sees HiGHS' bound as it runs; `gap_limit` is claimed only if the proven gap is within
-    the limit, too, else the run is `completed`, and the message says so.
+    Iterations are HiGHS' nodes. The plan that rejects every job is feasible: a run that finds no better one in time
+    returns it. A stopping rule sees HiGHS' bound during the run. The termination is `gap_limit` only if the proven gap
+    is within the limit; otherwise it is `completed`, and the message reports the difference.
 
     References
     ----------
@@ -69,7 +69,7 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     options_type = CompactMilpOptions
 
     def supports(self, instance: AdmissionInstance) -> Support:
-        """Refuse programmes of more than 400,000 variables."""
+        """Return whether the programme has at most 400,000 variables."""
         return _support(instance, MAX_VARIABLES)
 
     def warm_up(self, instance: AdmissionInstance, options: CompactMilpOptions) -> None:
@@ -77,7 +77,7 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         compile_bound(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Build the programme, run HiGHS, and turn its point into a plan.
+        """Build the programme, run HiGHS, and convert its point to a plan.
 
         Raises
         ------
@@ -104,14 +104,14 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         )
         if termination is Termination.NUMERICAL_ERROR:
             return outcome
-        # A limit ends HiGHS, and the bound is made all the same.
+        # A limit ends HiGHS, but the bound is still computed.
         is_interrupted = termination is Termination.INTERRUPTED
         proven = certified(JobTables.build(instance), plan, monitor.clock, is_cut_short=is_interrupted)
         message = outcome.message
         if termination is Termination.GAP_LIMIT and not monitor.is_gap_within(proven.objective, proven.bound):
-            # HiGHS' bound met the limit, and the price proof doesn't: a claim without a proof.
+            # HiGHS' bound meets the limit, but the price proof doesn't: a claim without a proof.
             termination = Termination.COMPLETED
-            message = f"the gap by HiGHS' bound met the gap limit, the proven gap doesn't; {message}"
+            message = f"the gap by HiGHS' bound is within the gap limit, but the proven gap is not; {message}"
         return replace(
             proven,
             tol=OPTIMALITY_TOL,
@@ -124,10 +124,10 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
 
 _TERMINATIONS = {
     Termination.OPTIMAL: Termination.COMPLETED,  # a claim without a proof
-    Termination.INFEASIBLE: Termination.NUMERICAL_ERROR,  # refusing every job is feasible
+    Termination.INFEASIBLE: Termination.NUMERICAL_ERROR,  # rejecting every job is feasible
     Termination.DUAL_INFEASIBLE: Termination.NUMERICAL_ERROR,
 }
-"""What HiGHS' terminations are worth here."""
+"""Termination of the solver for each termination of HiGHS."""
 
 
 def _support(instance: AdmissionInstance, max_variables: int) -> Support:
@@ -144,7 +144,7 @@ def _support(instance: AdmissionInstance, max_variables: int) -> Support:
 def _run_highs(
     instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int
 ) -> tuple[AdmissionPlan, HighsOutcome]:
-    """Build and run the programme; with nothing found the plan is to refuse every job."""
+    """Build and run the programme; if HiGHS finds no point the plan rejects every job."""
     from optim.models.admission.compact_programme import compact_model, plan_from_compact
 
     nobody = AdmissionPlan.from_rows([], [])
@@ -182,13 +182,13 @@ def _nothing_found(reason: Termination | None) -> HighsOutcome:
 def _message(outcome: HighsOutcome, plan_value: float) -> str:
     if outcome.objective is not None and plan_value < outcome.objective - PLAN_TOL * max(1.0, abs(outcome.objective)):
         return (
-            f"the plan is worth {plan_value:.9g}, less than HiGHS' point, {outcome.objective:.9g}: "
-            "jobs that broke a row in exact arithmetic were dropped"
+            f"the plan's value {plan_value:.9g} is less than HiGHS' point, {outcome.objective:.9g}: "
+            "jobs that violate a row in exact arithmetic were dropped"
         )
     if outcome.bound is None:
         return "HiGHS found no bound"
     if plan_value > outcome.bound + PLAN_TOL * max(1.0, abs(outcome.bound)):
-        return f"HiGHS claims the bound {outcome.bound:.9g}, which is wrong: the plan is worth {plan_value:.9g}"
+        return f"HiGHS claims the bound {outcome.bound:.9g}, which is wrong: the plan's value is {plan_value:.9g}"
     if outcome.termination is Termination.OPTIMAL:
         return f"HiGHS claims optimality with bound {outcome.bound:.9g}, which comes without a proof"
     return f"HiGHS claims the bound {outcome.bound:.9g}, which comes without a proof"

@@ -9,7 +9,7 @@ For jobs i, server classes c of workers and k of PSs, with Y_i = sum_c y_ic:
          l_i >= d_i |Y_i - fair_i|,  sum_i l_i <= fairness limit  d_i: dominant share of one worker
          |y_ic - held_ic| <= cap r_i, likewise z;  sum_i r_i <= change limit   over the running jobs
 
-Identical servers are one class: whether its totals split onto single servers is left to the placement.
+Identical servers form one class; the placement decides whether the class totals fit on single servers.
 """
 
 import math
@@ -30,7 +30,7 @@ from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board,
 from optim.solvers.lp.highs import highs_lp, no_answer, run_highs, silent_highs
 
 INTEGER_TOL = 1e-6
-"""A relaxed count closer than this to a whole number is that number (HiGHS' own integrality tolerance)."""
+"""A relaxed count within this distance of an integer is rounded to it (HiGHS' own integrality tolerance)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,19 +50,19 @@ class DivisionProblem:
     worker_demand, ps_demand
         Shape (jobs, resources).
     worker_limit, ps_limit
-        Shape (jobs, classes): most units in the whole class.
+        Shape (jobs, classes): maximal units in all servers of the class.
     worker_capacity, ps_capacity
-        Shape (classes, resources): capacity of the whole class; the latter is unused where shared.
+        Shape (classes, resources): capacity of all servers of the class; the latter is unused if shared.
     is_shared
-        Whether workers and PSs live on the same servers.
+        Whether workers and PSs use the same servers.
     ps_per_worker
         b / B.
     least, most
-        Fewest workers of a job that runs at all, and most of use.
+        Minimal and maximal number of workers of a running job.
     fair
         Workers under dominant resource fairness.
     is_running, current
-        Which jobs run, and what they hold.
+        Which jobs run, and their allocations.
     fairness_limit, change_limit
         Bounds on the summed loss of fairness and on the number of running jobs that change.
     """
@@ -90,7 +90,7 @@ class DivisionProblem:
 
     @property
     def floor_is_fixed(self) -> IntArray:
-        """Whether a_i = 1 without loss: the job runs, or its floor is one worker and so needs no choice."""
+        """Whether a_i = 1 without loss: the job runs, or its minimum is one worker and needs no choice."""
         return ((self.is_running > 0) | (self.least <= 1)).astype(np.int64)
 
     def dominant_share(self) -> FloatArray:
@@ -99,7 +99,7 @@ class DivisionProblem:
         return result
 
     def utilisation(self) -> FloatArray:
-        """Return u: what one worker, with its part of a PS, adds to the utilisation summed over resources."""
+        """Return u: the increase of utilisation, summed over resources, by one worker with its share of a PS."""
         per_ps = self.ps_per_worker[:, None] * self.ps_demand
         if self.is_shared:
             shared: FloatArray = _shares(self.worker_demand + per_ps, self.worker_capacity).sum(axis=1)
@@ -111,17 +111,17 @@ class DivisionProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionLimits:
-    """How much work HiGHS may do on one programme.
+    """Work limits of HiGHS for one programme.
 
     Parameters
     ----------
     columns
-        Programmes with more integer columns are confined: each count lies next to its value in the
-        relaxation, or next to what is held.
+        Above this number of integer columns, each count is restricted to the neighbours of its value in the
+        relaxation and to its present value.
     nodes, time_s, relative_gap
         Limits of the branch and bound.
     should_stop
-        Asked while HiGHS runs: told to stop, it is out of time.
+        Polled while HiGHS runs; if true, the programme counts as out of time.
     """
 
     columns: int
@@ -133,7 +133,7 @@ class DivisionLimits:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DivisionOutcome:
-    """The best division found, None if none was; whether it was confined, and whether time ran out."""
+    """The best division or None; whether it was restricted, and whether time ran out."""
 
     division: Division | None
     is_confined: bool
@@ -141,7 +141,7 @@ class DivisionOutcome:
 
 
 def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
-    """Solve the programme by HiGHS on one thread; in full where a confined one has no solution."""
+    """Solve the programme by HiGHS on one thread; without restriction if the restricted one has no solution."""
     columns, rows = _columns(problem), _rows(problem)
     values, is_confined, is_out_of_time = None, False, False
     if columns.num_integers > limits.columns:
@@ -158,7 +158,7 @@ def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Columns:
-    """Costs and bounds of the columns y, z, a, r, l; the last are continuous, the others integer."""
+    """Costs and bounds of the columns y, z, a, r, l; l is continuous, the others integer."""
 
     cost: FloatArray
     lower: FloatArray
@@ -166,7 +166,7 @@ class _Columns:
     num_integers: int
 
     def confined(self, relaxed: FloatArray, problem: DivisionProblem) -> "_Columns":
-        """Return bounds that leave each count its two neighbours in the relaxation, and what is held."""
+        """Return bounds that allow each count its two neighbours in the relaxation and its present value."""
         current = np.concatenate([problem.current.workers.ravel(), problem.current.ps.ravel()])
         size = len(current)
         lower, upper = self.lower.copy(), self.upper.copy()
@@ -188,7 +188,7 @@ class _Rows:
         self._num_rows = 0
 
     def add(self, upper: FloatArray, *terms: _Term) -> None:
-        """Add one row for each number of `upper`."""
+        """Add one row per entry of `upper`."""
         for row, column, value in terms:
             values = np.broadcast_to(value, column.shape).astype(np.float64)
             self._entries.append((row.ravel() + self._num_rows, column.ravel(), values.ravel()))
@@ -209,7 +209,7 @@ class _Rows:
 def _solve(
     columns: _Columns, rows: _Rows, limits: DivisionLimits, *, is_integer: bool
 ) -> tuple[FloatArray | None, bool]:
-    """Return the best point found by HiGHS, None without one, and whether time ran out."""
+    """Return the best point found by HiGHS (or None), and whether time ran out."""
     upper = rows.upper
     model = highs_lp(
         cost=columns.cost,
@@ -246,7 +246,7 @@ def _division(problem: DivisionProblem, values: FloatArray) -> Division:
 
 
 def _shares(demand: FloatArray, capacity: FloatArray) -> FloatArray:
-    """Return what a unit takes of each resource's whole capacity, shape (jobs, resources)."""
+    """Return a unit's share of each resource's total capacity, shape (jobs, resources)."""
     total = capacity.sum(axis=0)
     share: FloatArray = np.divide(demand, total, out=np.zeros_like(demand), where=total > 0)
     return share
@@ -291,7 +291,7 @@ def _rows(problem: DivisionProblem) -> _Rows:
 
 
 def _add_capacity(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -> None:
-    """Add rows (4) and (5), scaled by capacity; where that is zero the limits forbid any use."""
+    """Add rows (4) and (5), scaled by capacity; where it is 0 the limits forbid any use."""
     workers = _uses(problem.worker_demand, problem.worker_capacity, index.y)
     if problem.is_shared:
         ps = _uses(problem.ps_demand, problem.worker_capacity, index.z)
@@ -326,7 +326,7 @@ def _add_changes(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -
 
 
 class _ColumnIndex:
-    """Where the columns y, z (jobs, classes) and a, r, l (jobs,) stand."""
+    """Positions of the columns y, z (jobs, classes) and a, r, l (jobs,)."""
 
     def __init__(self, problem: DivisionProblem) -> None:
         jobs, num_y, num_z = problem.num_jobs, problem.worker_limit.size, problem.ps_limit.size
@@ -342,18 +342,18 @@ class DormOptions:
     Parameters
     ----------
     theta1
-        The summed loss of fairness is at most ``theta1 * 2 m`` with m resources, in [0, 1].
+        Bound on the summed loss of fairness: ``theta1 * 2 m`` with m resources, in [0, 1].
     theta2
-        At most this share of the running jobs, rounded up, changes its allocation at once, in [0, 1].
+        Largest share of the running jobs, rounded up, that change their allocation at once, in [0, 1].
     max_waiting
-        How many waiting jobs a programme considers, the first by arrival: keeps programmes small. At least 1.
+        Number of waiting jobs in a programme, the first by arrival; keeps programmes small. At least 1.
     full_columns
-        Programmes with more integer columns are confined to the neighbourhood of their relaxation's
-        optimum and of what is held.
+        Programmes with more integer columns are restricted to the neighbourhood of their relaxation's
+        optimum and of the present allocations.
     node_limit
-        Branch-and-bound nodes a programme: the limit that ends hard ones, the same on every machine.
+        Branch-and-bound nodes per programme: ends hard programmes, in the same way on every machine.
     time_limit_s
-        Seconds a programme: a safeguard only, since a limit by the clock differs between machines.
+        Seconds per programme: only a safeguard, since a wall-clock limit differs between machines.
     relative_gap
         Gap at which a programme counts as solved.
     """
@@ -375,7 +375,7 @@ class DormOptions:
 
 
 class DormPolicy:
-    """Hold what runs; at an event divide the cluster again.
+    """Keep allocations between events; at an event divide the cluster again.
 
     Parameters
     ----------
@@ -390,7 +390,7 @@ class DormPolicy:
         }  # fmt: skip
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
-        """Hold the running jobs where they are; if anything has happened, divide and place."""
+        """Keep the running jobs on their servers; after an event, divide and place."""
         views = [view for view in state.jobs if view.can_progress]
         board = state.board
         for view in views:
@@ -414,7 +414,7 @@ class DormPolicy:
         return self._place(views, current, outcome.division, board)
 
     def _considered(self, views: Sequence[JobView], current: Mapping[int, Allocation], board: Board) -> list[JobView]:
-        """Return the running jobs and the first of those waiting that some server could host."""
+        """Return the running jobs and the first waiting jobs that fit on some server."""
         result, waiting = [], 0
         for view in views:
             if view.job in current:
@@ -427,7 +427,7 @@ class DormPolicy:
     def division_problem(
         self, views: Sequence[JobView], current: Mapping[int, Allocation], board: Board
     ) -> DivisionProblem:
-        """State the programme for a slot's jobs, what they hold, and the slot's servers."""
+        """Build the programme for a slot's jobs, their allocations, and the slot's servers."""
         servers = board.servers
         fair = board.empty()
         fill_progressively(fair, views)
@@ -471,7 +471,7 @@ class DormPolicy:
     def _place(
         self, views: Sequence[JobView], current: Mapping[int, Allocation], division: Division, board: Board
     ) -> Mapping[int, Allocation]:
-        """Put a division onto single servers: jobs that don't change stay exactly where they are."""
+        """Place a division on single servers: jobs without changes stay exactly where they are."""
         fresh = board.empty()
         changing = []
         for place, view in enumerate(views):
@@ -481,7 +481,7 @@ class DormPolicy:
                 fresh.hold(view, current[view.job], int(workers.sum()))
             elif workers.any():
                 changing.append((view, workers, ps))
-        # Coarse workers first: fine ones still fit into what is left over.
+        # Large workers first: small ones still fit into the remaining capacity.
         changing.sort(key=lambda change: (-dominant_share(change[0], board.servers, 1), change[0].job))
         for view, workers, ps in changing:
             placed = fresh.place_by_class(view, current.get(view.job), workers, ps)
@@ -495,29 +495,29 @@ class DormPolicy:
 class DormSolver(AbstractSlotSolver[DormPolicy]):
     """Dorm: dynamic partitions by a utilisation-fairness programme.
 
-    At each arrival and completion a mixed-integer programme divides the cluster: the
-    most utilisation, summed over the resources, such that the summed difference of the jobs' dominant
-    shares from those of dominant resource fairness is at most ``theta1 * 2 m``, and at most a share
-    `theta2` of the running jobs changes its allocation. Running jobs keep at least one worker. In
-    between, allocations are held. Every job is accepted; utilities play no part.
+    At each arrival and completion a mixed-integer programme divides the cluster. It maximises the utilisation,
+    summed over the resources. The summed difference between the jobs' dominant shares and those of dominant
+    resource fairness is at most ``theta1 * 2 m``, and at most a share `theta2` of the running jobs changes its
+    allocation. Running jobs keep at least one worker. Between events, allocations don't change. Every job is
+    accepted; utilities play no part.
 
     Notes
     -----
     The programme is rebuilt from memory of the first reference: its idea is certain, its details are not.
-    Completed here:
+    Details added here:
 
     - a job's share counts its workers, not its PSs, so that it is linear; shares of dominant resource
       fairness are those of the progressive filling of `drf` in the same slot;
-    - utilisation counts b/B of a PS for each worker, so that nothing is gained by idle PSs;
+    - utilisation counts b/B of a PS for each worker, so that idle PSs add nothing;
     - a waiting job starts if the programme gives it workers, at most N_i and no more than complete it;
     - identical servers are one class in the programme; totals are placed class by class, round-robin,
-      on the job's old servers first; what doesn't split onto single servers goes to any server with
-      room, or nowhere (`workers_not_placed` counts those);
-    - the limit theta1 * 2 m is not rounded, that on changes is rounded up;
-    - allocations are divided again also when a capacity changes, a job enters another demand segment;
-      a job that can't be held then moves, shrinks or pauses as the board's `hold` says;
-    - a programme without a solution within its limits leaves the allocations held (`fallbacks` counts
-      those): newcomers wait for the next event. Programmes end by nodes, which is the same on every
+      on the job's old servers first; workers that don't fit on single servers of their class go to any
+      server with capacity, and `workers_not_placed` counts the others;
+    - the limit theta1 * 2 m is not rounded, the limit on changes is rounded up;
+    - the cluster is also divided again when a capacity changes or a job enters another demand segment;
+      a job that no longer fits then moves, shrinks or pauses as in the board's `hold`;
+    - if a programme has no solution within its limits, the allocations stay (`fallbacks` counts these
+      cases) and newcomers wait for the next event. Programmes end by nodes, which is the same on every
       machine; if `out_of_time` isn't zero, the clock has ended one and another run may differ.
 
     References
@@ -532,9 +532,9 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
     options_type = DormOptions
 
     def make_policy(self, instance: AdmissionInstance, options: DormOptions, rng: np.random.Generator) -> DormPolicy:
-        """Return a fresh policy."""
+        """Return a new policy."""
         return DormPolicy(options)
 
     def policy_counts(self, policy: DormPolicy) -> Mapping[str, float]:
-        """Return how many programmes were solved, and how they ended."""
+        """Return the number of solved programmes, and of each way that they ended."""
         return policy.counts

@@ -1,4 +1,4 @@
-"""Dominant resource fairness: every slot is shared out again by progressive filling."""
+"""Dominant resource fairness: every slot is allocated from scratch by progressive filling."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -13,14 +13,14 @@ from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrfOptions:
-    """Options of `drf`: there are none."""
+    """Options of `drf` (none)."""
 
 
 def dominant_share(view: JobView, servers: SlotServers, workers: int) -> float:
-    """Return the largest share of any resource that a job with so many workers, and their PSs, uses.
+    """Return the largest share of any resource used by a job with `workers` workers and their PSs.
 
-    Hosts of workers and hosts of PSs are separate pools unless servers are shared. Quotients of whole
-    numbers are rounded once, so that equal shares compare equal.
+    Hosts of workers and hosts of PSs are separate pools unless servers are shared. Quotients of integers
+    are rounded once, so that equal shares compare equal.
     """
     ps = int(view.ps_needed[workers])
     of_workers = [workers * demand for demand in view.worker_demand.tolist()]
@@ -35,11 +35,10 @@ def dominant_share(view: JobView, servers: SlotServers, workers: int) -> float:
 def fill_progressively(board: Board, views: Iterable[JobView]) -> None:
     """Give workers one step at a time to the job with the lowest dominant share that can still grow.
 
-    A step is one worker and the PS that it makes necessary, if any; where whole chunks must be finished
-    within a slot, it is the number of workers up to the next amount of progress. Ties go to the job
-    listed first. A job whose step is of no use grows no more, and neither does one whose step doesn't fit,
-    but on shared servers: where a step fits depends there on where the turn stands, so that all who were
-    refused are asked again until nobody grows.
+    A step is one worker and the PS that it requires, if any. With integral chunks per slot, it is the number of
+    workers up to the next amount of progress. Ties go to the job listed first. A job stops growing when a step
+    adds no progress or doesn't fit. On shared servers, whether a step fits depends on the round-robin position,
+    so the failed jobs are tried again until none grows.
     """
     listed = [view for view in views if view.can_progress]
     heap = [(0.0, place) for place in range(len(listed))]
@@ -62,7 +61,7 @@ def fill_progressively(board: Board, views: Iterable[JobView]) -> None:
 
 
 class DrfPolicy:
-    """Share out every slot by progressive filling."""
+    """Allocate every slot by progressive filling."""
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
         """Fill the empty board."""
@@ -86,11 +85,11 @@ class DrfSolver(AbstractSlotSolver[DrfPolicy]):
 
     - hosts of workers and hosts of PSs are separate pools of resources unless servers are shared;
     - equal shares are served by arrival, then by position;
-    - a job stops growing at its first step that round-robin finds no room for; on shared servers, where that depends
-      on where the turn stands, those refused are asked again, by dominant share, until none grows;
-    - no job gets more workers than complete it in the slot;
-    - where a slot's workers must finish whole chunks, a job grows by the workers that finish one more;
-    - workers may move between slots, as the problem charges nothing for it.
+    - a job stops growing at its first step that doesn't fit round-robin; on shared servers, where that depends on
+      the round-robin position, failed jobs are tried again, by dominant share, until none grows;
+    - a job gets at most the workers that complete it in the slot;
+    - with integral chunks per slot, a job grows by the workers that finish one more chunk;
+    - workers may move between slots, since the problem charges nothing for it.
 
     References
     ----------
@@ -104,5 +103,5 @@ class DrfSolver(AbstractSlotSolver[DrfPolicy]):
     options_type = DrfOptions
 
     def make_policy(self, instance: AdmissionInstance, options: DrfOptions, rng: np.random.Generator) -> DrfPolicy:
-        """Return the rule; it has no memory."""
+        """Return the rule, which has no state."""
         return DrfPolicy()

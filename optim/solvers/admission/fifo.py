@@ -18,9 +18,9 @@ class FifoOptions:
     Parameters
     ----------
     min_workers
-        Least number of workers of a job; it is drawn uniformly up to `max_workers`, and capped by the most that are of use.
+        Minimal number of workers of a job. The number is uniform up to `max_workers`, capped by the useful maximum.
     max_workers
-        Largest number that may be drawn.
+        Maximal number of workers of a job.
     """
 
     min_workers: int = 1
@@ -31,7 +31,7 @@ class FifoOptions:
 
 
 def check_worker_range(least: int, most: int) -> None:
-    """Raise unless the options `min_workers` and `max_workers` are a range of numbers of workers."""
+    """Raise unless the options `min_workers` and `max_workers` are a valid range."""
     if not 1 <= least <= most:
         raise InvalidOptionError(f"min_workers and max_workers must satisfy 1 <= least <= most, got {least} and {most}")
 
@@ -39,14 +39,14 @@ def check_worker_range(least: int, most: int) -> None:
 class FixedWorkers:
     """Each job's fixed number of workers, drawn once when the job is first seen.
 
-    Draws are made in order of arrival, so that no job's number depends on later jobs.
+    Draws are made in order of arrival, so that a job's number doesn't depend on later jobs.
 
     Parameters
     ----------
     least, most
         Ends of the range, included.
     rng
-        Where the numbers come from.
+        Source of the numbers.
     """
 
     def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
@@ -61,14 +61,14 @@ class FixedWorkers:
         return self._sampled_workers[view.job]
 
     def wanted(self, view: JobView) -> int:
-        """Return the number for this slot: no more than complete the job."""
+        """Return the number for this slot: at most the workers that complete the job."""
         return min(self.draw(view), view.useful_workers)
 
 
 def keep_running(board: Board, view: JobView, previous: Allocation, workers: int) -> int:
-    """Hold a job where it was and restore it to `workers` as far as there is room; return its count.
+    """Keep a job on its servers and restore it to `workers` as far as they fit; return its number of workers.
 
-    A job left with too few workers to make progress is taken off the board: it pauses.
+    A job with too few workers to make progress is removed from the board and pauses.
     """
     board.hold(view, previous, workers)
     count = board.add_up_to(view, workers)
@@ -79,7 +79,7 @@ def keep_running(board: Board, view: JobView, previous: Allocation, workers: int
 
 
 class FifoPolicy:
-    """Start jobs in order of arrival and hold them to completion.
+    """Start jobs in order of arrival and keep them to completion.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class FifoPolicy:
         self._running: dict[int, None] = {}
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
-        """Hold the running jobs, in order of their start, then start the queue until a head doesn't fit."""
+        """Keep the running jobs, in order of their start, then start queued jobs until the head doesn't fit."""
         board = state.board
         views = {view.job: view for view in state.jobs}
         self._running = {job: None for job in self._running if job in views}
@@ -123,24 +123,24 @@ class FifoPolicy:
 class FifoSolver(AbstractSlotSolver[FifoPolicy]):
     """First in, first out, the default of Hadoop and Spark.
 
-    A queue by arrival. Each job has a fixed number of workers; the head starts once its workers and
-    their Z(Y) PSs fit, placed round-robin, and holds them to completion. While the head doesn't fit
-    nobody overtakes it. Every job is accepted; utilities play no part.
+    A queue by arrival. Each job has a fixed number of workers. The head starts once its workers and their Z(Y) PSs fit,
+    placed round-robin, and keeps them to completion. While the head doesn't fit, no later job starts. Every job is
+    accepted; utilities play no part.
 
     Notes
     -----
-    The rule is the rival of the evaluation in the reference. The paper's text doesn't fix everything;
-    completed here:
+    The rule is the rival of the evaluation in the reference. The paper's text doesn't fix every detail;
+    added here:
 
     - the number of workers is uniform on 1 to 30, capped by N_i;
-    - where a slot's workers must finish whole chunks, a number too small for any is raised to the smallest
+    - with integral chunks per slot, a number too small for one chunk is raised to the smallest
       that makes progress;
     - in its last slot a job keeps only the workers that complete it;
-    - a head wider than the empty cluster of the slot starts with what the empty cluster holds; one that
-      the empty cluster doesn't hold at all stands aside for the slot;
-    - where a running job's workers can't be held (capacity falls, or its next demand segment asks for
-      more) it moves to other servers, else shrinks, else pauses; running jobs have first call, in
-      order of their start, and return to their fixed number when there is room.
+    - a head wider than the empty cluster of the slot starts with the workers that fit; if none
+      fits, the next job becomes the head for the slot;
+    - if a running job's workers no longer fit (capacity falls, or its next demand segment needs
+      more), the job moves to other servers, else shrinks, else pauses; running jobs go first, in
+      order of their start, and return to their fixed number when it fits.
 
     References
     ----------
@@ -152,5 +152,5 @@ class FifoSolver(AbstractSlotSolver[FifoPolicy]):
     options_type = FifoOptions
 
     def make_policy(self, instance: AdmissionInstance, options: FifoOptions, rng: np.random.Generator) -> FifoPolicy:
-        """Return a fresh queue."""
+        """Return a new queue."""
         return FifoPolicy(FixedWorkers(options.min_workers, options.max_workers, rng))

@@ -55,20 +55,20 @@ FUNCTIONS: Mapping[PriceKind, type[ExponentialPrice] | type[ZeroStartPrice]] = {
 
 
 class BoundSource(StrEnum):
-    """Where U and the lower scale come from."""
+    """Source of U and the lower scale."""
 
     ORACLE = "oracle"
-    """From all jobs of the instance, future ones included: known beforehand, as the theorems assume."""
+    """All jobs of the instance, including future ones: known in advance, as the theorems assume."""
     HISTORY = "history"
-    """From the jobs of earlier days, which the option `history` names."""
+    """The jobs of earlier days, given by the option `history`."""
     SEEN = "seen"
-    """From the jobs that have arrived so far, the one that is decided among them."""
+    """The jobs that have arrived so far, including the present one."""
     ESTIMATED = "estimated"
-    """From a random sample of all jobs, which stands for a history that resembles the future."""
+    """A random sample of all jobs, in place of a history that resembles the future."""
     FIRST = "first"
-    """From the first share of all jobs, which stands for a history that may differ from the future."""
+    """The first share of all jobs, in place of a history that may differ from the future."""
     PAPER = "paper"
-    """In the paper's form, from all jobs: U from f at the fastest completion with N workers, L from f(T - a)."""
+    """All jobs, in the paper's form: U from f at the fastest completion with N workers, L from f(T - a)."""
 
     @property
     def reads_future(self) -> bool:
@@ -83,26 +83,26 @@ class OnlineOptions:
     Parameters
     ----------
     price
-        Form of the price function, or a class of your own as ``./mine.py:MyPrice``. The zero-start form needs no constant that depends on the cluster's size
-        or the horizon; its proven ratio is the smaller one where jobs are small and the cluster is large.
+        Form of the price function, or a custom class as ``./mine.py:MyPrice``. The zero-start form needs no constant
+        that depends on the cluster's size or the horizon; its proven ratio is smaller for small jobs on large clusters.
     strict
-        Whether prices reach U at (1 - eps) of the capacity, with eps the largest share of a row that one
-        job can take in a slot, as the theorems ask; otherwise at the capacity itself, which admits more.
+        Whether prices reach U at (1 - eps) of the capacity, as the theorems require; eps is the largest share of a
+        row that one job can take in a slot. Otherwise they reach U at the full capacity, which admits more.
     eps
-        That share where the instance's own isn't wanted, in [0, 1).
+        Replaces the instance's value of that share, in [0, 1).
     bounds
-        Where U and the lower scale come from. With "history" and "seen" no decision depends on later jobs; all others read
-        jobs that arrive later.
+        Source of U and the lower scale. With "history" and "seen" no decision depends on later jobs; all other sources
+        read jobs that arrive later.
     history
-        Earlier days for ``bounds="history"``: instance files or names of shipped days (``medium-0-day1``), with commas.
+        Earlier days for ``bounds="history"``: comma-separated instance files or names of shipped days (``medium-0-day1``).
     unit_free
         Whether the lower scale is independent of the resources' units (ignored by "paper").
     sample_share
         Share of the jobs that "estimated" and "first" learn from, in (0, 1].
     upper_scale
-        Factor by which U is wrong, for studies of mis-estimation.
+        Factor that multiplies U, for studies of mis-estimation.
     lower_scale
-        Factor by which the lower scale is wrong, likewise.
+        Factor that multiplies the lower scale, for the same studies.
     """
 
     price: PriceKind | str = PriceKind.ZERO_START
@@ -145,7 +145,7 @@ def price_form(options: OnlineOptions) -> type[Any]:
     Raises
     ------
     InvalidOptionError
-        If it is to come from a file that hasn't it.
+        If the file doesn't define the class.
     """
     if isinstance(options.price, PriceKind):
         return FUNCTIONS[options.price]
@@ -153,7 +153,7 @@ def price_form(options: OnlineOptions) -> type[Any]:
 
 
 def lower_scale(options: OnlineOptions) -> PriceFloorRule:
-    """Return which lower scale goes with the options' price function: one that states none begins at 0."""
+    """Return the lower scale for the options' price function; a class that defines none uses the zero-start rule."""
     scale = (
         "paper_scale"
         if options.bounds is BoundSource.PAPER
@@ -167,7 +167,7 @@ def lower_scale(options: OnlineOptions) -> PriceFloorRule:
 def make_bounds(
     instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, stats: JobValueStats | None = None
 ) -> PriceRanges:
-    """Return U and the lower scale as the options ask; `stats` saves working out the instance's own again."""
+    """Return U and the lower scale for the options; pass `stats` to avoid computing the instance's own again."""
     lower = lower_scale(options)
     known = job_value_stats(instance) if stats is None else stats
     if options.bounds is BoundSource.ESTIMATED:
@@ -183,14 +183,14 @@ def make_bounds(
 
 
 def make_seen(instance: AdmissionInstance, options: OnlineOptions, stats: JobValueStats) -> SeenRanges | None:
-    """Return what widens the bounds job by job, None where they hold for the whole run."""
+    """Return the ranges that grow job by job, or None if the bounds are fixed for the run."""
     if options.bounds is not BoundSource.SEEN:
         return None
     return SeenRanges(instance, lower_scale(options), stats, (options.upper_scale, options.lower_scale))
 
 
 def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
-    """Return the jobs of the days that an option names, on the instance's cluster."""
+    """Return the jobs of the option's days, on the instance's cluster."""
     days = [read_day(name.strip()) for name in history.split(",") if name.strip()]
     for day in days:
         check_compatible_cluster(day, instance, f"day {day.name!r} of the history")
@@ -198,18 +198,18 @@ def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
 
 
 def make_function(instance: AdmissionInstance, options: OnlineOptions) -> PriceFunction:
-    """Return the price function as the options ask.
+    """Return the price function for the options.
 
     Raises
     ------
     InvalidOptionError
-        If prices are to be strict, and a class of one's own doesn't say where they reach U.
+        If `strict` is set, and a custom class doesn't define where its prices reach U.
     """
     full_at, form = 1.0, price_form(options)
     if not issubclass(form, ExponentialPrice | ZeroStartPrice):
         if options.strict:
             raise InvalidOptionError(
-                f"strict asks that prices reach U at 1 - eps of the capacity, which {form.__name__} isn't told; derive it from "
+                f"strict needs prices that reach U at 1 - eps of the capacity, but {form.__name__} has no full_at; derive it from "
                 "ZeroStartPrice or ExponentialPrice, or choose strict=false"
             )
         made: PriceFunction = form()
@@ -225,22 +225,20 @@ def make_function(instance: AdmissionInstance, options: OnlineOptions) -> PriceF
 class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
     """OASiS, the online primal-dual algorithm, on real servers.
 
-    Each job is decided in the moment of its arrival, for good: at the present prices its best schedule is
-    found exactly among those that fit into what is left of the servers; it is admitted if the schedule is
-    worth more than it costs. Prices move between a lower scale and U, which are known beforehand, as the
-    theorems assume: by default they come from all jobs of the instance, later ones included. With
-    ``bounds="history"`` they come from earlier days, with ``bounds="seen"`` from the jobs so far: then no
-    decision depends on a later job.
+    Each job is decided irrevocably at its arrival. The solver finds the exact best schedule within the servers' residual
+    capacity at the present prices, and admits the job if the schedule's value exceeds its cost. Prices move between a
+    lower scale and U. By default both come from all jobs of the instance, including later ones, as the theorems assume.
+    With ``bounds="history"`` they come from earlier days, with ``bounds="seen"`` from the jobs so far; then no decision
+    depends on a later job.
 
     Notes
     -----
-    The default differs from the paper: prices start from 0. They reach U at the capacity, and only schedules
-    that fit are looked at. With ``price="exponential"`` and ``bounds="paper"`` it is the paper's algorithm;
-    with ``strict`` the competitive ratios are proven wherever the certificate says so. Where single jobs can
-    fill whole servers no form is better in general: on such instances the totals of all forms, and those of
-    bounds estimated from a tenth of the jobs, differ by some 5 %. U is the value for one unit in one slot, so
-    for jobs of hundreds of worker-slots it lies far above what anybody pays on average, and a smaller
-    `upper_scale` may earn more.
+    The default differs from the paper: prices start from 0 and reach U at the full capacity, and only schedules that fit
+    are considered. With ``price="exponential"`` and ``bounds="paper"`` it is the paper's algorithm. With ``strict`` the
+    competitive ratios are proven if the certificate states so. If single jobs can fill entire servers, no form is better
+    in general: on such instances the totals of all forms, and of bounds estimated from a tenth of the jobs, differ by
+    some 5 %. U is the value for one unit in one slot, so for jobs of hundreds of worker-slots it lies far above the
+    average price per unit, and a smaller `upper_scale` may earn more.
 
     References
     ----------
@@ -249,8 +247,8 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
     """
 
     summary = (
-        "OASiS: posted prices that rise with utilisation, one irrevocable decision a job; "
-        "U and the lower scale are known beforehand unless bounds is history or seen"
+        "OASiS: posted prices that rise with utilisation, one irrevocable decision per job; "
+        "U and the lower scale are known in advance unless bounds is history or seen"
     )
     options_type = OnlineOptions
 
@@ -259,7 +257,7 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
         compile_online(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: OnlineOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Decide on every job in order of arrival; a run cut short refuses the rest."""
+        """Decide on every job in order of arrival; a run that is cut short rejects the rest."""
         clock = monitor.clock
         with clock.phase("build"):
             stats = job_value_stats(instance)
@@ -290,14 +288,14 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
         )
 
     def foresight(self, options: OnlineOptions) -> str:
-        """Return what of the future the rule is told beforehand; nothing with ``bounds`` "history" and "seen"."""
+        """Return which future data the rule uses; "" with ``bounds`` "history" and "seen"."""
         if not options.bounds.reads_future:
             return ""
-        return f"bounds={options.bounds}: U and the lower scale are told beforehand, from jobs that arrive later"
+        return f"bounds={options.bounds}: U and the lower scale come from jobs that arrive later"
 
 
 def _unproven(options: OnlineOptions, function: PriceFunction) -> str:
-    """Return why strict prices prove no competitive ratio, "" if they may or weren't asked for."""
+    """Return why strict prices prove no competitive ratio, "" if they may or `strict` is off."""
     if not options.strict:
         return ""
     if options.bounds is BoundSource.SEEN:
@@ -308,7 +306,7 @@ def _unproven(options: OnlineOptions, function: PriceFunction) -> str:
 
 
 def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
-    """Return a run with default options, for solvers that start from its plan; cut short if told to stop."""
+    """Return a run with default options, for solvers that start from its plan; the monitor may cut it short."""
     instance, options = tables.instance, OnlineOptions()
     stats = job_value_stats(instance)
     bounds = make_bounds(instance, options, np.random.default_rng(0), stats)
@@ -319,18 +317,18 @@ def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
 def tied_runs(
     instance: AdmissionInstance, options: OnlineOptions | None = None, *, num_orders: int, seed: int = 0
 ) -> Iterator[OnlineRun]:
-    """Run the rule under drawn orders of equal schedules and of jobs that arrive in one slot.
+    """Run the rule under random orders of equal schedules and of jobs that arrive in one slot.
 
     Parameters
     ----------
     instance
         The cluster and the jobs.
     options
-        The rule's, by default its own; those that learn from a sample learn from the same one in every run.
+        Options of the rule, by default its defaults; options that use a sample use the same one in every run.
     num_orders
-        How many orders are drawn, each from (seed, its number) alone.
+        Number of random orders, each derived from `seed` and its index only.
     seed
-        Of the orders, and of the sample.
+        Seed of the orders and of the sample.
     """
     options = OnlineOptions() if options is None else options
     stats = job_value_stats(instance)
@@ -343,7 +341,7 @@ def tied_runs(
 
 
 def _counts(run: OnlineRun) -> dict[str, float]:
-    """Return what a record tells of a run; its dual is no bound unless the theorems hold."""
+    """Return a run's statistics; its dual is a bound only if the theorems hold."""
     admitted = sum(decision.is_accepted for decision in run.decisions)
     return {
         "admitted": admitted,

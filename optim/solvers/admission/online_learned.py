@@ -1,4 +1,4 @@
-"""Admission at prices learned from earlier days, with plans that change and promises that hold."""
+"""Admission at prices learned from earlier days, with replanning and firm promises."""
 
 import logging
 import os
@@ -33,25 +33,25 @@ class OnlineLearnedOptions:
     Parameters
     ----------
     history
-        Earlier days: a forecast's file, or instance files and names of shipped days (``medium-0-day1``), with commas.
+        Earlier days: a forecast file, or comma-separated instance files and names of shipped days (``medium-0-day1``).
         Without any, prices are learned from the first share of the day itself.
     replan
-        Moves in each slot by which what hasn't run yet is packed again; 0 fixes schedules at admission.
+        Repair moves per slot, which re-pack reserved work that hasn't run yet; 0 fixes schedules at admission.
     promised_share
         Share of its value at admission that a job is promised: with `replan` its schedule may move to any completion
-        slot that earns as much.
+        slot that earns at least this share.
     standby
-        Most refused jobs that wait: they run on room that nobody holds, without a promise; 0 for none.
+        Maximal number of rejected jobs that wait and run on unreserved capacity, without a promise; 0 for none.
     smoothing
-        Slots over which the LP's prices are averaged before they are posted.
+        Number of slots over which the LP's prices are averaged before they are posted.
     price_scale
-        What these prices are multiplied by.
+        Factor that multiplies these prices.
     warm_up
         Without a history: share of the slots in which the paper's rule decides.
     guard
         Share of each class' servers on which the paper's rule guards against a wrong forecast; 0 for none.
     strict
-        Whether the guard's prices reach U early enough for its competitive ratio to be proven, as in `online`.
+        Whether the guard's prices reach U early enough to prove its competitive ratio, as in `online`.
     """
 
     history: str = ""
@@ -75,30 +75,30 @@ class OnlineLearnedOptions:
 
     @property
     def run_config(self) -> RunConfig:
-        """How the day is run."""
+        """Settings of the day's run."""
         return RunConfig(**{name: getattr(self, name) for name in RunConfig.__slots__})
 
 
 @register("online-learned", problem="admission")
 class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
-    """Post prices learned from earlier days, decide at arrival, keep promises and pack the rest again.
+    """Post prices learned from earlier days, decide at arrival, keep promises and re-pack the rest.
 
     Notes
     -----
-    A decision is irrevocable: admission, and a completion slot by which the job is done. Jobs are decided on one by one
-    and nothing is looked at before it arrives. Refused jobs stand by: they run on what is left, and are in the plan if they
-    get to their end. With a `guard` the theorem of `learned.guard` holds whatever the forecast.
+    A decision is irrevocable: whether to admit the job, and its promised completion slot. Jobs are decided one by one, and
+    no job is read before it arrives. Rejected jobs stand by: they run on unused capacity, and are in the plan if they
+    complete. With a `guard` the theorem of `learned.guard` holds for any forecast.
 
-    Counts: jobs `admitted` are those in the plan, `promised` those admitted at arrival, `completed_on_standby` the others;
-    `lost_worker_slots` ran for refused jobs that didn't get to their end; `resolve_ms` is the median of `resolves` solves for
-    new prices, `resolve_max_ms` the longest.
+    Counts: `admitted` jobs are in the plan; `promised` ones were admitted at arrival, and `completed_on_standby` ones
+    weren't. `lost_worker_slots` ran for rejected jobs that didn't complete. `resolve_ms` is the median time of `resolves`
+    solves for new prices, `resolve_max_ms` the longest.
 
     References
     ----------
     Those of `learned.forecast`, `learned.warm_up`, `learned.replan` and `learned.standby`.
     """
 
-    summary = "prices learned from earlier days, irrevocable promises, plans packed anew, refused jobs on what is left"
+    summary = "prices learned from earlier days, irrevocable promises, replanning, rejected jobs on unused capacity"
     options_type = OnlineLearnedOptions
 
     def warm_up(self, instance: AdmissionInstance, options: OnlineLearnedOptions) -> None:
@@ -109,7 +109,7 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
             compile_first_order()
 
     def run(self, instance: AdmissionInstance, options: OnlineLearnedOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Learn, then live through the day."""
+        """Learn prices, then run the day."""
         with monitor.clock.phase("learn"):
             known = read_history(options.history, instance, monitor.part())
         if known is None:
@@ -124,7 +124,7 @@ def run_day(
     monitor: Monitor,
     seed: int = 0,
 ) -> Outcome:
-    """Live through a day at a forecast's prices, or without one; the forecast must be for the instance's cluster."""
+    """Run a day at a forecast's prices, or without a forecast; the forecast must be for the instance's cluster."""
     clock = monitor.clock
     with clock.phase("build"):
         tables = JobTables.build(instance)
@@ -163,14 +163,14 @@ def run_day(
 
 
 def read_history(text: str, instance: AdmissionInstance, monitor: Monitor | None = None) -> PriceForecast | None:
-    """Return the forecast for an instance that an option's text means; None for an empty one.
+    """Return the forecast named by an option's text; None for an empty text.
 
     Raises
     ------
     InvalidOptionError
-        If a forecast is named beside something else.
+        If a forecast is given together with other files or names.
     InvalidProblemError
-        If a file or name is bad, or its days don't fit the instance.
+        If a file or name is invalid, or its days don't fit the instance.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
@@ -179,7 +179,7 @@ def read_history(text: str, instance: AdmissionInstance, monitor: Monitor | None
     if not forecasts:
         return PriceForecast.fit([read_day(name) for name in names], instance, monitor=monitor)
     if len(names) > 1:
-        raise InvalidOptionError(f"history: {forecasts[0]} is a forecast and holds days of its own; give it alone")
+        raise InvalidOptionError(f"history: {forecasts[0]} is a forecast and contains its own days; give it alone")
     return PriceForecast.of(read_forecast(Path(names[0]))).on(instance, monitor=monitor)
 
 

@@ -1,4 +1,4 @@
-"""Risk-reward heuristic: jobs are admitted by slack, then ranked by yield against others' losses."""
+"""Risk-reward heuristic: admit jobs by slack, then rank them by yield against the others' losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ class RrhOptions:
     Parameters
     ----------
     rate
-        Discount rate a slot: a yield that takes RPT slots is worth ``yield / (1 + rate RPT)`` now. >= 0.
+        Discount rate per slot: a yield that takes RPT slots is worth ``yield / (1 + rate RPT)`` now. >= 0.
     alpha
         Weight of the discounted yield against the opportunity cost in the ranking, in [0, 1].
     threshold
-        A job is admitted if its slack, in slots, exceeds this.
+        Minimal slack of an admitted job, in slots (exclusive).
     is_cost_shared
-        Whether a job's opportunity cost is weighed by the share of the cluster that it takes; otherwise
-        every job is taken to delay all others, as on a single machine.
+        Whether a job's opportunity cost is weighted by its share of the cluster; otherwise every job is
+        assumed to delay all others, as on a single machine.
     min_workers
-        Least number of workers of a job; it is drawn uniformly up to `max_workers`, and capped by the most that are of use.
+        Minimal number of workers of a job. The number is uniform up to `max_workers`, capped by the useful maximum.
     max_workers
-        Largest number that may be drawn.
+        Maximal number of workers of a job.
     """
 
     rate: float = 0.01
@@ -52,7 +52,7 @@ class RrhOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RiskAndReward:
-    """What a set of jobs stands to earn and to lose if each ran from now on; one entry per job.
+    """Expected gains and losses of a set of jobs if each ran from now on; one entry per job.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ class RiskAndReward:
     present
         PV: yield at completion, discounted.
     decay
-        Loss by completing one slot later than that.
+        Loss by completing one slot later.
     patience
         Slots of delay after which completing earns nothing.
     weight
-        What part of the others a job delays while it runs.
+        Share of the others that a job delays while it runs.
     """
 
     remaining: FloatArray
@@ -75,20 +75,20 @@ class RiskAndReward:
     weight: FloatArray
 
     def cost(self, i: int) -> float:
-        """Return the opportunity cost of running job i: what the others lose by waiting for it."""
+        """Return the opportunity cost of running job i: the others' loss while they wait for it."""
         losses = self.decay * np.minimum(self.remaining[i], self.patience)
         losses[i] = 0.0
         return float(self.weight[i] * losses.sum())
 
     def slack(self, i: int) -> float:
-        """Return by how many slots job i may be delayed before its reward no longer covers its cost."""
+        """Return the number of slots that job i may be delayed before its cost exceeds its reward."""
         reward = float(self.present[i]) - self.cost(i)
         if self.decay[i] > 0:
             return reward / float(self.decay[i])
         return np.inf if reward > 0 else -np.inf
 
     def rank(self, i: int, alpha: float) -> float:
-        """Return the reward a slot of job i; higher goes first."""
+        """Return the reward per slot of job i; higher goes first."""
         return float((alpha * self.present[i] - (1 - alpha) * self.cost(i)) / self.remaining[i])
 
 
@@ -110,7 +110,7 @@ class RrhPolicy:
         self._admitted: dict[int, bool] = {}
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
-        """Admit or refuse the newcomers one by one, then place the admitted jobs by rank while they fit."""
+        """Admit or reject the newcomers one by one, then place the admitted jobs by rank while they fit."""
         for view in state.jobs:
             if view.job not in self._admitted:
                 self._workers[view.job] = self._fit_workers(view, state.board)
@@ -123,7 +123,7 @@ class RrhPolicy:
         return state.board.allocations()
 
     def _fit_workers(self, view: JobView, board: Board) -> int:
-        """Return a job's fixed number, no more than the empty cluster holds unless that makes no progress."""
+        """Return a job's fixed number, capped by the empty cluster's capacity unless that makes no progress."""
         number = self._fixed.draw(view)
         alone = board.max_alone(view, number)
         return alone if alone >= view.min_workers else number
@@ -136,7 +136,7 @@ class RrhPolicy:
         return risks.present[-1] > 0 and risks.slack(len(rivals)) > self._options.threshold
 
     def _run(self, view: JobView, state: SlotState) -> None:
-        """Place a job's fixed number, on its old servers first, or nothing if that doesn't fit."""
+        """Place a job's fixed number, on its old servers first, or no worker if it doesn't fit."""
         wanted = min(self._workers[view.job], view.useful_workers)
         if view.job in state.previous:
             keep_running(state.board, view, state.previous[view.job], wanted)
@@ -173,11 +173,10 @@ def _value_at(view: JobView, slot: int) -> float:
 
 @register("rrh", problem="admission")
 class RrhSolver(AbstractSlotSolver[RrhPolicy]):
-    """Risk-reward heuristic: what a job yields against what the others lose by waiting for it.
+    """Risk-reward heuristic: a job's yield against the others' loss while they wait for it.
 
-    With a fixed number of workers, job i needs RPT_i more slots and completes, if it runs from now on,
-    with yield_i; decay_i is what one slot of delay then costs it. A competitor j loses by waiting, until
-    it is worthless:
+    With a fixed number of workers, job i needs RPT_i more slots. If it runs from now on it completes with yield_i, and
+    one slot of delay then costs it decay_i. A competitor j loses value by waiting, until it is worthless:
 
         PV_i   = yield_i / (1 + rate RPT_i)
         cost_i = share_i * sum over j != i of decay_j * min(RPT_i, slots until j is worthless)
@@ -187,19 +186,19 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
 
     Notes
     -----
-    The heuristic of the first reference, as the rival of the evaluation in the second. The formulas are
-    rebuilt from memory: their theme is certain, their details are not. Completed here:
+    This is the heuristic of the first reference, as the rival of the evaluation in the second. The formulas are
+    rebuilt from memory: their theme is certain, their details are not. Details added here:
 
     - decay is the finite difference of the utility at the expected completion slot, 0 included; with
       decay 0 the slack is infinite, of the sign of ``PV_i - cost_i``;
     - the factor share_i, the job's dominant share of the cluster: a job that takes a tenth of the cluster
-      doesn't stop all others. Without it (`is_cost_shared` off) the formula is that of a single machine,
-      and refuses far too many jobs of a large cluster;
+      doesn't stop all others. Without it (`is_cost_shared` off) the formula is the one for a single machine,
+      and rejects far too many jobs of a large cluster;
     - competitors are the admitted jobs that are not complete; newcomers of a slot are judged one by one;
-    - the number of workers is drawn as by `fifo`, but no more than an empty cluster holds;
-    - a job runs with that number, on its old servers first, or pauses: one that doesn't fit is passed
-      over for the next by rank. Only where the slot's whole cluster is too small does it shrink;
-    - an admitted job that can no longer earn anything is given up.
+    - the number of workers is drawn as by `fifo`, but capped by the empty cluster's capacity;
+    - a job runs with that number, on its old servers first, or pauses: one that doesn't fit is skipped
+      for the next by rank. It shrinks only if the slot's full cluster is too small;
+    - an admitted job that can no longer earn a value is dropped.
 
     References
     ----------
@@ -212,5 +211,5 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
     options_type = RrhOptions
 
     def make_policy(self, instance: AdmissionInstance, options: RrhOptions, rng: np.random.Generator) -> RrhPolicy:
-        """Return a fresh heuristic."""
+        """Return a new heuristic."""
         return RrhPolicy(options, FixedWorkers(options.min_workers, options.max_workers, rng))

@@ -1,7 +1,7 @@
-"""Worths far below 1 are solved in a unit of their own: tolerances of linear programmes, Newton steps and trees are absolute.
+"""Scale small job values to 1 before solving: tolerances of linear programmes, Newton steps and trees are absolute.
 
-The unit is a power of two, so that every number of the outcome comes back exactly as it was found: prices, payoffs and
-multipliers of a proof are proportional to worths, decisions don't change with them.
+The scale is a power of two, so unscaling is exact for every number of the outcome. A proof's prices, payoffs and
+multipliers are proportional to the values, and decisions don't depend on the scale.
 """
 
 from dataclasses import replace
@@ -19,14 +19,14 @@ from optim.models.admission.instance import AdmissionInstance
 OptionsT = TypeVar("OptionsT")
 
 AMOUNTS = ("master",)
-"""Counters in the unit of worths."""
+"""Counters in utility units."""
 
 
 class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
-    """A solver whose tolerances presume that the largest worth is 1 or more; smaller ones are made so, and taken back."""
+    """A solver whose tolerances need a largest value of at least 1; smaller values are scaled and unscaled."""
 
     def _run(self, instance: AdmissionInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Run in the instance's own unit."""
+        """Run on the scaled instance."""
         unit = scaling(instance)
         if unit == 1.0:
             return self.run(instance, options, monitor, seed)
@@ -35,24 +35,24 @@ class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
 
 
 def scaling(instance: AdmissionInstance) -> float:
-    """Return the power of two in which the largest worth lies between 1 and 2; 1 where it is larger, or 0."""
+    """Return the power of two that scales the largest value to between 1 and 2; 1 if it is larger, or 0."""
     return power_of_two_scale(float(instance.value.max(initial=0.0)))
 
 
 def in_unit(instance: AdmissionInstance, unit: float) -> AdmissionInstance:
-    """Return the same instance with all worths in another unit."""
+    """Return the same instance with all values in another unit."""
     value = instance.value / unit
     tables = (row[arrival:] for row, arrival in zip(value.tolist(), instance.jobs.arrival.tolist(), strict=True))
     utilities = tuple(TableUtility(table=tuple(table)) for table in tables)
     jobs = replace(instance.jobs, utilities=utilities, min_utility=np.zeros(instance.num_jobs))
     rescaled = replace(instance, jobs=jobs)
-    # Whatever else a worth is made of, a weight per job, say, is in the tables and must not count a second time.
-    assert np.array_equal(rescaled.value, value), "worths in another unit are not those of the instance"
+    # All factors of a value, such as a weight per job, are already in the tables and must not apply twice.
+    assert np.array_equal(rescaled.value, value), "the rescaled values differ from the instance's"
     return rescaled
 
 
 def unscale(outcome: Outcome, unit: float) -> Outcome:
-    """Return an outcome in the unit of 1."""
+    """Return an outcome in the original unit."""
     return replace(
         outcome,
         objective=None if outcome.objective is None else outcome.objective * unit,

@@ -1,12 +1,12 @@
 """Plans on real servers with a certified gap: LP prices, then neighbourhood search.
 
-1. The packing LP is solved by column generation and tightened by cuts of single servers, whose prices guide
-   every insertion, then by cuts of the counts that a class holds: its dual point is the bound's proof.
-2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
-   dynamic programme); and, for a second plan, in stages with re-pricing in between (`local_search.plan_moves`).
-3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
-   noised prices, accepted by annealing. Cycles of cooling, each twice as long as the one before up to a
-   limit, restart from the best plan. Two chains run side by side, one a thread: the first restarts from
+1. The packing LP is solved by column generation and tightened, first by cuts of single servers, whose prices guide every
+   insertion, then by cuts of the counts in a class. Its dual point proves the bound.
+2. Jobs are inserted by decreasing LP payoff at full prices, then at lower ones (posted prices with the residual
+   dynamic programme). A second plan is built in stages with re-pricing in between (`local_search.plan_moves`).
+3. Ruin and re-create: a few jobs are removed, then they and some rejected ones are inserted at scaled and
+   noised prices, accepted by annealing. Cooling cycles restart from the best plan; each is twice as long as
+   the one before, up to a limit. Two chains run in parallel, one per thread: the first restarts from
    the best plan of both, the other from its own.
 4. Single units of the best plan are moved until no job gains (`local_search.unit_moves`).
 
@@ -44,19 +44,19 @@ from optim.solvers.admission.warm_up import (
 )
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
-"""Rounds of count cuts by default, and the most capacity rows of instances that get them. On small-0..2 they close 29,
-28 and 62 % of the gap that server cuts leave, for 2 to 3 processor seconds; on heavy-0 (3,600 rows) a round took 50
-and lowered the bound by 0.12 %."""
+"""Default rounds of count cuts, and the maximal number of capacity rows of instances that get them. On small-0..2 they close
+29, 28 and 62 % of the gap after server cuts, in 2 to 3 processor seconds. On heavy-0 (3,600 rows) a round took 50 s and
+lowered the bound by 0.12 %."""
 
 DEFAULT_MOVES = 200_000
-"""Moves of each chain where nothing else ends the search."""
+"""Moves of each chain if no other limit ends the search."""
 
 POLISH_SHARE, MAX_POLISH_S = 0.03, 2.0
-"""Share of the time left after the packing LP that is kept for moves of single units, and the most seconds: on medium and
-heavy 0..2 they end after 1 to 2 processor seconds."""
+"""Share of the time after the packing LP that is reserved for moves of single units, and its maximal seconds. On medium and
+heavy 0..2 these moves end after 1 to 2 processor seconds."""
 
 CONSTRUCTION_SCALES = (1.0, 0.7, 0.4, 0.1)
-"""Price scales at which the first plan is filled up, from choosy to greedy."""
+"""Price scales for the insertions of the first plan, from selective to greedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +68,31 @@ class SearchOptions:
     lp_tol
         Relative gap at which the packing LP counts as solved.
     lp_share
-        Largest share of the time left that the LP may take.
+        Largest share of the remaining time that the LP may take.
     cut_rounds
-        Most rounds of server cuts on the LP, within its share of the time; 0 for none.
+        Maximal rounds of server cuts on the LP, within its share of the time; 0 for none.
     count_rounds
-        Most rounds of count cuts after them, within the same share; by default 20 where there are at most 1,000 rows
-        of capacity, and none beyond.
+        Maximal rounds of count cuts after them, within the same share. Default: 20 for up to 1,000 capacity rows,
+        otherwise 0.
     num_moves
-        Moves of each chain after which the search ends by itself; by default 200,000, and no limit where the
-        stopping rule has a time limit.
+        Moves of each chain after which the search ends. Default: 200,000, or no limit if the stopping rule has a
+        time limit.
     dives
         Whether the last chain starts from a dive with re-pricing.
     chains
-        Chains side by side, at most 1,000. Their number changes the plan; how many processors there are doesn't.
+        Parallel chains, at most 1,000. Their number changes the plan; the number of processors doesn't.
     first_cycle
-        Moves of the first cooling cycle; each further one has twice as many.
+        Moves of the first cooling cycle; each later cycle has twice as many.
     cycle_moves
         Moves of the longest cycle.
     start_temperature
-        Acceptance temperature as a cycle begins, as a share of the mean value of an admitted job.
+        Acceptance temperature at the start of a cycle, as a share of the mean value of an admitted job.
     end_temperature
-        Acceptance temperature as a cycle ends, likewise.
+        Acceptance temperature at the end of a cycle, as the same share.
     max_destroyed
-        Most jobs taken out at once.
+        Maximal number of jobs removed at once.
     polish
-        Whether single units are moved at the end until no job gains.
+        Whether to move single units at the end until no job gains.
     """
 
     lp_tol: float = 1e-4
@@ -116,7 +116,7 @@ class SearchOptions:
         check_in("[1, 1000]", self, "chains")
         if not 0 < self.end_temperature <= self.start_temperature:
             raise InvalidOptionError(
-                f"heats must satisfy 0 < end_temperature <= start_temperature, got {self.end_temperature} and {self.start_temperature}"
+                f"temperatures must satisfy 0 < end_temperature <= start_temperature, got {self.end_temperature} and {self.start_temperature}"
             )
 
 
@@ -128,7 +128,7 @@ class Search(ScaledSolver[SearchOptions]):
     options_type = SearchOptions
 
     def is_default_for(self, instance: AdmissionInstance) -> bool:
-        """Tell whether an instance is too large for `exact`."""
+        """Return whether an instance is too large for `exact`."""
         return compact_size(instance) > DEFAULT_PROGRAMME
 
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
@@ -177,14 +177,14 @@ class Search(ScaledSolver[SearchOptions]):
 
 
 def _count_rounds(options: SearchOptions, rows: CapacityRows) -> int:
-    """Return the most rounds of count cuts."""
+    """Return the maximal number of rounds of count cuts."""
     if options.count_rounds is not None:
         return options.count_rounds
     return COUNT_ROUNDS if rows.num_rows <= COUNT_ROWS else 0
 
 
 class _Chains(AbstractIteration[Neighbourhood]):
-    """Chains of moves side by side, in cycles of cooling that begin at the best plans."""
+    """Parallel chains of moves, in cooling cycles that start from the best plans."""
 
     def __init__(
         self, chains: list[Neighbourhood], relaxed: PackingResult, options: SearchOptions, num_moves: int | None
@@ -198,13 +198,13 @@ class _Chains(AbstractIteration[Neighbourhood]):
         return max(self._chains, key=lambda chain: chain.incumbent_value)
 
     def is_done(self) -> bool:
-        """Tell whether all moves are made, or the best plan is optimal."""
+        """Return whether all moves are made, or the best plan is optimal."""
         if self._num_moves is not None and self.moves >= self._num_moves:
             return True
         return (relative_gap(self._leader.incumbent_value, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
 
     def step(self) -> None:
-        """Run some moves of each chain at one heat."""
+        """Run some moves of each chain at one temperature."""
         options = self._options
         if self._place == 0:
             self._restart()
@@ -218,7 +218,7 @@ class _Chains(AbstractIteration[Neighbourhood]):
             self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)
 
     def _restart(self) -> None:
-        """Return each chain to its own best plan, and the first one to the best of all."""
+        """Reset each chain to its own best plan, and the first one to the best of all."""
         leader = self._leader
         for chain in self._chains:
             chain.return_to_best()
@@ -226,7 +226,7 @@ class _Chains(AbstractIteration[Neighbourhood]):
             self._chains[0].adopt(leader.best_plan())
 
     def standing(self) -> SolverState:
-        """Tell the best plan's value."""
+        """Return the best plan's value."""
         return SolverState(iterations=self.moves, objective=self._leader.incumbent_value, bound=self._bound)
 
     def finish(self, reason: Termination | None) -> Neighbourhood:
@@ -240,7 +240,7 @@ def _first_plans(
 ) -> list[Neighbourhood]:
     """Return the chains, each with a first plan.
 
-    A dive prices without cuts in between, so that it begins at the LP's prices without cuts, too.
+    A dive prices without cuts between its stages, so it starts at the LP's prices without cuts.
     """
     guide, weight = tightened.guide, tightened.guide_weight
     chains = []

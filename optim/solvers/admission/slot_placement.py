@@ -1,6 +1,6 @@
-"""Units placed on servers, compiled: in turn, or where they were before. All numbers are whole."""
+"""Compiled placement of units on servers: in turn, or on their previous servers. All numbers are integers."""
 
-# numba has no types for the checker, and compiled loops take their arrays one by one.
+# numba has no types for mypy, and compiled loops take their arrays one by one.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
 
 import numpy as np
@@ -28,7 +28,7 @@ def _room(
             allowed = 0
         elif unit[r] > 0:
             allowed = min(allowed, residual // unit[r])
-    # A single unit is always allowed: a share below one unit's demand must not shut the job out.
+    # A single unit is always allowed: a share below one unit's demand must not exclude the job.
     if allowed < 1 and allocated[server] == 0 and other_allocated[server] == 0:
         return 1
     return allowed
@@ -39,9 +39,9 @@ def take_in_turn(
     count: int, cursor: int, units: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
     other_allocated: IntArray, other_unit: IntArray, share: IntArray,
 ) -> tuple[int, int]:  # fmt: skip
-    """Place up to `count` units, one a turn on the next server with room.
+    """Place up to `count` units, one per turn on the next server with capacity.
 
-    Adds them to `units` and returns how many there were and where the next turn begins.
+    Adds them to `units`; returns the number placed and the position of the next turn.
     """
     num_servers = len(limit)
     server, misses, placed = cursor, 0, 0
@@ -62,7 +62,7 @@ def take_in_turn(
 
 @compiled
 def _give_back(units: IntArray, free: IntArray, unit: IntArray, allocated: IntArray) -> None:
-    """Undo what `take_in_turn` took."""
+    """Undo the placement of `take_in_turn`."""
     for server in range(len(units)):
         if units[server] > 0:
             allocated[server] -= units[server]
@@ -76,7 +76,7 @@ def add_in_turn(
     worker_unit: IntArray, ps_unit: IntArray, worker_limit: IntArray, ps_limit: IntArray,
     allocated_workers: IntArray, allocated_ps: IntArray, share: IntArray,
 ) -> tuple[bool, int, int]:  # fmt: skip
-    """Place so many workers and PSs in turn, or nothing; return whether they fit and the cursors."""
+    """Place the workers and PSs in turn, or none of them; return whether they fit and the cursors."""
     new_workers = np.zeros_like(allocated_workers)
     placed, next_worker = take_in_turn(
         workers, worker_cursor, new_workers, worker_free, worker_unit, worker_limit, allocated_workers, allocated_ps,
@@ -99,7 +99,7 @@ def keep_units(
     count: int, previous: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
     other_allocated: IntArray, other_unit: IntArray, share: IntArray,
 ) -> int:  # fmt: skip
-    """Place up to `count` units where they were, as far as each server has room; return how many."""
+    """Place up to `count` units on their previous servers, as far as each server has capacity; return the number."""
     placed = 0
     for server in range(len(previous)):
         if previous[server] == 0 or placed == count:

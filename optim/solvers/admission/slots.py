@@ -1,10 +1,10 @@
 """A cluster that runs slot by slot under a policy: servers, views, schedule.
 
-Everything is whole numbers: a unit is placed only where its exact demand fits, so that what a board
-holds is always feasible for the slot.
+All numbers are integers. A unit is placed only where its exact demand fits, so a board's allocations are
+always feasible for the slot.
 
-The engine owns time, servers and progress; a policy sees the jobs that have arrived, at the start of
-each slot, and answers with an allocation for that slot. What happened becomes a plan.
+The engine owns time, servers and progress. At the start of each slot, a policy receives the jobs that have
+arrived and returns an allocation for the slot. The executed allocations become a plan.
 """
 
 from abc import abstractmethod
@@ -30,20 +30,20 @@ from optim.solvers.admission.warm_up import compile_bound, compile_placement
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobView:
-    """What the cluster knows of a job that has arrived: all of the job's own data, and its progress.
+    """A job that has arrived, as the policy sees it: all of its data, and its progress.
 
     Parameters
     ----------
     job, arrival
         Number and slot of arrival.
     target, done
-        Units of progress due and made before the slot.
+        Units of progress required, and completed before the slot.
     progress, ps_needed
-        Progress and PSs needed for Y = 0, ..., most workers.
+        Progress and PSs needed for Y = 0, ..., maximal workers.
     ps_per_worker
         b / B, the PSs a worker needs before rounding up.
     value
-        Shape (slots,): what completing the job in a slot earns.
+        Shape (slots,): value of completing the job in a slot.
     deadline
         Last slot that earns anything, -1 if none.
     segment
@@ -72,7 +72,7 @@ class JobView:
 
     @property
     def remaining(self) -> int:
-        """Units of progress still due."""
+        """Remaining units of progress."""
         return self.target - self.done
 
     @property
@@ -87,7 +87,7 @@ class JobView:
 
     @cached_property
     def useful_workers(self) -> int:
-        """Smallest number of workers that completes the job in the slot, or the most it may have."""
+        """Smallest number of workers that completes the job in the slot, or the maximal number."""
         return self._first_reaching(self.remaining)
 
     def next_count(self, workers: int) -> int:
@@ -115,7 +115,7 @@ class Allocation:
 
 
 class SlotServers:
-    """The empty servers of one slot; where servers are shared, workers and PSs have the same."""
+    """The empty servers of one slot; shared servers are the same for workers and PSs."""
 
     def __init__(self, instance: AdmissionInstance, slot: int) -> None:
         self._instance = instance
@@ -129,7 +129,7 @@ class SlotServers:
 
     @cached_property
     def share_capacity(self) -> IntArray:
-        """What a job's workers and PSs may use together, shape (servers, resources); no rows if unlimited."""
+        """Joint limit of a job's workers and PSs, shape (servers, resources); no rows if unlimited."""
         share = self._instance.max_share_per_server
         if share is None or not self.is_shared:
             return np.zeros((0, self.worker_capacity.shape[1]), dtype=np.int64)
@@ -146,7 +146,7 @@ class SlotServers:
         return _column_sums(self.ps_capacity)
 
     def limits(self, view: JobView) -> tuple[IntArray, IntArray]:
-        """Return the most workers and the most PSs of a job on each server."""
+        """Return the maximal workers and PSs of a job on each server."""
         if view.segment not in self._limits:
             by_class, ps_by_class = self._instance.workers_per_server, self._instance.ps_per_server
             self._limits[view.segment] = (
@@ -156,13 +156,13 @@ class SlotServers:
         return self._limits[view.segment]
 
     def class_capacity(self) -> tuple[FloatArray, FloatArray]:
-        """Return the capacity of workers' and PSs' whole classes, (classes, resources), 1e-6 units."""
+        """Return the total capacity of workers' and PSs' classes, (classes, resources), 1e-6 units."""
         sides = (self._instance.worker_servers, self._instance.ps_servers)
         workers, ps = (side.capacity[:, self.slot].astype(np.float64) * side.count[:, None] for side in sides)
         return workers, ps
 
     def class_limits(self, view: JobView) -> tuple[IntArray, IntArray]:
-        """Return the most workers and PSs of a job in each whole class."""
+        """Return the maximal workers and PSs of a job in each class."""
         instance = self._instance
         return (
             instance.workers_per_server[view.segment, :, self.slot] * instance.worker_servers.count,
@@ -188,7 +188,7 @@ WORKERS, PS = 0, 1
 
 
 class Board:
-    """Jobs' units on one slot's servers, placed round-robin: each unit goes to the next server with room.
+    """Jobs' units on one slot's servers, placed round-robin: each unit goes to the next server with capacity.
 
     Parameters
     ----------
@@ -208,15 +208,15 @@ class Board:
         self._ps_count: dict[int, int] = {}
 
     def empty(self) -> "Board":
-        """Return a board of the same slot with nothing on it."""
+        """Return an empty board of the same slot."""
         return Board(self.servers, self.cursors)
 
     def count(self, view: JobView) -> int:
-        """Return how many workers a job has."""
+        """Return a job's number of workers."""
         return self._count.get(view.job, 0)
 
     def allocations(self) -> dict[int, Allocation]:
-        """Return what every job with workers has."""
+        """Return the allocations of all jobs with workers."""
         return {
             job: Allocation(workers=units.workers.copy(), ps=units.ps.copy())
             for job, units in self._units.items()
@@ -224,7 +224,7 @@ class Board:
         }
 
     def add(self, view: JobView, workers: int) -> bool:
-        """Give a job more workers, and the PSs that it then lacks: all of them, or none and return False."""
+        """Add workers and the PSs that they need; if they don't all fit, add none and return False."""
         self._open(view)
         total = self._count[view.job] + workers
         fits, worker_cursor, ps_cursor = add_in_turn(
@@ -238,7 +238,7 @@ class Board:
         return bool(fits)
 
     def add_up_to(self, view: JobView, workers: int) -> int:
-        """Raise a job to `workers` in all, one after the other while there is room; return its count."""
+        """Raise a job to `workers` workers, one by one while they fit; return its number of workers."""
         lacking = workers - self.count(view)
         if lacking > 0 and not self.add(view, lacking):
             while self.count(view) < workers and self.add(view, 1):
@@ -246,10 +246,10 @@ class Board:
         return self.count(view)
 
     def hold(self, view: JobView, previous: Allocation, workers: int) -> int:
-        """Keep up to `workers` of a job where they were; return how many.
+        """Keep up to `workers` of a job on their servers; return the number.
 
-        Where a server has lost room (capacity falls, or the job's next demand segment asks for more)
-        its last units go; then PSs are balanced as in `settle`. A job left without workers pauses.
+        If a server's capacity falls, or the job's next demand segment needs more, its last units are
+        removed. Then PSs are balanced as in `settle`. A job without workers pauses.
         """
         self._open(view)
         placed = self._keep(view, WORKERS, previous.workers, workers)
@@ -257,10 +257,10 @@ class Board:
         return self.settle(view)
 
     def place_by_class(self, view: JobView, previous: Allocation | None, workers: IntArray, ps: IntArray) -> int:
-        """Place given numbers in each class, on the job's old servers first; return the workers placed.
+        """Place given numbers in each class, on the job's old servers first; return the number of placed workers.
 
-        Class totals that don't split onto the single servers leave workers over: they go to any
-        server with room, or nowhere.
+        Workers that don't fit on single servers of their class go to any server with capacity; the others are
+        not placed.
         """
         self._open(view)
         classes, limits = (self.servers.worker_class, self.servers.ps_class), self.servers.limits(view)
@@ -277,7 +277,7 @@ class Board:
         return self.settle(view)
 
     def settle(self, view: JobView) -> int:
-        """Balance a job's PSs with its workers: add those that lack, else drop workers; drop spare PSs."""
+        """Balance a job's PSs with its workers: add missing PSs or drop workers, and drop spare PSs."""
         self._open(view)
         units = self._units[view.job]
         workers = int(units.workers.sum())
@@ -291,14 +291,14 @@ class Board:
         return served
 
     def clear(self, view: JobView) -> None:
-        """Take a job off the board."""
+        """Remove a job from the board."""
         if view.job in self._units:
             for side in (WORKERS, PS):
                 self._give_back(view, side, self._units[view.job].sides[side].copy())
             self._count[view.job] = self._ps_count[view.job] = 0
 
     def max_alone(self, view: JobView, workers: int) -> int:
-        """Return how many workers, up to `workers`, the job would get if nothing else were there."""
+        """Return how many workers, up to `workers`, the job would get on an empty board."""
         return self.empty().add_up_to(view, workers)
 
     def _open(self, view: JobView) -> None:
@@ -310,7 +310,7 @@ class Board:
             self._count[view.job] = self._ps_count[view.job] = 0
 
     def _take(self, view: JobView, side: int, count: int, limit: IntArray) -> int:
-        """Place up to `count` more units of a side in turn; return how many found room."""
+        """Place up to `count` more units of a side in turn; return the number placed."""
         units, demands, cursors = self._units[view.job].sides, view.demands, list(self.cursors)
         placed, cursors[side] = take_in_turn(
             count, cursors[side], np.zeros_like(limit), self._free[side], demands[side], limit,
@@ -320,7 +320,7 @@ class Board:
         return int(placed)
 
     def _keep(self, view: JobView, side: int, previous: IntArray, count: int) -> int:
-        """Place up to `count` units of a side on the servers where they were; return how many found room."""
+        """Place up to `count` units of a side on their previous servers; return the number placed."""
         units, demands = self._units[view.job].sides, view.demands
         placed = keep_units(
             count, previous, self._free[side], demands[side], self.servers.limits(view)[side],
@@ -335,7 +335,7 @@ class Board:
 
 
 def _last_units(allocated: IntArray, count: int) -> IntArray:
-    """Return the last `count` of the units held, counted from the last server down."""
+    """Return the last `count` of the allocated units, counted from the last server down."""
     if count <= 0:
         return np.zeros_like(allocated)
     from_last = np.cumsum(allocated[::-1])[::-1]
@@ -345,7 +345,7 @@ def _last_units(allocated: IntArray, count: int) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SlotState:
-    """What a policy sees at the start of a slot.
+    """State of the cluster at the start of a slot, as the policy sees it.
 
     Parameters
     ----------
@@ -354,16 +354,16 @@ class SlotState:
     jobs
         Every job that has arrived and isn't complete, by (arrival, number).
     board
-        The slot's servers, empty: a policy places jobs on it and returns its allocations.
+        The slot's servers, empty: a policy places jobs and returns the board's allocations.
     previous
-        What each of these jobs had in the slot before; jobs that had nothing are absent.
+        Allocations of these jobs in the slot before; jobs without any are absent.
     is_event
         Whether a job has arrived, completed or entered another demand segment, or a capacity has
         changed, since the slot before.
     remaining_s
-        Seconds left to the whole run, infinity without a limit: a policy that computes for long ends by then.
+        Remaining seconds of the run, infinity without a limit; slow policies should end within them.
     should_stop
-        Tells such a policy whether the run is over.
+        Whether the run should end, for slow policies.
     """
 
     slot: int
@@ -376,7 +376,7 @@ class SlotState:
 
 
 class SlotPolicy(Protocol):
-    """Decide who runs in a slot; called once a slot, in order."""
+    """Allocate servers to jobs in each slot; called once per slot, in order."""
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
         """Return the allocation of every job that runs in the slot."""
@@ -385,7 +385,7 @@ class SlotPolicy(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SlotRun:
-    """What happened.
+    """Result of a run.
 
     Parameters
     ----------
@@ -394,12 +394,12 @@ class SlotRun:
     started
         Jobs that had workers in any slot.
     slots_run
-        How many slots were run.
+        Number of slots that were run.
     reason
         Why the run was cut short, None if it reached the horizon.
     plan
-        What the jobs held that completed while it earned something. The others earn nothing and are
-        left out, though they took their room during the run.
+        Allocations of jobs that completed in time to earn a value. All other jobs earn 0 and are omitted,
+        although they used capacity during the run.
     """
 
     completion: Mapping[int, int]
@@ -409,7 +409,7 @@ class SlotRun:
     plan: AdmissionPlan
 
     def counts(self, num_jobs: int) -> dict[str, float]:
-        """Return how many jobs earned, ran for nothing, and never ran."""
+        """Return the numbers of jobs that earned a value, ran without earning, and never ran."""
         admitted = len(self.plan.admitted)
         return {
             "admitted": admitted,
@@ -427,17 +427,17 @@ def run_slots(instance: AdmissionInstance, policy: SlotPolicy, monitor: Monitor,
     instance
         The jobs and servers. A job's demands in a slot are those of the segment in which it starts.
     policy
-        Decides each slot.
+        Allocates servers in each slot.
     monitor
-        Asked before each slot; a run that is cut short leaves the running jobs unfinished. Told the value earned
-        so far, slot by slot.
+        Polled before each slot; receives the value earned so far. A run that is cut short leaves the running
+        jobs unfinished.
     task
-        Name for the progress, which hears nothing without one.
+        Name for the progress; without one no progress is reported.
 
     Raises
     ------
     NotAllowedError
-        If the policy allocates what it may not: more than there is, or a job that isn't there.
+        If the policy allocates more than the free capacity, or a job that isn't in the state.
     """
     return run_iteration(_Cluster(instance, policy, monitor), monitor, task=task, total=float(instance.horizon))
 
@@ -461,15 +461,15 @@ class _Cluster(AbstractIteration[SlotRun]):
     earned: float = 0.0
 
     def is_done(self) -> bool:
-        """Tell whether the horizon is reached."""
+        """Return whether the horizon is reached."""
         return self.slots_run == self.instance.horizon
 
     def standing(self) -> SolverState:
-        """Tell how many slots were run and what they earned."""
+        """Return the number of slots and the value earned."""
         return SolverState(iterations=self.slots_run, objective=self.earned)
 
     def step(self) -> None:
-        """Let jobs arrive, ask the policy, check its answer and let the jobs progress."""
+        """Add arrivals, call the policy, check its allocations and advance the jobs."""
         slot = self.slots_run
         arrived = np.flatnonzero(self.instance.jobs.arrival == slot).tolist()
         self.jobs.update({job: _view_on_arrival(self.instance, job) for job in arrived})
@@ -495,7 +495,7 @@ class _Cluster(AbstractIteration[SlotRun]):
         self.slots_run = slot + 1
 
     def _advance(self, job: int, allocation: Allocation, slot: int) -> None:
-        """Record what a job held in the slot and count its progress."""
+        """Record a job's allocation in the slot and add its progress."""
         view = self.jobs[job]
         self.started.add(job)
         self.worker_rows.setdefault(job, []).append(_rows(job, slot, allocation.workers))
@@ -514,7 +514,7 @@ class _Cluster(AbstractIteration[SlotRun]):
             self.jobs[job] = moved
 
     def finish(self, reason: Termination | None) -> SlotRun:
-        """Return what happened."""
+        """Return the result."""
         value = self.instance.value
         earning = [job for job, slot in sorted(self.completion.items()) if value[job, slot] > 0]
         workers = [row for job in earning for part in self.worker_rows[job] for row in part.tolist()]
@@ -529,12 +529,12 @@ class _Cluster(AbstractIteration[SlotRun]):
 
 
 def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decision: Mapping[int, Allocation]) -> None:
-    """Raise unless the allocations are feasible for the slot, in exact whole numbers.
+    """Raise unless the allocations are feasible for the slot, in exact integers.
 
     Raises
     ------
     NotAllowedError
-        Naming the job and what it may not have.
+        If an allocation is infeasible; the text names the job and the violated limit.
     """
     worker_free = servers.worker_capacity.copy()
     ps_free = worker_free if servers.is_shared else servers.ps_capacity.copy()
@@ -554,7 +554,7 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
         elif not view.ps_needed[total] <= num_ps <= total:
             fault = f"{num_ps} PSs for {total} workers, which need {view.ps_needed[total]} (rows (6), (7))"
         elif any((units > limit).any() for units, limit in zip(allocation.sides, servers.limits(view), strict=True)):
-            fault = "more units on a server than it may hold of one job"
+            fault = "more units than one job may have on a server"
         elif _exceeds_share(view, servers, workers, ps):
             fault = "more than its share of a server"
         if fault is None:
@@ -569,7 +569,7 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
 
 
 def _exceeds_share(view: JobView, servers: SlotServers, workers: IntArray, ps: IntArray) -> bool:
-    """Tell whether a job exceeds its share of a shared server; a single unit is always allowed."""
+    """Return whether a job exceeds its share of a shared server; a single unit is always allowed."""
     share = servers.share_capacity
     if len(share) == 0:
         return False
@@ -586,7 +586,7 @@ def _rows(job: int, slot: int, units: IntArray) -> IntArray:
 
 
 def _has_new_capacity(instance: AdmissionInstance, slot: int) -> bool:
-    """Tell whether any capacity differs from the slot before."""
+    """Return whether any capacity differs from the slot before."""
     sides = (instance.worker_servers, instance.ps_servers)
     return slot > 0 and any((side.capacity[:, slot] != side.capacity[:, slot - 1]).any() for side in sides)
 
@@ -611,7 +611,7 @@ def _view_on_arrival(instance: AdmissionInstance, job: int) -> JobView:
 
 
 def _view_after(instance: AdmissionInstance, view: JobView, done: int) -> JobView:
-    """Return a job's view once `done` units of progress are made: the slot's segment follows."""
+    """Return a job's view after `done` units of progress, with the demand segment of the next slot."""
     jobs = instance.jobs
     first, end = int(jobs.segment_offset[view.job]), int(jobs.segment_offset[view.job + 1])
     segment = first + int(np.searchsorted(jobs.segment_start[first:end], done, side="right")) - 1
@@ -632,17 +632,17 @@ PolicyT = TypeVar("PolicyT", bound=SlotPolicy)
 class AbstractSlotSolver(AbstractSolver[AdmissionInstance, Any], Generic[PolicyT]):
     """A solver that simulates a policy: each slot is decided without knowledge of later arrivals.
 
-    The plan holds the jobs that completed while it earned something; its bound comes from prices made
-    of the plan's own utilisation. A run cut short by its stopping rule returns what was completed by
-    then, without a bound. Iterations are slots.
+    The plan contains the jobs that completed in time to earn a value. Its bound comes from prices derived from
+    the plan's utilisation. A run cut short by its stopping rule returns the jobs completed so far, without a
+    bound. Iterations are slots.
 
-    Counts: ``admitted`` jobs earn; ``unfinished`` ones took room but earn nothing, among them those that
-    completed too ``late``; the rest were ``never_started``.
+    Counts: ``admitted`` jobs earn a value; ``unfinished`` ones ran without earning, including those that
+    completed too ``late``; the others were ``never_started``.
     """
 
     @abstractmethod
     def make_policy(self, instance: AdmissionInstance, options: Any, rng: np.random.Generator) -> PolicyT:
-        """Return a fresh policy. Of the instance it may know the cluster's fixed facts, not the jobs."""
+        """Return a new policy. It may use the instance's constant cluster data, not the jobs."""
 
     def policy_counts(self, policy: PolicyT) -> Mapping[str, float]:
         """Return the policy's own counters; none by default."""

@@ -1,4 +1,4 @@
-"""Compile the loops before the clock of a solve starts: once a process, as compiling is no solving."""
+"""Compile the loops before the clock of a solve starts, once per process, since compilation isn't solving."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ from optim.solvers.lp.pdhg import solve_pdhg
 
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
-    """Return an instance with one job, one slot and one server a side, or one that both sides share."""
+    """Return an instance with one job, one slot and one server per side, or one shared server."""
     capacity = 2 * MICRO if is_shared else MICRO
     servers = ServerClasses(
         types=("smallest",), capacity=np.full((1, 1, 1), capacity, dtype=np.int64), count=as_int_array([1])
@@ -65,7 +65,7 @@ def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
 
 @cache
 def compile_bound(*, is_shared: bool) -> None:
-    """Bound the plan that refuses everybody."""
+    """Bound the plan that rejects every job."""
     certified_point(JobTables.build(smallest_instance(is_shared=is_shared)), AdmissionPlan.from_rows([], []))
 
 
@@ -79,7 +79,7 @@ def compile_online(*, is_shared: bool) -> None:
 
 @cache
 def compile_placement() -> None:
-    """Run the loops of policies that go slot by slot on nothing."""
+    """Run the loops of slot-by-slot policies on empty input."""
     none, table = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
     take_in_turn(0, 0, none, table, none, none, none, none, none, table)
     add_in_turn(0, 0, 0, 0, table, table, none, none, none, none, none, none, table)
@@ -96,13 +96,13 @@ def compile_columns(*, is_shared: bool) -> None:
 
 @cache
 def compile_first_order() -> None:
-    """Take one first-order step: small masters are solved by Newton's method alone."""
+    """Take one first-order step: small masters use Newton's method only."""
     one = csc_array((np.ones(1), (np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))), shape=(1, 1))
     solve_pdhg(one, np.zeros(1, dtype=np.int64), np.ones(1), 1, tol=1e-3, most_steps=1)
 
 
 def has_large_master(instance: AdmissionInstance) -> bool:
-    """Tell whether the packing LP has so many rows that masters take first-order steps."""
+    """Return whether the packing LP has so many rows that masters take first-order steps."""
     sides = [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
     return is_large(np.concatenate([side.capacity.ravel() for side in sides]))
 
@@ -134,8 +134,8 @@ def compile_nodes(*, is_shared: bool) -> None:
 
 @cache
 def compile_cuts() -> None:
-    """Separate three quarters of each of two jobs, of which a server holds one, and lift the cut."""
-    # Arrays that may be written to: others would be compiled for once more.
+    """Separate a point with three quarters of two jobs, of which a server fits one, and lift the cut."""
+    # Writable arrays: read-only ones would be compiled for separately.
     units, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
     space, fractional = PackingSpace(np.arange(3), units, np.full((2, 1), 2), np.full(1, 3), 10), np.empty(2)
     separate_fenchel(np.array([0.75, 0.75]), units, np.arange(2), space, 10, fractional)

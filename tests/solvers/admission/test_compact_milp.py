@@ -194,7 +194,7 @@ def test_says_so_when_a_point_breaks_rows_in_exact_arithmetic(monkeypatch: pytes
     )
     solution = solve(narrow, NAME)
     assert (solution.objective, solution.stats.counts["milp_objective"]) == (8, 16)
-    assert "less than HiGHS' point, 16: jobs that broke a row" in solution.message
+    assert "less than HiGHS' point, 16: jobs that violate a row" in solution.message
     assert verify(narrow, solution).is_ok
 
 

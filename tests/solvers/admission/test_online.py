@@ -361,5 +361,5 @@ def test_a_price_of_ones_own_comes_from_a_file(tmp_path):
     ):
         with pytest.raises(InvalidOptionError, match=said):
             solve(instance, "online", options={"price": price})
-    with pytest.raises(InvalidOptionError, match="which Quad isn't told; derive it from ZeroStartPrice"):
+    with pytest.raises(InvalidOptionError, match="but Quad has no full_at; derive it from ZeroStartPrice"):
         solve(instance, "online", options={"price": f"{mine}Quad", "strict": True})

@@ -291,7 +291,7 @@ CHEATS = {
     r"row \(3\)": ({0: allocation([3, 1], [2])}, {}),
     "need 2": ({0: allocation([3, 0], [1])}, {}),
     "3 PSs for 2 workers": ({0: allocation([2, 0], [3])}, {}),
-    "more units on a server": ({0: allocation([0, 3], [2])}, {}),
+    "more units than one job": ({0: allocation([0, 3], [2])}, {}),
     "negative": ({0: allocation([3, -1], [1])}, {}),
     "more of a server than is free": ({0: allocation([3, 0], [2]), 2: allocation([1, 0], [1])}, {}),
     "more than its share": (
