@@ -157,7 +157,10 @@ class CodedColumn:
         doubtful = np.flatnonzero(is_wrong)
         is_wrong[doubtful] = [str(field).strip() != "" for field in self.known[doubtful]]
         is_large = np.abs(found) > LARGEST
-        for wrong, due in ((is_wrong, "a finite number is due"), (is_large, f"a number of at most {LARGEST:g} is due")):
+        for wrong, due in (
+            (is_wrong, "expected a finite number"),
+            (is_large, f"expected a number of at most {LARGEST:g}"),
+        ):
             if wrong.any():
                 refuse(self.path, self.name, wrong[self.codes], due, self.values, self.rows_before)
         return np.asarray(found[self.codes])
@@ -400,7 +403,7 @@ def require_columns(
 
 def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return numbers as integers, or raise InvalidProblemError at the first that is no whole number."""
-    refuse(path, column, values != np.floor(values), "a whole number is due", values)
+    refuse(path, column, values != np.floor(values), "expected an integer", values)
     return values.astype(np.int64)
 
 

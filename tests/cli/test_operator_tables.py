@@ -115,7 +115,7 @@ def test_attempts_never_run_at_once(operators):
 
 
 def test_rows_that_are_no_whole_gpus_of_one_type(operators):
-    assert "1 with MIG slices, which are no whole GPUs" in refused(operators("sacct-mig.txt"), *SACCT)
+    assert "1 with MIG slices instead of full GPUs" in refused(operators("sacct-mig.txt"), *SACCT)
     assert "1 with GPUs of several types" in refused(operators("sacct-twotypes.txt"), *SACCT)
     said = refused(operators("sacct-noheader.txt"), *SACCT)
     assert "the header is missing; print the table with it (without -n): sacct -P --format=JobID," in said
@@ -131,7 +131,7 @@ def test_a_month_of_sacct_is_read_without_another_command(operators, tmp_path):
     ]
     assert (code, first["jobs"]) == (0, len(whole))
     assert first["left_out"]["that run or wait still"]["rows"] == 32
-    assert first["left_out"]["that are steps of jobs"]["rows"] == sum("." in row[0] for row in rows)
+    assert first["left_out"]["that are job steps"]["rows"] == sum("." in row[0] for row in rows)
     assert first["left_out"]["that run or wait still"]["gpu_hours"] == pytest.approx(87, abs=0.5)
     assert first["left_out"]["that run or wait still"]["at_least"]
     assert first["recorded"] == {"jobs": 69, "wait_mean_h": pytest.approx(0.433, abs=5e-4)}

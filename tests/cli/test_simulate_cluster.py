@@ -177,7 +177,7 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
         (("--option", "generate.jobs=1"), "requires --generate"),
         (("--generate", "themis"), "either --trace FILE or --generate"),
         (("--apps", "3"), "requires --generate themis"),
-        (("--from", "2017-10-03"), "the trace tells no dates"),
+        (("--from", "2017-10-03"), "the trace has no dates"),
         (("--gpus", "60x"), "60x8"),
         (("--option", "study.nonsense=1"), "the study has the option clusters"),
         (("--option", "study.clusters=a.csv"), "requires --study; add it"),

@@ -53,10 +53,10 @@ def test_blocks_make_no_difference(table, monkeypatch, cells):
 @pytest.mark.parametrize("cells", [1, 1_000])
 def test_rows_are_numbered_as_an_editor_does_it(table, monkeypatch, cells):
     monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
-    with pytest.raises(InvalidProblemError, match="row 4, column 'a': a finite number is due, got 'inf'"):
+    with pytest.raises(InvalidProblemError, match="row 4, column 'a': expected a finite number, got 'inf'"):
         read_columns(table("a\n1\n2\ninf\n"), ("a",))
     with pytest.raises(
-        InvalidProblemError, match=r"row 3, column 'a': a number of at most 1e\+18 is due, got '-1.1e18'"
+        InvalidProblemError, match=r"row 3, column 'a': expected a number of at most 1e\+18, got '-1.1e18'"
     ):
         read_columns(table("a\n1e18\n-1.1e18\n"), ("a",))
 
@@ -81,24 +81,24 @@ def test_blank_lines_and_those_in_quotes_count_as_an_editor_counts_them(table, m
     monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
     path = table(gzip.compress(text.encode()) if packed else text)
     separator = next(sign for sign in "|;," if sign in text or sign == ",")
-    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': a finite number is due, got 'x'"):
+    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': expected a finite number, got 'x'"):
         read_columns(path, ("a",), separator=separator)
     texts = read_columns(path, (), ("a",), separator)["a"]
-    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': no x is due"):
-        refuse(path, "a", texts == "x", "no x is due", texts)
+    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': expected no x"):
+        refuse(path, "a", texts == "x", "expected no x", texts)
     with pytest.raises(InvalidProblemError, match=f"row {line}: g goes back in time"):
         require_order(path, "g", np.array([0, len(texts) - 1]), np.array([1, 0]), by="t")
 
 
 def test_rows_are_counted_where_the_file_cant_be_read_again(table, tmp_path):
     for path in (tmp_path / "nothing", table(f'a\n\n"{"x" * 200_000}"\n1\n')):
-        with pytest.raises(InvalidProblemError, match="row 3, column 'a': more is due"):
-            refuse(path, "a", np.array([False, True]), "more is due", np.zeros(2))
+        with pytest.raises(InvalidProblemError, match="row 3, column 'a': expected more"):
+            refuse(path, "a", np.array([False, True]), "expected more", np.zeros(2))
 
 
 def test_values_of_lists_have_no_row(table):
-    with pytest.raises(InvalidProblemError, match=r"csv: field 'a': more is due, got 0; correct or remove it$"):
-        refuse(table("a\n0\n"), "a", np.array([True]), "more is due", np.zeros(1), is_table=False)
+    with pytest.raises(InvalidProblemError, match=r"csv: field 'a': expected more, got 0; correct or remove it$"):
+        refuse(table("a\n0\n"), "a", np.array([True]), "expected more", np.zeros(1), is_table=False)
     with pytest.raises(InvalidProblemError, match=r"csv: field 'a': must be at least 1, got 0; correct or remove it$"):
         require_columns(table("a\n0\n"), {"a": np.zeros(1)}, "a", least=1.0, is_table=False)
 
@@ -240,9 +240,9 @@ def test_an_empty_table_one_without_rows_and_one_without_the_column_are_told_apa
 @pytest.mark.parametrize(("value", "found"), [("x", "'x'"), (np.nan, "nothing"), (2.5, "2.5"), (7.0, "7")])
 def test_what_is_there_is_told(value, found):
     values = np.array([0.0, value], dtype=object)
-    with pytest.raises(InvalidProblemError, match=f"f: row 3, column 'a': more is due, got {found}; "):
-        refuse("f", "a", np.array([False, True]), "more is due", values)
-    refuse("f", "a", np.array([False, False]), "more is due", values)
+    with pytest.raises(InvalidProblemError, match=f"f: row 3, column 'a': expected more, got {found}; "):
+        refuse("f", "a", np.array([False, True]), "expected more", values)
+    refuse("f", "a", np.array([False, False]), "expected more", values)
 
 
 def test_the_least_value_is_allowed_and_lacking_only_where_it_may():
@@ -257,7 +257,7 @@ def test_the_least_value_is_allowed_and_lacking_only_where_it_may():
 
 def test_whole_numbers_become_integers():
     assert require_whole("f", "a", np.array([2.0, -3.0])).tolist() == [2, -3]
-    with pytest.raises(InvalidProblemError, match=r"row 3, column 'a': a whole number is due, got 2\.5"):
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 'a': expected an integer, got 2\.5"):
         require_whole("f", "a", np.array([2.0, 2.5]))
 
 

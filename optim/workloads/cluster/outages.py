@@ -63,7 +63,7 @@ def _times(path: str | Path, column: str, texts: NDArray[Any], begin: datetime |
             )
         seconds = seconds + (first - begin).total_seconds()
     is_late = is_told & (np.abs(np.nan_to_num(seconds)) * US > LATEST_US)
-    refuse(path, column, is_late, "a time within 35 years of the first submission is due", texts)
+    refuse(path, column, is_late, "expected a time within 35 years of the first submission", texts)
     return np.where(is_told, np.rint(np.nan_to_num(seconds) * US), empty).astype(np.int64)
 
 
@@ -71,12 +71,12 @@ def _by_machine(path: str | Path, cluster: Cluster, begin: datetime | None) -> I
     columns = read_columns(path, (), (MACHINE, START, END))
     require_all_fields(path)
     starts, ends = (_times(path, name, columns[name], begin, empty) for name, empty in ((START, 0), (END, ENDLESS)))
-    refuse(path, END, ends <= starts, "a time after the row's start is due", columns[END])
+    refuse(path, END, ends <= starts, "expected a time after the row's start", columns[END])
     texts = columns[MACHINE]
     ranges = [RANGE.fullmatch(text.strip()) for text in texts.tolist()]
     most = cluster.num_machines - 1
     is_bad = np.array([each is None or not int(each[1]) <= int(each[2] or each[1]) <= most for each in ranges])
-    refuse(path, MACHINE, is_bad, f"a number in 0..{most}, or a range such as 0-{most}, is due", texts)
+    refuse(path, MACHINE, is_bad, f"expected a number in 0..{most}, or a range such as 0-{most}", texts)
     spans = [(int(each[1]), int(each[2] or each[1])) for each in ranges if each is not None]
     check_limit("count", sum(last - first + 1 for first, last in spans), f"{path}: windows of machines")
     for (first, last), start, end in zip(spans, starts.tolist(), ends.tolist(), strict=True):
@@ -89,7 +89,7 @@ def _by_count(path: str | Path, cluster: Cluster, begin: datetime | None) -> Ite
     require_all_fields(path)
     starts, counts = _times(path, START, columns[START], begin, 0), columns[COUNT]
     is_bad = ~((counts >= 0) & (counts <= cluster.num_machines) & (counts == np.floor(counts)))
-    refuse(path, COUNT, is_bad, f"a whole number of at most {cluster.num_machines}, as --gpus gives, is due", counts)
+    refuse(path, COUNT, is_bad, f"expected a whole number of at most {cluster.num_machines}, as --gpus gives", counts)
     check_limit("count", len(counts) * cluster.num_machines, f"{path}: windows of machines")
     order = np.argsort(starts, kind="stable")
     ends = np.append(starts[order][1:], ENDLESS)

@@ -242,7 +242,7 @@ def read_associations(path: str | Path) -> AssociationTree:
     shares = np.array(
         [_whole(text) if text else 1 for text in np.where(is_parent, "0", columns["shares"]).tolist()], object
     )
-    refuse(path, "Share", shares == None, "a whole number of shares, or parent, is due", columns["shares"])  # noqa: E711
+    refuse(path, "Share", shares == None, "expected a whole number of shares, or parent", columns["shares"])  # noqa: E711
     account, user = columns["account"].tolist(), columns["user"].tolist()
     of_accounts: dict[str, int] = {}
     of_users: dict[tuple[str, str], int] = {}

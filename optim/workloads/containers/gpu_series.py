@@ -293,7 +293,7 @@ def _large_blocks(
     for block in chain(coded_blocks(path, (time, value, *names)), [None]):
         if block is not None:
             percent = block[value].numbers()
-            refuse(path, value, np.isnan(percent), "a number is due", percent, block[value].rows_before)
+            refuse(path, value, np.isnan(percent), "expected a number", percent, block[value].rows_before)
             key, firsts = _combined([block[name].codes for name in names])
             own = np.empty(len(firsts), np.int64)
             for nth, row in enumerate(firsts.tolist()):

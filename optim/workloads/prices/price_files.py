@@ -523,7 +523,9 @@ def parse_times(
         At the first text that is no time.
     """
     parsed = utc_dates(texts)
-    refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts, is_table=is_table)
+    refuse(
+        path, column, parsed.isna().to_numpy(), "expected a time like 2015-03-11T16:54:38Z", texts, is_table=is_table
+    )
     seconds: IntArray = parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)
     return seconds
 

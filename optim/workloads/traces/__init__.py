@@ -1,1 +1,1 @@
-"""Readers of public traces of clusters: jobs, and the machines that ran them, of no one problem."""
+"""Readers of public cluster traces: jobs and machines, for use in several problems."""

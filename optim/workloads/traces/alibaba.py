@@ -1,6 +1,6 @@
 """Alibaba's traces of GPU clusters: tasks of 2020, pods with fractions of GPUs of 2023, services of 2025, spot jobs of 2026.
 
-Each is known by its columns, as alibaba/clusterdata publishes them.
+The reader recognises each trace by its columns, as alibaba/clusterdata publishes them.
 """
 
 from pathlib import Path
@@ -24,16 +24,16 @@ from optim.workloads.traces.job_table import (
 )
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
-"""Where the node list is looked for, beside the pods."""
+"""Names of the node list, in the folder of the pod list."""
 
 MILLI = 1000.0
 MIB_PER_GB = 1024.0
-"""Memory is in MiB; a GB of the instance is 1024 of them, as in the other traces' server sizes."""
+"""Memory is in MiB; a GB of the instance is 1024 MiB, as in the server sizes of the other traces."""
 
 DEMANDS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES, PHASE = ("creation_time", "deletion_time", "scheduled_time"), ("pod_phase",)
 GPU_TYPE = "gpu_spec"
-"""Types that a pod may run on, with bars between, "" for any."""
+"""Column of the GPU types that a pod may run on, separated by bars; "" for any."""
 
 NEVER_RAN = "never scheduled"
 RUNNING = "Running"
@@ -50,40 +50,40 @@ PAI = (
     "plan_gpu",
     "gpu_type",
 )
-"""Columns of the task table of 2020, which is published without a header."""
+"""Columns of the task table of 2020, published without a header."""
 
 PAI_JOBS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
-"""Likewise of its job table."""
+"""Columns of the job table of 2020, published without a header."""
 
 JOB_NAMES = ("pai_job_table.csv", "pai_job_table.csv.gz")
-"""Where the job table is looked for, beside the tasks."""
+"""Names of the job table, in the folder of the task table."""
 
 PER_CENT = 100.0
 
 OVER = "Terminated"
-"""The state of tasks of 2020 that ended well; `Failed` ones are over, too."""
+"""State of successful tasks of 2020; `Failed` tasks have ended as well."""
 
 SERVICE = ("instance_sn", "role", "gpu_request", "creation_time", "scheduled_time", "deletion_time")
-"""Columns by which the instances of 2025 are known."""
+"""Columns that identify the instances of 2025."""
 
 BEFORE = "that ran before the trace began"
 
 HIGH = "HP"
-"""Jobs of 2026 that spot jobs give way to."""
+"""Type of the jobs of 2026 that preempt spot jobs."""
 
 SPOT_NODES = frozenset({"node_name", "gpu_model", "gpu_capacity_num", "cpu_num"})
-"""Columns of the nodes of 2026."""
+"""Columns of the node list of 2026."""
 
 
 def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read the jobs of one of the traces, known by its columns.
+    """Read the jobs of one of the traces, recognised by its columns.
 
     Raises
     ------
     InvalidOptionError
-        If a virtual cluster is asked for: none of the traces has any.
+        If a virtual cluster is requested: the traces have none.
     InvalidProblemError
-        If a column is missing, a field is no number or negative, or a file can't be read.
+        If a column is missing, a field isn't a number or is negative, or a file can't be read.
     """
     if options.virtual_cluster is not None:
         raise InvalidOptionError("virtual_cluster must be None for alibaba, whose traces have none; leave it out")
@@ -100,17 +100,17 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
 def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) -> JobTable:
     """Read the pod list and the node list of 2023.
 
-    A pod with g whole GPUs becomes a job that ran g workers of one GPU, a pod with a part of one GPU
-    (`gpu_milli` thousandths) a job of one worker with that part; a worker takes its share of the pod's CPUs
+    A pod with g full GPUs becomes a job that ran g workers of one GPU. A pod with part of one GPU
+    (`gpu_milli` thousandths) becomes a job of one worker with this part. A worker takes its share of the pod's CPUs
     and memory. Run times are from `scheduled_time` to `deletion_time`, submissions are `creation_time`.
-    Pending pods have no times and pods without GPU are no training: both are left out and counted. Pods that
-    were still running when the trace was taken have run times that are lower bounds: the notes say how many
-    there are. The GPUs of a node are one pool, so that parts of GPUs on different cards may add up.
+    The reader drops and counts pending pods, which have no times, and pods without a GPU, which don't train. The run times of pods that
+    were still running when the trace was taken are lower bounds; the notes count these
+    pods. The GPUs of a node are one pool, so that parts of GPUs on different cards may add up.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing (some of the published lists have no times: `ReadOptions.run_s`), a field is no number or negative,
+        If a column is missing (some of the published lists have no times: `ReadOptions.run_s`), a field isn't a number or is negative,
         or a file can't be read.
 
     References
@@ -152,7 +152,7 @@ def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) 
     censored = int((status[kept] == RUNNING).sum())
     notes = [f"{censored} of {len(kept)} pods were still running: their run times are lower bounds"]
     if not has_times:
-        notes = [f"the list tells no times: pods come a second apart and run {options.run_s:g} s"]
+        notes = [f"the list has no times: pods come one second apart and run {options.run_s:g} s"]
     return JobTable(
         ids=tuple(str(columns["name"][row]) for row in kept.tolist()),
         submit_s=submit[kept],
@@ -171,12 +171,12 @@ def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) 
 
 
 def read_nodes(path: str | Path) -> NodeTable:
-    """Read the list of nodes of 2023 or 2026; the latter tells no memory, which then is without limit.
+    """Read the node list of 2023 or 2026; the list of 2026 has no memory, so that memory is unlimited.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, or a field is no number or negative.
+        If a column is missing, or a field isn't a number or is negative.
     """
     if set(header_of(path)) >= SPOT_NODES:
         columns = read_columns(path, ("gpu_capacity_num", "cpu_num"), ("gpu_model",))
@@ -199,11 +199,12 @@ def read_nodes(path: str | Path) -> NodeTable:
 
 
 def _read_tasks(path: str | Path, *, is_headerless: bool) -> JobTable:
-    """Read the task table of 2020: the tasks of one job are one gang, those without GPUs give it vCPUs and memory only.
+    """Read the task table of 2020. The tasks of one job are one gang; tasks without GPUs add only vCPUs and memory.
 
-    `plan_gpu` and `plan_cpu` are in per cent of a GPU and a vCPU, `plan_mem` is in GB, of one of a task's `inst_num` instances. An instance with
-    at most one GPU is a worker with that part, one with more has as many workers, rounded up. A job's run is from its first task's start to its last one's
-    end. It was submitted at `start_time` of the job table, where that is beside the tasks; else as its first task began.
+    `plan_gpu` and `plan_cpu` are in per cent of a GPU and a vCPU, `plan_mem` is in GB, for each of a task's `inst_num` instances.
+    An instance with at most one GPU is one worker with this part of a GPU; an instance with more has as many workers, rounded up.
+    A job runs from the start of its first task to the end of its last. It was submitted at `start_time` of the job table, or, without
+    this table, at the start of its first task.
 
     References
     ----------
@@ -227,7 +228,7 @@ def _read_tasks(path: str | Path, *, is_headerless: bool) -> JobTable:
     np.fmax.at(end, job, tasks["end_time"])
     is_open = np.bincount(job, ~np.isin(tasks["status"].astype(str), (OVER, "Failed")), count) > 0
     submit, user, remark = _submissions(path, ids, begin)
-    # A job's type is that of its first task with GPUs: MISC are several older ones.
+    # A job's type is that of its first task with GPUs. MISC stands for several older types.
     gpu_type, of_first = np.full(count, "", dtype=object), np.flatnonzero(gpu > 0)[::-1]
     gpu_type[job[of_first]] = tasks["gpu_type"][of_first]
     kept, dropped = leave_out(
@@ -253,27 +254,31 @@ def _read_tasks(path: str | Path, *, is_headerless: bool) -> JobTable:
 
 
 def _submissions(path: str | Path, ids: TextArray, begin: FloatArray) -> tuple[FloatArray, TextArray | None, str]:
-    """Return when jobs were submitted and by whom, from the job table beside the tasks; else their begins, and None."""
+    """Return when jobs were submitted and by whom, from the job table; without this table their starts, and None."""
     place = next((each for each in (Path(path).parent / name for name in JOB_NAMES) if each.exists()), None)
     if place is None:
-        return begin, None, f"no {JOB_NAMES[0]} beside the tasks: jobs are submitted as their first task began"
+        return (
+            begin,
+            None,
+            f"no {JOB_NAMES[0]} in the folder of the tasks: each job is submitted when its first task starts",
+        )
     names = () if "job_name" in header_of(place) else PAI_JOBS
     jobs = read_columns(place, ("start_time",), ("job_name", "user"), names=names)
     row = {name: number for number, name in enumerate(jobs["job_name"].tolist())}
     found = np.array([row.get(name, -1) for name in ids.tolist()])
     submit = np.where(found >= 0, jobs["start_time"][found], np.nan)
-    # No job is submitted after its first task began: then the tables disagree, and the tasks count.
+    # If a job's submission is after the start of its first task, the tables disagree, and the task table counts.
     is_known = np.isfinite(submit) & (submit <= begin)
     user = np.where(found >= 0, jobs["user"][found], "").astype(object)
     return (
         np.where(is_known, submit, begin),
         user,
-        f"submissions of {int(is_known.sum())} of {len(ids)} jobs are those of {place.name}",
+        f"submissions of {int(is_known.sum())} of {len(ids)} jobs are from {place.name}",
     )
 
 
 def _read_services(path: str | Path) -> JobTable:
-    """Read the instances of 2025, of services that were there for as long as they were needed.
+    """Read the instances of 2025, which belong to long-running services.
 
     References
     ----------
@@ -342,5 +347,5 @@ def _read_spot_jobs(path: str | Path) -> JobTable:
         rows_read=len(each),
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, each * wide * columns["duration"]),
-        notes=("priority is 1 of high-priority jobs and 0 of spot ones; users are organisations",),
+        notes=("high-priority jobs have priority 1, spot jobs 0; users are organisations",),
     )

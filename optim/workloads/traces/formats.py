@@ -1,4 +1,4 @@
-"""The formats of job traces that can be read, by name."""
+"""Formats of job traces, by name."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from optim.workloads.traces.slurm import read_sacct
 
 
 def _read_pollux(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read what Pollux' authors published: the list that they sample from, or a workload sampled from it."""
+    """Read a trace of Pollux' authors: the list that they sample from, or a workload sampled from it."""
     return read_workload(path, options) if "application" in header_of(path) else read_philly(path, options)
 
 
@@ -39,18 +39,18 @@ TRACE_FORMATS = tuple(_READERS)
 """Names of the formats that `read_jobs` knows."""
 
 DEFAULT_FORMAT = "csv"
-"""Of a trace of which nothing else is said: a table of one's own."""
+"""Format of a trace without a stated one: the user's table."""
 
 
 def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:
-    """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON; rows of one name are attempts of one job.
+    """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON. Rows with equal names are attempts of one job.
 
     Raises
     ------
     InvalidOptionError
-        If the format is unknown, or an option doesn't go with it.
+        If the format is unknown, or doesn't have one of the options.
     InvalidProblemError
-        If the file is bad.
+        If the file can't be read or is invalid.
     """
     if trace_format not in _READERS:
         raise InvalidOptionError(f"trace format must be one of {', '.join(TRACE_FORMATS)}, got {trace_format!r}")

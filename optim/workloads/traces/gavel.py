@@ -1,4 +1,4 @@
-"""Gavel's jobs, drawn over Philly's submissions, and its table of throughputs."""
+"""Gavel's jobs, sampled over Philly's submissions, and its table of throughputs."""
 
 import json
 import re
@@ -27,10 +27,10 @@ from optim.workloads.traces.job_table import (
 )
 
 ALONE = "null"
-"""Key of a job type's rate when it has its GPUs for itself."""
+"""Key of a job type's rate without a job that shares its GPUs."""
 
 SCATTERED = "_unconsolidated"
-"""End of the name of a GPU type where the GPUs are on several machines."""
+"""Suffix of a GPU type's name where the GPUs are on several machines."""
 
 TELL = "give Gavel's throughput table"
 
@@ -44,16 +44,16 @@ Rates = list[FloatArray]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Throughputs:
-    """Steps a second.
+    """Measured throughputs in steps per second.
 
     Parameters
     ----------
     types
         GPU types.
     alone
-        By column of the file (a GPU type, or one with `SCATTERED`), then job type and number of GPUs: the rate alone.
+        By column of the file (a GPU type, with or without `SCATTERED`), then job type and number of GPUs: the rate alone.
     beside
-        By column: both rates of two jobs that share their GPUs, as far as measured.
+        By column: rates of both of two jobs that share their GPUs, where measured.
     """
 
     types: tuple[str, ...]
@@ -63,14 +63,14 @@ class Throughputs:
     def rates(
         self, gpu_type: str, kinds: list[str], gpus: IntArray, *, is_scattered: bool = False
     ) -> tuple[FloatArray, BoolArray]:
-        """Return steps a second of each job (0 where its type has none), and whether they were measured.
+        """Return steps per second for each job (0 if its type has no rate), and whether they were measured.
 
-        Numbers of GPUs that weren't measured are extrapolated in proportion from the largest below, or else the smallest.
+        The rate for an unmeasured number of GPUs is proportional to that of the largest measured number below, or else of the smallest.
 
         Raises
         ------
         InvalidProblemError
-            If the table doesn't have the GPU type.
+            If the table lacks the GPU type.
         """
         column = gpu_type + (SCATTERED if is_scattered else "")
         if gpu_type not in self.types:
@@ -90,12 +90,12 @@ class Throughputs:
 
 
 def read_throughputs(path: str | Path) -> Throughputs:
-    """Read the table, JSON, plain or gzip.
+    """Read the throughput table (JSON, plain or gzip).
 
     Raises
     ------
     InvalidProblemError
-        If it isn't such a table.
+        If the file isn't such a table.
 
     References
     ----------
@@ -112,7 +112,7 @@ def read_throughputs(path: str | Path) -> Throughputs:
         if isinstance(kinds, dict):
             alone[column], beside[column] = _read_column(path, kinds)
     if not alone:
-        raise InvalidProblemError(f"{path}: it names no GPU type; {TELL}")
+        raise InvalidProblemError(f"{path}: no GPU type is listed; {TELL}")
     types = tuple(column for column in alone if not column.endswith(SCATTERED))
     return Throughputs(types=types, alone=alone, beside=beside)
 
@@ -120,7 +120,7 @@ def read_throughputs(path: str | Path) -> Throughputs:
 def _read_column(
     path: str | Path, kinds: Mapping[str, Any]
 ) -> tuple[dict[str, dict[int, float]], dict[tuple[Job, Job], tuple[float, float]]]:
-    """Return a GPU type's rates alone and beside another job."""
+    """Return a GPU type's rates, alone and shared with another job."""
     alone: dict[str, dict[int, float]] = {}
     beside: dict[tuple[Job, Job], tuple[float, float]] = {}
     for key, rates in kinds.items():
@@ -134,7 +134,7 @@ def _read_column(
             other = _job(other_key)
             if other is not None:
                 if not (isinstance(both, list) and len(both) == 2 and all(isinstance(x, int | float) for x in both)):
-                    raise InvalidProblemError(f"{path}: entry {key!r} must have two rates beside {other_key!r}; {TELL}")
+                    raise InvalidProblemError(f"{path}: entry {key!r} must have two rates with {other_key!r}; {TELL}")
                 beside[job, other] = float(both[0]), float(both[1])
     return alone, beside
 
@@ -145,7 +145,7 @@ def _job(key: str) -> Job | None:
 
 
 TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
-"""Where the throughput table is looked for, beside the jobs."""
+"""Names of the throughput table, in the folder of the jobs."""
 
 UNKNOWN_TYPE = "of a type without throughput"
 
@@ -169,23 +169,23 @@ FORMS: Mapping[int, tuple[str, ...]] = MappingProxyType(
         12: (*_COMMAND, "total_steps", "scale_factor", "mode", "weight", "deadline", "duration_s", "arrival_s"),
     }
 )
-"""Columns of the tables without a header that Gavel's and Shockwave's simulators read, by their number."""
+"""Columns, by their number, of the headerless tables that Gavel's and Shockwave's simulators read."""
 
 
 def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read Gavel's jobs; the run time is the number of steps over the steps a second on `gpu_type`.
+    """Read Gavel's jobs; the run time is the number of steps over the steps per second on `gpu_type`.
 
-    Columns: `vc` (virtual cluster, each with a clock of its own), `idx`, `job_type`, `total_steps`,
-    `arrival_s`, `scale_factor` (GPUs); or a table separated by tabs and without a header, as simulators read it (`FORMS`). The
-    throughput table holds rates for few numbers of GPUs; others are extrapolated
-    in proportion to the GPUs from the largest number below that was measured, and counted in the notes. Rates of GPUs on
-    one machine and of scattered ones tell the slowdown of gangs that machines don't hold.
-    Virtual clusters are not laid over each other: the window is sought in each of them.
+    Columns: `vc` (virtual cluster, each with a separate clock), `idx`, `job_type`, `total_steps`,
+    `arrival_s`, `scale_factor` (GPUs); or a headerless table separated by tabs, as simulators read it (`FORMS`). The
+    throughput table has rates for few numbers of GPUs. Other rates are proportional to the GPUs, extrapolated
+    from the largest measured number below, and counted in the notes. Rates of GPUs on one machine and on
+    several give the slowdown of gangs that don't fit one machine.
+    Virtual clusters don't overlap in time: the time window is chosen in each of them.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a field is no number or negative, or a file can't be read.
+        If a column is missing, a field isn't a number or is negative, or a file can't be read.
 
     References
     ----------
@@ -244,7 +244,7 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
 
 
 def _slowdown(table: Throughputs, gpu_type: str, kinds: list[str], gpus: IntArray, rate: FloatArray) -> FloatArray:
-    """Return the slowdown on one machine (1), and on several, of a rack or not: the table doesn't tell them apart."""
+    """Return the slowdown on one machine (1), and on several, in one rack or not: the table has one rate for both."""
     scattered, is_measured = table.rates(gpu_type, kinds, gpus, is_scattered=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         slower = np.where(is_measured & (rate > 0) & (scattered > 0), np.maximum(1.0, rate / scattered), 1.0)
@@ -252,7 +252,7 @@ def _slowdown(table: Throughputs, gpu_type: str, kinds: list[str], gpus: IntArra
 
 
 def _ratios(table: Throughputs, kinds: list[str], gpus: IntArray, rate: FloatArray) -> FloatArray:
-    """Return each job's run time on every GPU type over that on the one chosen."""
+    """Return the ratio of each job's run time on every GPU type to that on `gpu_type`."""
     columns: Rates = [table.rates(name, kinds, gpus)[0] for name in table.types]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.stack([np.where(other > 0, rate / other, np.nan) for other in columns], axis=1)

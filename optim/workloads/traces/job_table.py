@@ -1,4 +1,4 @@
-"""Jobs of a public trace in one form: times, attempts, components of gangs."""
+"""Common table of the jobs of a public trace: times, attempts, components of gangs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,27 @@ NO_WORK = "without run time"
 NO_GPU = "without a GPU"
 
 STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "QUEUED", "WAITING")
-"""States, in capitals, of jobs that aren't over; Slurm's REQUEUED record is an attempt that is."""
+"""States, in capitals, of unfinished jobs. REQUEUED isn't among them: Slurm writes it for an attempt that has ended."""
 
 NAMES_SHOWN = 8
-"""Virtual clusters that a message names."""
+"""Virtual clusters that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What to take of a trace, and where the files beside it are.
+    """Selection of jobs, and the files that a reader needs besides the trace.
 
     Parameters
     ----------
     virtual_cluster
-        Take only this virtual cluster's jobs; None for all.
+        Read only the jobs of this virtual cluster; None for all.
     gpu_type
         Column of Gavel's throughput table.
     throughputs, nodes, steps
-        Gavel's throughput table, Alibaba's node list, Pollux' folder of step times; None to look for the published name beside
-        the trace.
+        Gavel's throughput table, Alibaba's node list, Pollux' folder of step times; None to look for the published name in the
+        trace's folder.
     run_s
-        Run time of jobs in lists that tell no times, which are submitted a second apart; None to refuse such lists.
+        Run time for job lists without times, whose jobs are submitted one second apart; None to reject such lists.
     """
 
     virtual_cluster: str | None = None
@@ -58,16 +58,16 @@ class ReadOptions:
 VIRTUAL_CLUSTER = "virtual_cluster"
 
 CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
-"""What traces, and so their users, call virtual clusters."""
+"""Names of the virtual cluster's column in traces, accepted as option names."""
 
 
 def by_one_name(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a reader's options with the virtual cluster under one name, whatever a trace's column calls it.
+    """Return a reader's options with the virtual cluster renamed to `VIRTUAL_CLUSTER`.
 
     Raises
     ------
     InvalidOptionError
-        If it is given under two; options are written with the prefix.
+        If two of the names are given. Its text writes options with the prefix.
     """
     called = [name for name in given if name in CLUSTER_NAMES]
     if len(called) > 1:
@@ -77,7 +77,7 @@ def by_one_name(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeTable:
-    """Servers of a trace, one row a server: resources in the order GPUs, vCPUs, memory (GB).
+    """Servers of a trace, one row per server, with resources in the order GPUs, vCPUs, memory (GB).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class NodeTable:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTable:
-    """Jobs of a trace that had work, one row a job.
+    """Jobs of a trace with a positive run time, one row per job. Optional fields are None where the trace doesn't record them.
 
     Parameters
     ----------
@@ -102,62 +102,57 @@ class JobTable:
     submit_s
         Time of submission in seconds, on the clock `clock`; shape (jobs,).
     workers
-        GPUs that the job held, a worker each; shape (jobs,).
+        GPUs allocated to the job, one worker each; shape (jobs,).
     duration_s
         Run time with these workers, positive; shape (jobs,).
     clock
-        Jobs with different numbers have different origins of time; shape (jobs,).
+        Number of the job's clock: times on different clocks have different origins; shape (jobs,).
     demand
-        What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
+        GPUs, vCPUs and memory (GB) per worker, shape (jobs, 3).
     virtual_cluster, user, model, status, app, account, qos
-        Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
+        Texts, "" where unknown, shape (jobs,).
     has_partitions
-        Whether the virtual clusters are partitions: sets of machines, outside of which none of their jobs runs.
+        Whether the virtual clusters are partitions: sets of machines that their jobs can't leave.
     names_queues
-        Whether the virtual clusters are queues, which say nothing of machines.
+        Whether the virtual clusters are queues, which aren't bound to machines.
     gpu_type
-        Types of GPU that the job may run on, with bars between; "" for a job of which the trace doesn't say it; shape (jobs,);
-        None where it says it of no job.
+        GPU types that the job may run on, separated by bars, "" where unknown; shape (jobs,).
     priority
-        Larger ones first, shape (jobs,); None where the trace has none.
+        Larger ones first, shape (jobs,).
     min_gpus, max_gpus
-        What the job could also run on, shape (jobs,); None where the trace doesn't say.
+        Range of GPU counts that the job could also run on, shape (jobs,).
     failed_s
-        After how much run time the first attempt failed, NaN if none did; shape (jobs,); None where the trace doesn't say.
+        Run time after which the first attempt failed, NaN if it didn't; shape (jobs,).
     failed_attempts, good_s
-        How many attempts failed, and the run time of the one that didn't, 0 if there was none; shape (jobs,); None where the
-        trace doesn't say.
+        Number of failed attempts, and the run time of the successful one, 0 if there was none; shape (jobs,).
     checkpoint_s
-        Run time between two checkpoints of the job, 0 if it has none, NaN where the trace doesn't say; shape (jobs,); None where it
-        says it of no job.
+        Run time between two checkpoints, 0 for a job without checkpoints, NaN where unknown; shape (jobs,).
     step_time
-        Time per step in each of equal parts of the job's steps, in any unit, shape (jobs, parts); None where speeds are constant.
+        Time per step in equal parts of the job's steps, in any unit, shape (jobs, parts); None where speeds are constant.
     busy
-        Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
+        Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,).
     slowdown
-        Run time over `duration_s` where the workers share a machine, a rack, or only the cluster; at least 1, shape (jobs, 3);
-        None where the trace doesn't say.
+        Run time over `duration_s` if the workers share a machine, a rack, or only the cluster; at least 1, shape (jobs, 3).
     types, type_ratio
         Names of GPU types, and the run time on each over `duration_s`, NaN where the job can't run; shape (jobs, types).
     loss
-        Loss after equal parts of the work, from 1 at its beginning, NaN for jobs of which it isn't known; shape (jobs, points).
+        Loss after equal parts of the work, from 1 at its beginning, NaN for jobs without a recorded loss; shape (jobs, points).
     begin
-        Date and time of second 0 of all clocks; None where the trace tells no dates.
+        Date and time of second 0 of all clocks.
     rows_read
         Rows of the file.
     dropped
-        How many rows were left out, by reason.
+        Number of dropped rows by reason.
     dropped_gpu_h
-        GPU-hours of those that held GPUs, by reason, as far as the trace tells them.
+        GPU-hours of the dropped rows by reason, as far as recorded.
     notes
-        What a user of the jobs should know, one line each.
+        Remarks for the user, one line each.
     nodes
-        The trace's own servers, if it lists them.
+        The trace's servers, if it lists them.
     estimate_s
-        Run time that the user stated, such as a time limit, NaN where none is; shape (jobs,); None where it is of no job.
+        Run time that the user stated, such as a time limit, NaN where unknown; shape (jobs,).
     waited_s
-        How long each job waited in the cluster of the trace: all time without GPUs from its submission to its end; NaN where it
-        isn't recorded, None where it is of no job.
+        Recorded waiting time: all time without GPUs from the job's submission to its end, NaN where unknown; shape (jobs,).
     """
 
     ids: tuple[str, ...]
@@ -203,7 +198,7 @@ class JobTable:
 
 
 def leave_out(reasons: Mapping[str, BoolArray]) -> tuple[IntArray, dict[str, int]]:
-    """Return the rows that no reason leaves out, and how many each does: the first that holds for a row counts."""
+    """Return the rows that no reason drops, and how many rows each reason drops; a row counts for its first reason only."""
     first = _first_reasons(reasons)
     is_kept = ~np.any(list(first.values()), axis=0)
     return np.flatnonzero(is_kept), {reason: int(holds.sum()) for reason, holds in first.items()}
@@ -215,13 +210,13 @@ def first_words(texts: TextArray) -> TextArray:
 
 
 def gpu_hours_of(reasons: Mapping[str, BoolArray], gpu_s: FloatArray) -> dict[str, float]:
-    """Return the GPU-hours that each reason leaves out, where there are any; unknown ones (NaN) count as none."""
+    """Return the GPU-hours that each reason drops, if positive; unknown ones (NaN) count as 0."""
     hours = {reason: float(np.nansum(gpu_s[holds])) / 3600 for reason, holds in _first_reasons(reasons).items()}
     return {reason: held for reason, held in hours.items() if held > 0}
 
 
 def _first_reasons(reasons: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
-    """Return for which rows each reason is the first that holds."""
+    """Return for each reason the rows for which it is the first that holds."""
     is_left = np.ones(len(next(iter(reasons.values()))), dtype=bool)
     first = {}
     for reason, holds in reasons.items():
@@ -231,12 +226,12 @@ def _first_reasons(reasons: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
 
 
 def is_elsewhere(cluster: TextArray, options: ReadOptions) -> BoolArray:
-    """Tell which jobs are in other virtual clusters than the one asked for; none, if none was.
+    """Return which jobs are outside the requested virtual cluster; none if none was requested.
 
     Raises
     ------
     InvalidProblemError
-        If no job is in it; it names those that there are.
+        If the virtual cluster has no job; the text lists the virtual clusters of the trace.
     """
     if options.virtual_cluster is None:
         return np.zeros(len(cluster), dtype=bool)
@@ -256,7 +251,7 @@ def sibling_file(trace: str | Path, names: Sequence[str], *, what: str, option: 
     found = [path for path in (Path(trace).parent / name for name in names) if path.exists()]
     if not found:
         raise InvalidProblemError(
-            f"{trace}: no {what} {names[0]!r} beside the jobs; put it there or give its path as {option} "
+            f"{trace}: no {what} {names[0]!r} in the folder of the jobs; put it there or give its path as {option} "
             f"(simulate cluster: --option trace.{option}=FILE)"
         )
     return found[0]
@@ -269,10 +264,10 @@ IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:
 EPOCH = datetime(1970, 1, 1)
 
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
-"""Least number of each unit since 1970 (all are in 1973), its number in a second, and its name: seconds of 1e11 are the year 5138."""
+"""For each unit since 1970: its smallest number (a time in 1973), units per second, name. In seconds, 1e11 is the year 5138."""
 
 EARLIEST_S = 1e9
-"""Seconds that all are at least these are taken as counted from 1970, so that dates can be laid beside them: in 2001."""
+"""A column whose times are all at least this (a time in 2001) counts seconds since 1970, so that dates apply to it."""
 
 _OFFSET = re.compile(r"[T ]\d.*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$")
 
@@ -284,30 +279,30 @@ _SPAN = re.compile(
 def parse_stamps(
     path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False, is_table: bool = True
 ) -> Any:
-    """Return time stamps as a pandas series; an empty one is refused unless `may_lack`. With `is_table` each has a row.
+    """Return time stamps as a pandas series; `may_lack` accepts empty ones, and `is_table` means that each has a row.
 
     Raises
     ------
     InvalidProblemError
-        Naming the first row whose text isn't of the form.
+        At the first row whose text doesn't have this form.
     """
     pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts)
     times = pd.to_datetime(series, format=form, errors="coerce")
     is_wrong = (times.isna() & ~(may_lack & (series == ""))).to_numpy()
-    refuse(path, column, is_wrong, f"{IN_WORDS[form]} is due", texts, is_table=is_table)
+    refuse(path, column, is_wrong, f"expected {IN_WORDS[form]}", texts, is_table=is_table)
     return times
 
 
 def seconds_from(begin: datetime, times: Any) -> FloatArray:
-    """Return seconds after a date, NaN for what is missing."""
+    """Return seconds after a date, NaN for missing times."""
     seconds: FloatArray = (times - begin).dt.total_seconds().to_numpy(dtype=np.float64)
     return seconds
 
 
 def since_first(path: str | Path, column: str, texts: TextArray, form: str) -> tuple[FloatArray, datetime]:
-    """Return seconds since the first of all time stamps, and that one."""
+    """Return seconds since the earliest of all time stamps, and this time stamp."""
     times = parse_stamps(path, column, texts, form)
     begin: datetime = times.min().to_pydatetime()
     return seconds_from(begin, times), begin
@@ -316,20 +311,21 @@ def since_first(path: str | Path, column: str, texts: TextArray, form: str) -> t
 def read_times(
     path: str | Path, column: str, second: float = 1.0
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:
-    """Read a column of times, either numbers or dates, as seconds; the date of second 0, if it is known; and remarks.
+    """Return a column of times, numbers or dates, as seconds; the date of second 0, if known; and remarks.
 
-    Dates are ISO 8601, to the day, minute, second or part of one. All have an offset, and are brought to UTC, or none has.
-    Numbers too large for seconds are milli-, micro- or nanoseconds since 1970; seconds of which none lies before 2001 have dates, too.
+    Dates are ISO 8601, to the day, minute, second or fraction of a second. Either all have an offset from UTC, and are converted
+    to UTC, or none has. Numbers too large for seconds are milli-, micro- or nanoseconds since 1970. Seconds that are all after 2001 also
+    count from 1970.
 
     Parameters
     ----------
     second
-        How many of the file's units a second has, where they are numbers; 1 where it isn't said.
+        Units of the file per second, for numbers; 1 if unknown.
 
     Raises
     ------
     InvalidProblemError
-        If a time is neither, or below 0, or the column mixes dates and numbers, offsets and none, or units.
+        If a time is neither, or negative, or the column mixes dates and numbers, offsets and none, or units.
     """
     return times_of(path, column, read_columns(path, (), (column,))[column], second)
 
@@ -343,21 +339,21 @@ def times_of(
     is_due: NDArray[np.bool_] | None = None,
     hint: str = "",
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:
-    """Return what `read_times` does, of texts; NaN where none is due. `hint` goes before what is due instead of another text."""
+    """Return the result of `read_times` for texts, NaN where `is_due` is false. `hint` goes before the expected form in errors."""
     wanted = np.ones(len(texts), dtype=bool) if is_due is None else is_due
     if not wanted.any():
         return np.full(len(texts), np.nan), None, ()
     times, is_date = _are_dates(texts)
     if is_date[np.flatnonzero(wanted)[0]]:
-        refuse(path, column, wanted & ~is_date, f"{hint}a date such as 2017-10-03 12:30:00 is due", texts)
+        refuse(path, column, wanted & ~is_date, f"expected {hint}a date such as 2017-10-03 12:30:00", texts)
         _refuse_some_offsets(path, column, texts, wanted)
         begin: datetime = times[wanted].min().to_pydatetime()
         return np.where(wanted, seconds_from(begin, times), np.nan), begin, ()
     numbers = _numbers(texts)
     is_wrong = wanted & ~np.isfinite(numbers)
-    refuse(path, column, is_wrong, f"{hint}seconds, or dates such as 2017-10-03 12:30:00, are due", texts)
+    refuse(path, column, is_wrong, f"expected {hint}seconds, or dates such as 2017-10-03 12:30:00", texts)
     refuse(path, column, wanted & (numbers < 0), "must be at least 0", texts)
-    refuse(path, column, wanted & (numbers > LARGEST), f"a number of at most {LARGEST:g} is due", texts)
+    refuse(path, column, wanted & (numbers > LARGEST), f"expected a number of at most {LARGEST:g}", texts)
     seconds = np.where(wanted, numbers / second, np.nan)
     return (seconds, None, ()) if second != 1.0 else _from_epoch(path, column, seconds)
 
@@ -371,24 +367,24 @@ def waits_until(
     *,
     is_due: NDArray[np.bool_],
 ) -> FloatArray | None:
-    """Return how long each row waited from its submission to the start that a column records, NaN where none is due.
+    """Return the time from each row's submission to the start that a column records, NaN where `is_due` is false.
 
     Parameters
     ----------
     texts
         Starts, in the form that `times_of` reads.
     submit_s, begin
-        Submissions, and the date of their second 0, None where they tell no dates.
+        Submissions, and the date of their second 0, None where they aren't dates.
 
     Returns
     -------
     waits
-        None where no start is due at all.
+        None if no start is recorded.
 
     Raises
     ------
     InvalidProblemError
-        If a start can't be read, or either starts or submissions tell dates, and the others don't.
+        If a start can't be read, or only one of starts and submissions has dates.
     """
     if not is_due.any():
         return None
@@ -403,7 +399,7 @@ def waits_until(
 def _from_epoch(
     path: str | Path, column: str, numbers: FloatArray
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:
-    """Return numbers as seconds: those that no clock of seconds shows count from 1970 in a smaller unit."""
+    """Return numbers as seconds: numbers too large for seconds count from 1970 in a smaller unit."""
     for least, per_second, unit in EPOCH_UNITS:
         is_small_unit = numbers >= least
         if is_small_unit.any():
@@ -420,7 +416,7 @@ def _from_epoch(
 
 
 def _refuse_some_offsets(path: str | Path, column: str, texts: TextArray, is_due: NDArray[np.bool_]) -> None:
-    """Raise InvalidProblemError if some dates say how far they are from UTC, and others don't."""
+    """Raise InvalidProblemError if some dates have an offset from UTC, and others don't."""
     has_offset = np.array([_OFFSET.search(text) is not None for text in texts.tolist()])
     bare, said = np.flatnonzero(is_due & ~has_offset), np.flatnonzero(is_due & has_offset)
     if len(bare) and len(said):
@@ -438,20 +434,17 @@ def read_spans(
     is_due: NDArray[np.bool_] | None = None,
     may_lack_hours: bool = False,
 ) -> FloatArray:
-    """Return lengths of time in seconds, written as such or as [days-]hours:minutes:seconds.
-
-    Where none is due, what can't be read is NaN.
+    """Return durations in seconds from seconds or [days-]hours:minutes:seconds; unreadable ones are NaN where `is_due` is false.
 
     Parameters
     ----------
     may_lack_hours
-        Whether minutes:seconds are meant where there are two numbers; they are refused otherwise, as they might be hours and
-        minutes.
+        Whether two numbers mean minutes:seconds; otherwise they are rejected, as they could be hours:minutes.
 
     Raises
     ------
     InvalidProblemError
-        If a text is neither, or below 0.
+        If a text has neither form, or is negative.
     """
     wanted = np.ones(len(texts), dtype=bool) if is_due is None else is_due
     seconds = _numbers(texts)
@@ -461,21 +454,21 @@ def read_spans(
             days, hours, minutes = (int(match[name] or 0) for name in ("days", "hours", "minutes"))
             seconds[texts == text] = 86400 * days + 3600 * hours + 60 * minutes + float(match["seconds"])
     form = "[days-][hours:]minutes:seconds" if may_lack_hours else "hours:minutes:seconds"
-    refuse(path, column, wanted & ~np.isfinite(seconds), f"seconds, or {form}, are due", texts)
+    refuse(path, column, wanted & ~np.isfinite(seconds), f"expected seconds, or {form}", texts)
     refuse(path, column, wanted & (seconds < 0), "must be at least 0", texts)
-    refuse(path, column, wanted & (seconds > LARGEST), f"a number of at most {LARGEST:g} is due", texts)
+    refuse(path, column, wanted & (seconds > LARGEST), f"expected a number of at most {LARGEST:g}", texts)
     return np.where((seconds >= 0) & (seconds <= LARGEST), seconds, np.nan)
 
 
 def seconds_of(begin: datetime | None, text: str) -> float:
-    """Return where a date lies on a trace's clock; a number is taken as seconds of that clock.
+    """Return a date's second on a trace's clock; a number is already in seconds of this clock.
 
-    A date with an offset is brought to UTC, as those of a trace are.
+    A date with an offset is converted to UTC, as in the trace.
 
     Raises
     ------
     InvalidOptionError
-        If the text is neither, or a date and the trace tells none.
+        If the text is neither, or a date although the trace has none.
     """
     try:
         seconds = float(text)
@@ -491,12 +484,12 @@ def seconds_of(begin: datetime | None, text: str) -> float:
             f"--from must be a date such as 2017-10-03 or 2017-10-03T12:00, or seconds, got {text[:40]!r}"
         ) from error
     if begin is None:
-        raise InvalidOptionError("--from: the trace tells no dates; give seconds on its own clock")
+        raise InvalidOptionError("--from: the trace has no dates; give seconds on its clock")
     return (date.replace(tzinfo=None) - begin - (date.utcoffset() or timedelta())).total_seconds()
 
 
 def _numbers(texts: TextArray) -> NDArray[np.float64]:
-    """Return texts as numbers, NaN where they are none."""
+    """Return texts as numbers, NaN for other texts."""
     pd = require_package("pandas", "reading times of a trace")
 
     numbers: NDArray[np.float64] = pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64)
@@ -504,7 +497,7 @@ def _numbers(texts: TextArray) -> NDArray[np.float64]:
 
 
 def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
-    """Return dates in UTC, as a pandas series without zones, and which texts are dates: those that begin as 2017-10-03."""
+    """Return dates in UTC, as a pandas series without zones, and which texts start like a date such as 2017-10-03."""
     pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts, dtype=object)
@@ -517,31 +510,31 @@ TWICE = "that repeat another row"
 
 
 class Gangs:
-    """Rows put together to jobs: attempts of one job, one after the other, and components of one gang, side by side.
+    """Jobs assembled from rows: successive attempts of one job, and parallel components of one gang.
 
-    A job's work is the GPU-time of all its rows, so that none is lost or counted twice, also where its gang changed.
+    A job's work is the GPU-time of all its rows, so that the total stays the same even if its gang changed.
 
     Parameters
     ----------
     base, ids
-        Names of job and component of each row; the same where jobs have no components.
+        Job and component of each row; equal for jobs without components.
     submit, gpus, elapsed
-        Time of submission, GPUs and run time of each row.
+        Submission time, GPUs and run time of each row.
 
     Attributes
     ----------
     ids
         Names of the components.
     job
-        Number of each row's job; jobs are in the order of their first rows.
+        Index of each row's job; jobs are in the order of their first rows.
     last
         Row of each job's last attempt.
     is_last
         Whether a row is the last attempt of its component.
     first_submit, workers, gpu_s
-        First submission, GPUs of the last attempts of all components, and GPU-time of all rows, of each job.
+        Per job: first submission, GPUs of the last attempts of all components, GPU-time of all rows.
     notes
-        What was put together.
+        Remarks on what was combined.
     """
 
     def __init__(
@@ -559,7 +552,7 @@ class Gangs:
         self.is_last = np.zeros(len(base), dtype=bool)
         self.is_last[list(latest.values())] = True
         self.last = np.zeros(len(numbers), np.int64)
-        self.last[self.job[order]] = order  # the last of equal indices stays
+        self.last[self.job[order]] = order  # of equal indices numpy keeps the last
         count = len(numbers)
         self.first_submit = np.full(count, np.inf)
         np.minimum.at(self.first_submit, self.job, submit)
@@ -573,7 +566,7 @@ class Gangs:
         )
 
     def longest(self, amounts: FloatArray) -> FloatArray:
-        """Return an amount of each job: that of all attempts of a component, of the component of which it is most."""
+        """Return one amount per job: the sum over the attempts of a component, maximised over components."""
         names, component = np.unique(self.ids.astype(str), return_inverse=True)
         of_component = np.bincount(component, amounts, len(names))
         found = np.full(len(self.last), -np.inf)
@@ -581,13 +574,13 @@ class Gangs:
         return found
 
     def idle(self, end_s: FloatArray, elapsed: FloatArray) -> FloatArray:
-        """Return the time from each job's first submission to its last end in which none of its attempts ran, by their ends."""
+        """Return the time from each job's first submission to its last end during which no attempt ran."""
         last_end = np.full(len(self.last), -np.inf)
         np.maximum.at(last_end, self.job, end_s)
         return np.asarray(last_end - self.first_submit - np.bincount(self.job, elapsed, len(self.last)))
 
     def summed(self, amounts: FloatArray) -> FloatArray:
-        """Return an amount of each job: the sum over its components' last attempts."""
+        """Return one amount per job: the sum over its components' last attempts."""
         return np.bincount(self.job, amounts * self.is_last, len(self.last)).astype(np.float64)
 
 
@@ -596,10 +589,10 @@ def _jobs(number: int) -> str:
 
 
 def merge_attempts(table: JobTable) -> JobTable:
-    """Return a table with a row a job: rows of one name are its attempts, and a row that repeats another is left out.
+    """Return a table with one row per job: rows with equal names are attempts of one job, and repeated rows are dropped.
 
-    Run times add up (at the gang of the last attempt, so that the GPU-time is that of all), the submission is the first, and
-    the wait that is recorded is all time until the last end in which none ran, everything else is the last attempt's.
+    Run times add up, at the gang of the last attempt, so that the GPU-time stays the same. The submission is the first. The
+    recorded wait is all time until the last end in which no attempt ran. All other fields are those of the last attempt.
     """
     if len(set(table.ids)) == len(table):
         return table

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as it stands: lists of pods, and of Kueue's workloads, as `kubectl get -o json` prints them."""
+"""A Kubernetes cluster's current pods and Kueue workloads, as `kubectl get -o json` prints them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from optim.workloads.traces.queue_state import HELD, NO_START, OTHER_STATE, Queu
 COMMAND = "kubectl get pods,workloads,resourceflavors -A -o json"
 RESOURCE = "nvidia.com/gpu"
 PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
-"""Labels of nodes that name a type of GPU: of NVIDIA's GPU feature discovery, of GKE, and of Karpenter on AWS."""
+"""Node labels that name a GPU type, of NVIDIA's GPU feature discovery, of GKE, and of Karpenter on AWS."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 GANGS = (
     "kueue.x-k8s.io/pod-group-name",
@@ -28,9 +28,9 @@ GANGS = (
     "batch.kubernetes.io/job-name",
     "job-name",
 )
-"""Labels that pods of one gang share, the first that a pod has."""
+"""Labels that the pods of one gang share; the first one that a pod has counts."""
 USERS = ("user", "app.kubernetes.io/created-by")
-OF_WORKLOADS = "whose workload is listed, too"
+OF_WORKLOADS = "that belong to a listed workload"
 
 
 class _Resources(msgspec.Struct):
@@ -114,24 +114,25 @@ class _List(msgspec.Struct):
 
 
 def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
-    """Read what runs and waits from a list of pods, of Kueue's workloads, or of both.
+    """Read running and pending jobs from a list of pods, of Kueue's workloads, or of both.
 
-    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, its type a node selector of `PRODUCTS`, its queue
-    Kueue's (``namespace/name``), else the namespace; pods that share one of the labels `GANGS` are one gang, which runs once all of them do. Of
-    a workload, named after its owner, its pod sets count; it runs since its condition `Admitted`, on the type that the node labels of its
-    flavor name, and pods with a queue's label are left to it where workloads are listed. The present time is the latest in the file.
+    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, and its type is a node selector of `PRODUCTS`. Its
+    queue is Kueue's (``namespace/name``), else the namespace. Pods that share one of the labels `GANGS` are one gang, which runs
+    once all of them run. A workload is named after its owner and has the GPUs of its pod sets. It runs since its condition
+    `Admitted`, on the type in the node labels of its flavor. Where workloads are listed, pods with a queue's label are counted
+    with their workload only. The current time is the latest in the file.
 
     Raises
     ------
     InvalidProblemError
-        If it is no such list, holds another kind, nothing runs or waits, or a number or date can't be one.
+        If the file isn't such a list, has another kind of object, no job is running or pending, or a number or date is invalid.
     InvalidOptionError
-        If `now` is no date.
+        If `now` isn't a date.
     """
     try:
         listed = decode(read_bytes(path), _List)
     except InvalidProblemError as error:
-        raise InvalidProblemError(f"{path}: not what {COMMAND} prints: {error}") from error
+        raise InvalidProblemError(f"{path}: not the output of {COMMAND}: {error}") from error
     kinds = sorted({item.kind for item in listed.items} - {"Pod", "Workload", "ResourceFlavor"})
     if kinds:
         raise InvalidProblemError(
@@ -168,13 +169,13 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     notes = (
         ()
         if now is not None
-        else ("a list of Kubernetes doesn't tell when it was printed: the latest time in it counts as now",)
+        else ("Kubernetes lists have no time of printing: the latest time in the list counts as now",)
     )
     return QueueState.of(path, jobs, given_now(now, latest), dropped, notes, has_partitions=False)
 
 
 def _names_of(workloads: list[_Item]) -> dict[tuple[str, str], str]:
-    """Return what jobs of workloads are called: after their owner, such as a Job, where it has one workload, else after the workload."""
+    """Return the jobs' names: a workload's owner, such as a Job, if it owns no other workload, else the workload's name."""
     metadata = [item.metadata for item in workloads]
     owners = [each.ownerReferences[0].name if each.ownerReferences else each.name for each in metadata]
     count = Counter((each.namespace, owner) for each, owner in zip(metadata, owners, strict=True))
@@ -185,14 +186,14 @@ def _names_of(workloads: list[_Item]) -> dict[tuple[str, str], str]:
 
 
 def _type_of(labels: Mapping[str, str]) -> str:
-    """Return the type of GPU that labels of nodes name, "" if none does."""
+    """Return the GPU type in node labels, "" if there is none."""
     return next((labels[key] for key in PRODUCTS if labels.get(key)), "")
 
 
 def _of_workload(
     path: str | Path, item: _Item, name: str, times: Mapping[str, float], flavors: Mapping[str, Mapping[str, str]]
 ) -> "QueuedJob | str":
-    """Return a workload's job, or why it is left out."""
+    """Return a workload's job, or the reason for dropping it."""
     conditions = {each.type: each for each in item.status.conditions if each.status == "True"}
     if "Finished" in conditions:
         return OTHER_STATE
@@ -271,12 +272,12 @@ def _gpus_of(path: str | Path, name: str, spec: _PodSpec) -> int:
 def _whole(path: str | Path, name: str, value: str | int) -> int:
     text = str(value)
     if not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise InvalidProblemError(f"{path}: {name[:60]!r} asks for {text[:20]!r} of {RESOURCE}; a whole number is due")
+        raise InvalidProblemError(f"{path}: {name[:60]!r} must request an integer of {RESOURCE}, got {text[:20]!r}")
     return int(text)
 
 
 def _times(path: str | Path, items: list[_Item]) -> dict[str, float]:
-    """Return all times of a list by their texts, in seconds since 1970."""
+    """Return a mapping from all times of a list, as texts, to seconds since 1970."""
     texts = {item.metadata.creationTimestamp for item in items} | {item.status.startTime for item in items}
     texts |= {each.lastTransitionTime for item in items for each in item.status.conditions}
     told = sorted(text for text in texts if text)
@@ -285,5 +286,5 @@ def _times(path: str | Path, items: list[_Item]) -> dict[str, float]:
     seconds = ((utc_dates(told) - np.datetime64(EPOCH)) / np.timedelta64(1, "s")).to_numpy(dtype=np.float64)
     wrong = [text for text, second in zip(told, seconds.tolist(), strict=True) if np.isnan(second)]
     if wrong:
-        raise InvalidProblemError(f"{path}: {wrong[0][:40]!r} is no time such as 2026-11-02T08:03:54Z; correct it")
+        raise InvalidProblemError(f"{path}: {wrong[0][:40]!r} isn't a time such as 2026-11-02T08:03:54Z; correct it")
     return dict(zip(told, seconds.tolist(), strict=True))

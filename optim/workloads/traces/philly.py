@@ -39,18 +39,18 @@ STILL_RUNNING = "whose last attempt has no end"
 FAILED = "Failed"
 
 PEEKED = 64
-"""Bytes at the beginning of a file that tell a list from a table."""
+"""Bytes at the beginning of a file by which `is_log` distinguishes a JSON list from a table."""
 
 
 class _Machine(msgspec.Struct):
-    """GPUs that an attempt held on one machine."""
+    """GPUs of an attempt on one machine."""
 
     gpus: list[str]
     ip: str = ""
 
 
 class _Attempt(msgspec.Struct):
-    """One try of a job."""
+    """One attempt of a job."""
 
     start_time: str | None = None
     end_time: str | None = None
@@ -58,12 +58,12 @@ class _Attempt(msgspec.Struct):
 
     @property
     def num_gpus(self) -> int:
-        """GPUs that it held."""
+        """GPUs allocated to the attempt."""
         return sum(len(machine.gpus) for machine in self.detail)
 
     @property
     def is_told(self) -> bool:
-        """Whether it says where it ran, or when: one that says neither is none."""
+        """Whether the log records the attempt's machines or times; otherwise it is no attempt."""
         return self.num_gpus > 0 or not {self.start_time, self.end_time} & {None, "None", ""}
 
 
@@ -79,7 +79,7 @@ class _Job(msgspec.Struct):
 
 
 def is_log(path: str | Path) -> bool:
-    """Return whether a file is such a log: a JSON list, not a table."""
+    """Return whether a file is the JSON log rather than a table."""
     require_rereadable(path)
     try:
         with Source(path, "document_bytes") as source:
@@ -91,16 +91,16 @@ def is_log(path: str | Path) -> bool:
 def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
 
-    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`; one that
-    says neither when nor where it ran is no attempt. A job's
-    run time is the sum over its attempts, its wait the rest of the time from its submission to the end of the last, its gang that
-    of the last that says its machines. A job without a time of submission is left out. Of a job with several, and of one that
-    failed, the first attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
+    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. The reader ignores an
+    attempt with neither times nor machines. A job's run time is the sum over its attempts. Its wait is the
+    remaining time from its submission to the end of the last attempt. Its gang is that of the last attempt with machines.
+    A job without a submission time is dropped. All attempts but the last failed, and so did the last if the job's status is Failed;
+    `failed_s` is the run time of the first attempt if that failed.
 
     Raises
     ------
     InvalidProblemError
-        If it isn't such a log.
+        If the file isn't such a log.
 
     References
     ----------
@@ -111,7 +111,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: not Philly's job log: {error}") from error
     if not jobs:
-        raise InvalidProblemError(f"{path}: there is no job in it; give a log with jobs")
+        raise InvalidProblemError(f"{path}: the log has no jobs; give a log with jobs")
     submitted_texts = _texts([job.submitted_time for job in jobs])
     submitted = parse_stamps(path, "submitted_time", submitted_texts, PHILLY_STAMP, may_lack=True, is_table=False)
     if submitted.isna().all():
@@ -130,7 +130,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     ran = np.maximum(end - start, 0.0)
     duration = np.bincount(owner, weights=np.nan_to_num(ran), minlength=len(jobs)).astype(np.float64)
     last = np.full(len(jobs), -1)
-    last[owner] = np.arange(len(owner))  # the last of equal indices stays
+    last[owner] = np.arange(len(owner))  # of equal indices numpy keeps the last
     last_end = np.full(len(jobs), -np.inf)
     np.maximum.at(last_end, owner, np.where(np.isnan(ran), np.inf, end))  # infinite where a start or an end is unknown
     submit_s = seconds_from(begin, submitted)
@@ -167,12 +167,12 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, gpus * duration),
         waited_s=(last_end - submit_s - duration)[kept],
-        notes=("run times add up all attempts, the gang is that of the last that says its machines",),
+        notes=("run times add up all attempts; the gang is that of the last attempt with machines",),
     )
 
 
 def _texts(values: Sequence[str | None]) -> np.ndarray:
-    """Return texts as an array; what is missing, or says None, is empty."""
+    """Return texts as an array; missing ones and None become ""."""
     return np.array(["" if value in (None, "None") else value for value in values], dtype=object)
 
 
@@ -181,18 +181,18 @@ MERGED_BEGIN = datetime(2017, 8, 14, 23, 27)
 
 
 def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read a list of Philly's jobs; its beginning tells which of three forms it has.
+    """Read a list of Philly's jobs in one of three forms, recognised by its beginning.
 
     The merged list has columns `job_id`, `submit_s` (seconds since the first job), `num_gpus`, `duration_s`
-    and `vc`; its run times add up all attempts, so that GPU-hours are upper bounds, and the virtual cluster is empty
+    and `vc`. Its run times add up all attempts, so that GPU-hours are upper bounds. The virtual cluster is empty
     for the long and wide jobs.
     Pollux' list has `timestamp` (date and time, not in order), `duration` (s), `num_gpus` and `cluster`.
-    The trace's own job log is JSON (`read_log`).
+    The job log published with the trace is JSON (`read_log`).
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a field is no number or negative, or the file can't be read.
+        If a column is missing, a field isn't a number or is negative, or the file can't be read.
     """
     if is_log(path):
         return read_log(path, options)

@@ -1,4 +1,4 @@
-"""Traces that are one table with a row a job: one's own, those of Tiresias' and Muri's simulators, and those of Helios and Acme."""
+"""Traces that are one table with one row per job: the user's, Tiresias', Muri's, Helios' and Acme's."""
 
 import math
 from collections.abc import Mapping
@@ -41,29 +41,29 @@ from optim.workloads.traces.job_table import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainForm:
-    """Which columns hold what.
+    """Names of the columns of one format.
 
     Parameters
     ----------
     submit, gpus, duration
         Columns of numbers; times in units of `second`.
     start
-        Column of times at which jobs started in the cluster that the table is of, in the form of `submit`; may be absent, and
+        Column of the times at which jobs started in the recorded cluster, in the form of `submit`; optional, and
         empty where a start is unknown.
     estimate
-        Column of run times that users stated; may be absent, and empty where none is.
+        Column of run times that users stated; optional, and empty where there is none.
     second
-        How many of the file's units of time a second has.
+        Time units of the file per second.
     texts
-        Columns of texts that may be absent, by the field of the table that they fill; `ids` are the names.
+        Optional text columns, by the field of the table that they fill; `ids` are the names.
     counts
-        Columns of whole numbers that may be absent, likewise.
+        Optional integer columns, by the field of the table that they fill.
     cpus, memory_gb
-        Host room of the whole job; may be absent.
+        vCPUs and memory of all workers of the job; optional.
     computing, iteration
-        Time that a job's step computes on the GPU, and that it takes; may be absent.
+        Time per step that the job computes on the GPU, and time per step; optional.
     ignored
-        Other columns that such tables are published with; None if they have any.
+        Further columns of the published tables, which the reader ignores; None to ignore all.
     """
 
     submit: str = "submit"
@@ -90,12 +90,12 @@ class PlainForm:
 
 
 CHECKPOINT, NO_CHECKPOINT = "checkpoint_min", "none"
-"""Minutes between a job's checkpoints, or that it has none; empty for what the simulation's option says."""
+"""Minutes between a job's checkpoints, or "none"; empty to use the simulation's option."""
 PARTITION, STATE = "partition", "state"
-"""Other names of the columns of virtual clusters and of status in one's own table."""
+"""Other names of the columns of virtual clusters and of status in the user's table."""
 BAR = "|"
 STEP_TIME = "step_time"
-"""Times per step in equal parts of a job's steps, with colons, where a job adapts its batch size."""
+"""Times per step in equal parts of a job's steps, separated by colons, for a job with an adaptive batch size."""
 MOST_STEP_TIME, MOST_PARTS = 1e9, 1_000
 LONGEST_MIN = 1e6
 """Minutes between checkpoints: two years."""
@@ -107,8 +107,8 @@ _SIMULATED: dict[str, Any] = {
 }
 TIRESIAS = PlainForm(**_SIMULATED)
 MURI = PlainForm(**_SIMULATED, second=1000.0, computing="resource_time_1", iteration="iteration_time")
-"""Muri's times are milliseconds; of its resources the second is taken for the GPU: the first is long where data is loaded or
-an environment played (ShuffleNet, DQN), the third where gangs are wide."""
+"""Muri's times are milliseconds. Its second resource stands for the GPU: the first is long for data loading or
+environment simulation (ShuffleNet, DQN), the third for wide gangs."""
 HELIOS = PlainForm(
     submit="submit_time",
     gpus="gpu_num",
@@ -118,24 +118,32 @@ HELIOS = PlainForm(
     cpus="cpu_num",
     memory_gb="",
 )
-"""Helios' job logs (`cluster_log.csv`; S-Lab-System-Group/HeliosData, README.md), and Acme's of the same form, whose `type` is a kind of
-work such as Pretrain (InternLM/AcmeTrace, README.md). Jobs of zero GPUs are left out and counted."""
+"""Helios' job logs (`cluster_log.csv`; S-Lab-System-Group/HeliosData, README.md), and Acme's of the same form, whose `type` is a
+type of work such as Pretrain (InternLM/AcmeTrace, README.md). Jobs without GPUs are dropped and counted."""
 
 
 def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) -> JobTable:
     """Read a table of jobs.
 
-    One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
-    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `estimate` (the run time that the user stated, in the
-    form of `duration`, empty where none is), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
-    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `checkpoint_min` (minutes between checkpoints, or none), `step_time` (times per step in equal parts of its steps, such as 1:1:0.5, where it adapts its batch size), `cpus` and `memory_gb` (of
-    the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
-    status run or wait still, are left out and counted, other columns named.
+    The user's table has these columns; only the first three are required:
+
+    - `submit` (s, any origin, or dates and times), `gpus`, `duration` (s, or h:m:s);
+    - `id` (rows with equal names are attempts of one job), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`,
+      `account`, `qos` (quality of service), `priority`;
+    - `start` (in the form of `submit`; gives the recorded wait) and `estimate` (the run time that the user stated, in the form of
+      `duration`, or empty);
+    - `gpu_type` (all types that the job may run on, separated by bars), `min_gpus` and `max_gpus` (other GPU counts that it may use);
+    - `checkpoint_min` (minutes between checkpoints, or "none");
+    - `step_time` (times per step in equal parts of the steps, such as 1:1:0.5, for an adaptive batch size);
+    - `cpus` and `memory_gb` (of all workers of the job; 0 if absent).
+
+    The reader drops and counts rows without GPUs or run time, and jobs whose status is running or pending. It lists
+    other columns in a note.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a field is no number, negative, or no whole number of GPUs, or a row lacks fields.
+        If a column is missing, a field isn't a number, is negative, or isn't an integer number of GPUs, or a row lacks fields.
     """
     header = header_of(path)
     if form is OWN:
@@ -171,7 +179,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     if form.estimate in starts:
         stated = columns[form.estimate]
         estimate = read_spans(path, form.estimate, stated, is_due=stated != "")
-        refuse(path, form.estimate, estimate == 0, "a time above 0 is due, or nothing where none is stated", stated)
+        refuse(path, form.estimate, estimate == 0, "expected a time above 0, or an empty field for no estimate", stated)
     named: dict[str, Any] = {name: columns[column][kept] for name, column in texts.items()}
     alike = () if "ids" in texts or form is not OWN else _alike({**columns, form.submit: submit}, kept)
     ids = named.pop("ids", np.array([f"row-{row}" for row in range(len(gpus))], dtype=object)[kept])
@@ -200,15 +208,13 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
 
 
 def _alike(columns: Mapping[str, NDArray[Any]], kept: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return a remark on rows that repeat another: without names they may be jobs of their own."""
+    """Return a remark on rows that repeat another one: without names they may be separate jobs."""
     pd = require_package("pandas", "reading traces")
 
     count = int(pd.DataFrame({name: values[kept] for name, values in columns.items()}).duplicated().sum())
     rows = "1 row is" if count == 1 else f"{count} rows are"
-    said = (
-        f"{rows} alike to an earlier one in all that is read, and count as jobs of their own; name jobs in a column id"
-    )
-    return (f"{said} to have each counted once",) if count else ()
+    said = f"{rows} equal to an earlier one in all columns read, and count as separate jobs; name jobs in a column id"
+    return (f"{said} to count each once",) if count else ()
 
 
 def _waited(
@@ -219,19 +225,19 @@ def _waited(
     begin: datetime | None,
     kept: NDArray[np.int64],
 ) -> FloatArray | None:
-    """Return how long jobs waited for the start that is recorded; NaN where it isn't."""
+    """Return the waiting time until the recorded start, NaN where there is none."""
     texts = columns[column]
     is_due = np.isin(np.arange(len(texts)), kept) & (texts != "")
     waited = waits_until(path, column, texts, submit, begin, is_due=is_due)
     if waited is not None:
-        refuse(path, column, waited < 0, "a time that isn't before the submission is due", texts)
+        refuse(path, column, waited < 0, "expected a time not before the submission", texts)
     return waited
 
 
 def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
-    """Refuse what is another format, or has no header."""
+    """Raise InvalidProblemError for a table in another format, or without a header."""
     if len(header) == 1 and BAR in header[0] and "JobID" in header[0]:
-        raise InvalidProblemError(f"{path}: this is what sacct -P prints; read it with --trace-format sacct")
+        raise InvalidProblemError(f"{path}: this is the output of sacct -P; read it with --trace-format sacct")
     if header and all(any(sign.isdigit() for sign in name[:1]) for name in header[:3]):
         raise InvalidProblemError(
             f"{path}: the header is missing; the first row must name the columns, such as submit,gpus,duration"
@@ -239,40 +245,40 @@ def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
 
 
 def _step_times(path: str | Path, texts: TextArray) -> FloatArray:
-    """Return times per step in equal parts of each job's steps, shape (jobs, parts): numbers with colons, one or none for a constant speed."""
+    """Return times per step in equal parts of each job's steps, shape (jobs, parts), from numbers separated by colons; constant if empty."""
     known: dict[str, list[float]] = {}
     for text in set(texts.tolist()):
         try:
             known[text] = [float(part) for part in text.split(":")] if text else [1.0]
         except ValueError:
             known[text] = [-1.0]
-    # Least parts that all numbers of parts divide.
+    # The least common multiple lets every job have the same number of parts.
     parts = math.lcm(*{len(times) for times in known.values()})
     is_wrong = np.array([not all(0 < each <= MOST_STEP_TIME for each in known[text]) for text in texts.tolist()])
-    refuse(path, STEP_TIME, is_wrong, "times per step above 0 with colons, such as 1:1:0.5, are due", texts)
+    refuse(path, STEP_TIME, is_wrong, "expected times per step above 0 with colons, such as 1:1:0.5", texts)
     if parts > MOST_PARTS:
         raise InvalidProblemError(
-            f"{path}: column {STEP_TIME!r}: jobs have numbers of parts of which {parts} is the least common multiple, above {MOST_PARTS}; "
+            f"{path}: column {STEP_TIME!r}: the least common multiple of the jobs' numbers of parts is {parts}, above {MOST_PARTS}; "
             "give all the same number"
         )
     return np.array([np.repeat(known[text], parts // len(known[text])) for text in texts.tolist()])
 
 
 def _checkpoints(path: str | Path, texts: TextArray) -> FloatArray:
-    """Return seconds between checkpoints, 0 for none, NaN where nothing is said."""
+    """Return seconds between checkpoints, 0 for none, NaN for an empty field."""
     pd = require_package("pandas", "reading traces")
 
     is_said, is_none = texts != "", texts == NO_CHECKPOINT
     minutes = pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64)
     is_wrong = is_said & ~is_none & ~((minutes > 0) & (minutes <= LONGEST_MIN))
-    refuse(path, CHECKPOINT, is_wrong, f"minutes above 0, or {NO_CHECKPOINT}, are due", texts)
+    refuse(path, CHECKPOINT, is_wrong, f"expected minutes above 0, or {NO_CHECKPOINT}", texts)
     return np.where(is_none, 0.0, np.where(is_said, 60.0 * minutes, np.nan))
 
 
 def _unread(
     header: tuple[str, ...], texts: Mapping[str, str], counts: Mapping[str, str], form: PlainForm
 ) -> tuple[str, ...]:
-    """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
+    """Return a remark that names the unread columns, each with the known one that it resembles."""
     if form.ignored is None:
         return ()
     own = {CHECKPOINT, STEP_TIME} if form is OWN else set()
@@ -290,20 +296,20 @@ def _unread(
 def _counts(
     path: str | Path, columns: Mapping[str, NDArray[Any]], counts: Mapping[str, str], kept: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return the columns of whole numbers."""
+    """Return the integer columns."""
     for name, column in counts.items():
         require_columns(path, columns, column, least=-np.inf if name == "priority" else 1.0)
     return {name: require_whole(path, column, columns[column])[kept] for name, column in counts.items()}
 
 
 def _demand(columns: Mapping[str, NDArray[Any]], gpus: NDArray[np.int64], form: PlainForm) -> FloatArray:
-    """Return what each GPU's worker takes of GPUs, vCPUs and memory."""
+    """Return GPUs, vCPUs and memory of each GPU's worker."""
     none, held = np.zeros(len(gpus)), np.maximum(1, gpus)
     cpus, memory = (columns[name] / held if name in columns else none for name in (form.cpus, form.memory_gb))
     return np.stack([np.ones(len(gpus)), cpus, memory], axis=1)
 
 
 def _busy(columns: Mapping[str, NDArray[Any]], form: PlainForm) -> FloatArray:
-    """Return the share of a step that computes on the GPU: at least a thousandth."""
+    """Return the share of a step that computes on the GPU, at least 0.001."""
     share = columns[form.computing] / np.maximum(columns[form.iteration], 1e-9)
     return np.asarray(np.clip(share, 1e-3, 1.0))

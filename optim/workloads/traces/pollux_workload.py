@@ -1,4 +1,4 @@
-"""The workloads that Pollux was measured on: jobs of six applications, with measured step times and training curves."""
+"""Workloads of the Pollux experiments: jobs of six applications, with measured step times and training curves."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +11,21 @@ from optim.workloads.csv_columns import read_columns, refuse, require_columns, r
 from optim.workloads.traces.job_table import JobTable, ReadOptions
 
 FOLDERS = ("../traces", "traces")
-"""Where the measurements are looked for, beside the jobs: a folder an application."""
+"""Folders of the measurements, relative to that of the jobs; each has one folder per application."""
 GPUS_A_NODE = 4
-"""Of Pollux' machines."""
+"""GPUs per machine of Pollux."""
 LOSS_POINTS = 33
-"""At equal parts of the work, its beginning and end included."""
+"""Points of a loss curve at equal parts of the work, including both ends."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepTimes:
-    """Measured seconds a step of one application.
+    """Measured seconds per step of one application.
 
     Parameters
     ----------
     nodes, replicas, local_batch, step_s
-        One row a measurement.
+        One entry per measurement.
     """
 
     nodes: IntArray
@@ -34,15 +34,15 @@ class StepTimes:
     step_s: FloatArray
 
     def at(self, nodes: int, replicas: int, local_batch: float) -> float:
-        """Return the step time of the measured placement next to one asked for, interpolated over the local batch.
+        """Return the step time of the nearest measured placement, interpolated over the local batch.
 
-        The number of replicas is matched first, then that of nodes.
+        The nearest placement matches the number of replicas first, then the number of nodes.
         """
         distance = np.abs(np.log(self.replicas / replicas)) * 1e3 + np.abs(np.log(self.nodes / nodes))
         near = np.flatnonzero(distance <= distance.min() + 1e-9)
         sizes, place = np.unique(self.local_batch[near], return_inverse=True)
         means = np.bincount(place, weights=self.step_s[near]) / np.bincount(place)
-        if local_batch > sizes[-1]:  # beyond what memory holds it is done in parts
+        if local_batch > sizes[-1]:  # a batch larger than memory is processed in parts
             return float(means[-1] * local_batch / sizes[-1])
         return float(np.interp(local_batch, sizes, means))
 
@@ -50,12 +50,12 @@ class StepTimes:
 def read_step_times(folder: str | Path) -> StepTimes:
     """Read an application's ``placements.csv.gz`` and ``scalability.csv.gz``.
 
-    A placement is written as GPUs on each node, a digit a node: ``22`` is two nodes with two each.
+    A placement is written as the GPUs on each node, one digit per node: ``22`` is two nodes with two each.
 
     Raises
     ------
     InvalidProblemError
-        If a file is missing or bad.
+        If a file is missing or invalid.
 
     References
     ----------
@@ -65,7 +65,7 @@ def read_step_times(folder: str | Path) -> StepTimes:
     first = read_columns(places, ("local_bsz", "step_time"), ("placement",))
     texts = first["placement"]
     refuse(
-        places, "placement", np.array([not t.isdigit() or "0" in t for t in texts.tolist()]), "digits are due", texts
+        places, "placement", np.array([not t.isdigit() or "0" in t for t in texts.tolist()]), "expected digits", texts
     )
     scaling = Path(folder) / "scalability.csv.gz"
     second = read_columns(scaling, ("num_nodes", "num_replicas", "local_bsz", "step_time"))
@@ -81,25 +81,25 @@ def read_step_times(folder: str | Path) -> StepTimes:
 
 
 def read_curve(folder: str | Path, batch_size: int) -> tuple[float, FloatArray]:
-    """Read ``validation-BATCH.csv.gz``: iterations until its end, and how far the metric still is from its last best value.
+    """Read ``validation-BATCH.csv.gz``: the number of iterations, and the metric's distance from its final best value.
 
-    The second is 1 at the beginning and 0 at the end, at `LOSS_POINTS` equal parts of the iterations; it never rises.
+    The distance has `LOSS_POINTS` values at equal parts of the iterations; it falls from 1 to 0 and never rises.
 
     Raises
     ------
     InvalidProblemError
-        If the file is missing or bad.
+        If the file is missing or invalid.
     """
     path = Path(folder) / f"validation-{batch_size}.csv.gz"
     columns = read_columns(path, ("iteration", "metric"))
     require_columns(path, columns, "iteration", least=1.0)
     iteration, metric = columns["iteration"], columns["metric"]
-    refuse(path, "metric", np.isnan(metric), "a number is due", metric)
+    refuse(path, "metric", np.isnan(metric), "expected a number", metric)
     rises = metric[-1] >= metric[0]
     best = np.maximum.accumulate(metric) if rises else np.minimum.accumulate(metric)
     begin = (
         0.0 if rises else float(metric[0])
-    )  # before the first epoch an accuracy is 0, a loss at least as bad as after it
+    )  # before the first epoch an accuracy is 0, and a loss is at least as large as after it
     left = np.abs(best[-1] - np.concatenate([[begin], best])) / max(abs(float(best[-1]) - begin), 1e-12)
     steps = np.concatenate([[0.0], iteration])
     curve = np.interp(np.linspace(0.0, steps[-1], LOSS_POINTS), steps, np.clip(left, 0.0, 1.0))
@@ -109,16 +109,16 @@ def read_curve(folder: str | Path, batch_size: int) -> tuple[float, FloatArray]:
 def read_workload(path: str | Path, options: ReadOptions) -> JobTable:
     """Read one of Pollux' workloads: ``name, time, application, num_replicas, batch_size``.
 
-    A job runs as many iterations as its application took at this batch size until the end of the measured training; a step
-    takes what was measured on the fewest nodes. The slowdown of spread gangs is measured, too: twice as many nodes stand for
-    machines of a rack, a node a GPU for the rest.
+    A job runs as many iterations as its application took at this batch size until the end of the measured training. A step
+    takes the time measured on the fewest nodes. The slowdown of spread gangs is measured as well: twice as many nodes stand
+    for machines of one rack, one node per GPU for the cluster.
 
     Raises
     ------
     InvalidOptionError
-        If a virtual cluster is asked for: a workload has none.
+        If a virtual cluster is requested: a workload has none.
     InvalidProblemError
-        If a column or a measurement is missing, or a field is no number.
+        If a column or a measurement is missing, or a field isn't a number.
     """
     if options.virtual_cluster is not None:
         raise InvalidOptionError("virtual_cluster must be None for a workload of pollux, which has none; leave it out")
@@ -148,14 +148,14 @@ def _folder(path: str | Path) -> Path:
     found = [folder for folder in (Path(path).parent / name for name in FOLDERS) if folder.is_dir()]
     if not found:
         raise InvalidProblemError(
-            f"{path}: no folder of step times {FOLDERS[0]!r} beside the jobs; put it there or give its path as steps "
+            f"{path}: no folder of step times {FOLDERS[0]!r} for the jobs; create it or give its path as steps "
             "(simulate cluster: --option trace.steps=FOLDER)"
         )
     return found[0]
 
 
 def _measured(folder: Path, application: str, gpus: int, batch: int) -> tuple[float, tuple[float, ...], FloatArray]:
-    """Return run time, slowdown by locality, and what is left of the loss."""
+    """Return the run time, the slowdown by locality, and the remaining loss."""
     place = folder / application
     if not application.isidentifier() or not place.is_dir():
         raise InvalidProblemError(f"{folder}: application {application[:40]!r} has no folder of step times; add it")

@@ -1,4 +1,4 @@
-"""What runs and waits on a cluster at one moment: one form for what `squeue`, `sacct` and `kubectl` print."""
+"""Running and pending jobs of a cluster at one moment, from the output of `squeue`, `sacct` or `kubectl`."""
 
 import math
 import re
@@ -14,9 +14,9 @@ from optim.core.arrays import FloatArray, IntArray, TextArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.traces.job_table import EPOCH, JobTable, seconds_of
 
-HELD = "that are held back, or wait for other jobs"
-OTHER_STATE = "that neither run nor wait"
-NO_START = "that run from an unknown time on"
+HELD = "that are held or depend on other jobs"
+OTHER_STATE = "that are neither running nor pending"
+NO_START = "with an unknown start time"
 
 NOT_ELIGIBLE = (
     "JobHeldUser",
@@ -30,29 +30,29 @@ NOT_ELIGIBLE = (
 """Reasons for which Slurm doesn't consider a pending job."""
 
 MAX_ENTRIES = 100_000
-"""Of one range or name in a list of Slurm's."""
+"""Most names that one range or entry of a Slurm list may stand for."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """One job that runs or waits.
+    """One running or pending job.
 
     Parameters
     ----------
     name, gpus
-        Its name, and how many GPUs it holds or asks for, at least 1.
+        Name, and number of GPUs allocated or requested, at least 1.
     submit_s, start_s
-        When it was submitted, and has run since, in seconds since 1970 in UTC; `start_s` is None while it waits.
+        Submission and start in seconds since 1970 in UTC; `start_s` is None for a pending job.
     limit_s
-        Its limit of run time, None if there is none.
+        Limit of the run time, None if there is none.
     user, account, partition, gpu_type
-        Texts, "" where they aren't told; of Kubernetes the queue stands for the partition.
+        Texts, "" where unknown; on Kubernetes the partition is the queue.
     priority
         Larger ones first.
     nodes
-        Names of the machines it runs on, each with its GPUs there, 0 where these aren't told; () where they aren't named.
+        Names of the job's machines, each with the job's GPUs there, 0 where unknown; () if the machines are unknown.
     """
 
     name: str
@@ -70,16 +70,16 @@ class QueuedJob:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QueueState:
-    """All that runs and waits.
+    """All running and pending jobs.
 
     Parameters
     ----------
     jobs
-        In the order of their submission.
+        Jobs in the order of their submission.
     now_s
-        When it was printed, in seconds since 1970 in UTC.
+        Time of the snapshot, in seconds since 1970 in UTC.
     dropped, notes
-        As of a `JobTable`.
+        See `JobTable`.
     has_partitions
         Whether partitions are sets of machines, rather than queues.
     """
@@ -101,16 +101,16 @@ class QueueState:
         *,
         has_partitions: bool = True,
     ) -> "QueueState":
-        """Return the state of some jobs in any order.
+        """Return the state for jobs in any order.
 
         Raises
         ------
         InvalidProblemError
-            If there is none, names repeat, or a number is negative or a time after now.
+            If there are none, names repeat, a number is negative, or a time is after now.
         """
         if not jobs:
             left = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
-            raise InvalidProblemError(f"{path}: no job with GPUs runs or waits ({left or 'nothing is in it'})")
+            raise InvalidProblemError(f"{path}: no job with GPUs is running or pending ({left or 'the list is empty'})")
         seen: set[str] = set()
         for job in jobs:
             said = f"{path}: job {job.name[:40]!r}"
@@ -118,10 +118,10 @@ class QueueState:
                 raise InvalidProblemError(f"{said} is listed twice; list it once")
             seen.add(job.name)
             if job.limit_s is not None and job.limit_s <= 0:
-                raise InvalidProblemError(f"{said}: a limit of more than 0 seconds is due, got {job.limit_s:g}")
+                raise InvalidProblemError(f"{said}: the limit must be above 0 seconds, got {job.limit_s:g}")
             if job.submit_s > now_s or (job.start_s is not None and not job.submit_s <= job.start_s <= now_s):
                 raise InvalidProblemError(
-                    f"{said}: its submission and start must lie in this order before now, "
+                    f"{said}: submission and start must come in this order before now, "
                     f"{(EPOCH + timedelta(seconds=now_s)):%Y-%m-%d %H:%M:%S} UTC; correct it, or give state.now=DATE"
                 )
         ordered = sorted(jobs, key=lambda job: job.submit_s)
@@ -129,16 +129,16 @@ class QueueState:
         return cls(jobs=tuple(ordered), now_s=now_s, dropped=kept, notes=tuple(notes), has_partitions=has_partitions)
 
     def texts(self, name: str) -> TextArray:
-        """Return a field of texts, an entry a job."""
+        """Return a text field, one entry per job."""
         return np.array([getattr(job, name) for job in self.jobs], dtype=object)
 
     @property
     def limit_s(self) -> FloatArray:
-        """Limits of run times, NaN for none; shape (jobs,)."""
+        """Limits of the run time, NaN for none; shape (jobs,)."""
         return np.array([np.nan if job.limit_s is None else job.limit_s for job in self.jobs])
 
     def table(self, default_s: float = 3600.0) -> JobTable:
-        """Return a table of the jobs; the run time, which isn't known, is the limit or the time held and `default_s`."""
+        """Return a table of the jobs. The unknown run time is the limit, or the elapsed time plus `default_s`."""
         submit = np.array([job.submit_s for job in self.jobs])
         held = np.array([0.0 if job.start_s is None else self.now_s - job.start_s for job in self.jobs])
         limit = self.limit_s
@@ -170,12 +170,12 @@ def _priorities(jobs: Sequence[QueuedJob]) -> IntArray:
 
 
 def given_now(text: str | None, latest_s: float) -> float:
-    """Return the present time: the option's, or the latest that the file tells.
+    """Return the current time: the option's, or the latest in the file.
 
     Raises
     ------
     InvalidOptionError
-        If the option is no date.
+        If the option isn't a date.
     """
     if text is None:
         return latest_s
@@ -186,7 +186,7 @@ def given_now(text: str | None, latest_s: float) -> float:
 
 
 def expand_list(text: str) -> list[str]:
-    """Return the names that a list of Slurm's stands for: `n[01-02],m3` are n01, n02 and m3; of several brackets all pairs.
+    """Return the names in a Slurm host list: `n[01-02],m3` is n01, n02 and m3; several brackets give all combinations.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def expand_list(text: str) -> list[str]:
     """
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        pieces = re.split(r"\[([^\]]*)\]", part)  # what stands in brackets is every second one
+        pieces = re.split(r"\[([^\]]*)\]", part)  # every second piece stood in brackets
         choices = [expand_numbers(piece) if place % 2 else [piece] for place, piece in enumerate(pieces)]
         if math.prod(map(len, choices)) > MAX_ENTRIES:
             raise InvalidProblemError(f"{part[:40]!r} stands for more than {MAX_ENTRIES:,} entries; list fewer")
@@ -211,7 +211,7 @@ def expand_list(text: str) -> list[str]:
 
 
 def expand_numbers(text: str) -> list[str]:
-    """Return the numbers of a list such as `01-03,7%2`, with the zeros they are written with.
+    """Return the numbers of a list such as `01-03,7%2`, with their leading zeros.
 
     Raises
     ------

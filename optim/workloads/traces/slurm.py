@@ -1,4 +1,4 @@
-"""Slurm's accounting: what `sacct -P` prints."""
+"""Slurm's accounting records, as `sacct -P` prints them."""
 
 import re
 from collections.abc import Mapping
@@ -45,17 +45,17 @@ from optim.workloads.traces.queue_state import (
 
 SEPARATOR = "|"
 COMMAND = "sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
-"""Prints all that is read."""
+"""Command that prints all columns read here."""
 RESOURCES = ("AllocTRES", "ReqTRES")
 LIMITS = ("Timelimit", "TimelimitRaw")
 NO_LIMIT = ("UNLIMITED", "Partition_Limit")
 NAMES = ("JobID", "JobIDRaw")
-STEP = "that are steps of jobs"
-SLICES, TYPES = "with MIG slices, which are no whole GPUs", "with GPUs of several types"
+STEP = "that are job steps"
+SLICES, TYPES = "with MIG slices instead of full GPUs", "with GPUs of several types"
 NO_SUBMIT, NO_ELAPSED = "whose submission is unknown", "whose run time is unknown"
 UNKNOWN = ("", "Unknown", "None", "N/A", "INVALID")
 EARLIEST_S = 1e8
-"""Of submissions in seconds since 1970: in 1973, before any cluster of Slurm."""
+"""Least submission in seconds since 1970: in 1973, before Slurm existed."""
 _GPU = re.compile(r"(?:^|,)gres/gpu(?::(?P<type>[^=,]+))?=(?P<count>\d+)(?=,|$)")
 _ANY_GPU = re.compile(r"(?:^|,)gres/gpu[:=]")
 _SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
@@ -66,18 +66,18 @@ GB_A_MB = 2.0**-10
 
 
 def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read jobs from ``sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
+    """Read jobs from ``sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State`` (or with ReqTRES).
 
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
-    The user's estimate is Timelimit, or TimelimitRaw (minutes), if there is one.
-    Account and QOS may lack. The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
+    The user's estimate is Timelimit, or TimelimitRaw (minutes), if present. Account and QOS are optional.
+    The run time is ElapsedRaw, else Elapsed, else End minus Start. Records of one JobID are attempts of one job.
     ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
-    Steps of jobs (``123.batch``), jobs without whole GPUs of one type and jobs that aren't over are left out and counted.
+    The reader drops and counts job steps (``123.batch``), jobs without full GPUs of one type, and unfinished jobs.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a field is no number or date, or the file can't be read.
+        If a column is missing, a field isn't a number or date, or the file can't be read.
     """
     header = header_of(path, SEPARATOR)
     columns = _read(path, header)
@@ -86,7 +86,9 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     granted = _granted(columns)
     is_step = np.array(["." in name for name in ids.tolist()])
     is_bad = ~is_step & np.array([len(_GPU.findall(text)) < len(_ANY_GPU.findall(text)) for text in granted.tolist()])
-    refuse(path, next(name for name in RESOURCES if name in columns), is_bad, "gres/gpu[:TYPE]=NUMBER is due", granted)
+    refuse(
+        path, next(name for name in RESOURCES if name in columns), is_bad, "expected gres/gpu[:TYPE]=NUMBER", granted
+    )
     gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
     state = first_words(columns["State"])
     out: dict[str, BoolArray] = {STEP: is_step, TWICE: _repeats(columns)}
@@ -138,12 +140,12 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
 
 
 def _read(path: str | Path, header: tuple[str, ...], more: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-    """Return the columns as texts; a text that isn't told is "".
+    """Return the columns as texts, "" where unknown.
 
     Raises
     ------
     InvalidProblemError
-        If one is missing, or a row has not as many fields as the header: a field that is lost or split moves the others.
+        If a column is missing, or the number of a row's fields differs from the header's: a lost or split field shifts the others.
     """
     wanted = {"JobID", "Submit", "State", "Partition", *RESOURCES, "ElapsedRaw", "Elapsed"}
     if not wanted & set(header):
@@ -154,7 +156,9 @@ def _read(path: str | Path, header: tuple[str, ...], more: tuple[str, ...] = ())
         if not set(names) & set(header):
             raise InvalidProblemError(f"{path}: column {names[0]!r} is missing; this command prints all: {COMMAND}")
     if not {"ElapsedRaw", "Elapsed"} & set(header) and "Start" not in header:
-        raise InvalidProblemError(f"{path}: column 'Start' is missing beside 'End'; this command prints all: {COMMAND}")
+        raise InvalidProblemError(
+            f"{path}: column 'Start' is missing, which 'End' needs; this command prints all: {COMMAND}"
+        )
     known = (
         *NAMES,
         "User",
@@ -177,7 +181,7 @@ def _read(path: str | Path, header: tuple[str, ...], more: tuple[str, ...] = ())
 
 
 def _granted(columns: Mapping[str, TextArray]) -> TextArray:
-    """Return each row's resources: what a job that never ran asked for, as it was granted nothing."""
+    """Return each row's granted resources, or the requested ones of a job that never ran."""
     there = [columns[name] for name in RESOURCES if name in columns]
     granted = there[0].copy()
     for others in there[1:]:
@@ -186,10 +190,9 @@ def _granted(columns: Mapping[str, TextArray]) -> TextArray:
 
 
 def _cards(granted: TextArray, asked: TextArray) -> tuple[IntArray, TextArray, BoolArray, BoolArray]:
-    """Return each row's GPUs and their type, "" if it isn't told, and whether they are slices of GPUs, or of several types.
+    """Return each row's GPUs and their type ("" if unknown), and whether they are slices of GPUs, or of several types.
 
-    The total counts, or the sum over types where there is no total. A type that was asked for and isn't among what was granted
-    is the job's, too.
+    The count is the total, or the sum over types if there is no total. The type may come from the request alone.
     """
     known = {pair: cards_of(*pair) for pair in set(zip(granted.tolist(), asked.tolist(), strict=True))}
     rows = [known[pair] for pair in zip(granted.tolist(), asked.tolist(), strict=True)]
@@ -198,7 +201,7 @@ def _cards(granted: TextArray, asked: TextArray) -> tuple[IntArray, TextArray, B
 
 
 def cards_of(granted: str, asked: str) -> tuple[int, str, bool, bool]:
-    """Return what `_cards` does, of one job's texts of resources."""
+    """Return the values of `_cards` for the resource texts of one job."""
     total, by_type = _counts(granted)
     if total and not by_type:
         by_type = dict.fromkeys(_counts(asked)[1], total)
@@ -209,7 +212,7 @@ def cards_of(granted: str, asked: str) -> tuple[int, str, bool, bool]:
 
 
 def _counts(text: str) -> tuple[int, dict[str, int]]:
-    """Return the GPUs that a text of resources tells, in all and by type."""
+    """Return the number of GPUs in a resource text, in total and by type."""
     found = [(match["type"], int(match["count"])) for match in _GPU.finditer(text)]
     by_type = {kind: count for kind, count in found if kind is not None and count}
     totals = [count for kind, count in found if kind is None]
@@ -217,13 +220,13 @@ def _counts(text: str) -> tuple[int, dict[str, int]]:
 
 
 def _amounts(texts: TextArray, pattern: re.Pattern[str]) -> FloatArray:
-    """Return an amount of each job's resources, 0 where it isn't told; without a unit of memory it is MB."""
+    """Return one amount of each job's resources, 0 where absent; memory without a unit is in MB."""
     found = [pattern.search(text) for text in texts.tolist()]
     return np.array([float(match[1]) * MB_OF[match[2]] if match else 0.0 for match in found])
 
 
 def _elapsed(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:
-    """Return each row's run time in seconds, NaN where it is unknown; only where it is due must it be readable."""
+    """Return each row's run time in seconds, NaN where unknown; unreadable texts are errors only where `is_due` is true."""
     for name in ("ElapsedRaw", "Elapsed"):
         if name in columns:
             texts = columns[name]
@@ -238,7 +241,7 @@ def _elapsed(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArr
 
 
 def _limits(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray | None:
-    """Return each row's time limit in seconds, NaN where it has none; None without such a column."""
+    """Return each row's time limit in seconds, NaN without a limit; None if the table has no such column."""
     for name, seconds in zip(LIMITS, (1.0, 60.0), strict=True):
         if name in columns:
             texts = columns[name]
@@ -251,18 +254,18 @@ def _limits(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArra
 def _submissions(
     path: str | Path, texts: TextArray, is_due: BoolArray, column: str = "Submit"
 ) -> tuple[FloatArray, datetime, tuple[str, ...]]:
-    """Return when jobs were submitted, or another time of theirs, the date of second 0, and remarks."""
+    """Return a column of times, such as submissions; the date of second 0; and remarks."""
     hint = "YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
     submit, begin, remarks = times_of(path, column, texts, is_due=is_due, hint=hint)
     if begin is None:
-        refuse(path, column, submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", texts)
+        refuse(path, column, submit < EARLIEST_S, "expected YYYY-MM-DDThh:mm:ss, or seconds since 1970", texts)
     return submit, EPOCH if begin is None else begin, remarks
 
 
 def _waited(
     path: str | Path, columns: Mapping[str, TextArray], is_kept: BoolArray, submit: FloatArray, begin: datetime
 ) -> FloatArray | None:
-    """Return how long each record waited, NaN where its start is unknown; None where no starts are told."""
+    """Return each record's waiting time, NaN where its start is unknown; None if the table has no starts."""
     if "Start" not in columns:
         return None
     is_told = is_kept & ~np.isin(columns["Start"], UNKNOWN)
@@ -270,14 +273,14 @@ def _waited(
 
 
 def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:
-    """Tell which rows are the same as an earlier one, field by field: two prints that overlap in time."""
+    """Return which rows equal an earlier one in all fields, as in two prints that overlap in time."""
     pd = require_package("pandas", "reading traces")
 
     return np.asarray(pd.DataFrame(dict(columns)).duplicated().to_numpy(), bool)
 
 
 def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: BoolArray, is_in: BoolArray) -> BoolArray:
-    """Tell which components are of jobs that lack another component, or whose components differ in type."""
+    """Return which components belong to jobs that lost another component, or whose components differ in type."""
     is_split = np.zeros(len(base), dtype=bool)
     is_part = is_in & np.array(["+" in name for name in ids.tolist()])
     by_job: dict[str, list[int]] = {}
@@ -289,27 +292,30 @@ def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: Bo
 
 
 STATE_COLUMNS = ("Priority", "NodeList", "Reason")
-"""Columns that are read of jobs that run or wait besides those of jobs that are over."""
+"""Additional columns that are read for running and pending jobs."""
 WAITS = ("PENDING", "CONFIGURING", "QUEUED", "WAITING")
 
 
 def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
-    """Read the jobs that run or wait from what `sacct -P` prints; columns as of `read_sacct`, and `Start` (needed), `Timelimit`, `Account`, `Priority`, `NodeList`, `Reason`.
+    """Read running and pending jobs from the output of `sacct -P`.
 
-    The present time is the latest start plus run time so far of a running job, else the latest submission. A pending job array is as
-    many jobs as it has tasks left, components of one gang (``900+0``) are one job.
+    Columns are those of `read_sacct`, and `Start` (required), `Timelimit`, `Account`, `Priority`, `NodeList`, `Reason`.
+    The current time is the latest start plus elapsed time of a running job, else the latest submission. Each remaining task of a
+    pending job array is one job; components of one gang (``900+0``) are one job together.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, nothing runs or waits, or a field is wrong.
+        If a column is missing, no job is running or pending, or a field is invalid.
     InvalidOptionError
-        If `now` is no date.
+        If `now` isn't a date.
     """
     header = header_of(path, SEPARATOR)
     columns = _read(path, header, tuple(name for name in STATE_COLUMNS if name in header))
     if "Start" not in columns:
-        raise InvalidProblemError(f"{path}: column 'Start' is missing: since when jobs run; {STATE_COMMAND} prints all")
+        raise InvalidProblemError(
+            f"{path}: column 'Start', the start of running jobs, is missing; {STATE_COMMAND} prints all"
+        )
     ids = columns[next(name for name in NAMES if name in header)]
     granted = _granted(columns)
     gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
@@ -366,7 +372,7 @@ STATE_COMMAND = "sacct -P --format=JobID,User,Account,Partition,Submit,Start,Ela
 
 
 def _since_1970(path: str | Path, name: str, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:
-    """Return a column of dates in seconds since 1970, NaN where none is due."""
+    """Return a column of dates in seconds since 1970, NaN where `is_due` is false."""
     if not is_due.any():
         return np.full(len(is_due), np.nan)
     seconds, begin, _ = _submissions(path, columns[name], is_due, name)
@@ -378,19 +384,19 @@ def _priority(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolAr
     if texts is None:
         return np.zeros(len(is_due), np.int64)
     is_number = np.array([re.fullmatch(r"\d{1,18}", text.strip()) is not None for text in texts.tolist()])
-    refuse(path, "Priority", is_due & ~is_number & ~np.isin(texts, UNKNOWN), "a whole number is due", texts)
+    refuse(path, "Priority", is_due & ~is_number & ~np.isin(texts, UNKNOWN), "expected an integer", texts)
     return np.array(
         [int(text) if known else 0 for text, known in zip(texts.tolist(), is_number, strict=True)], np.int64
     )
 
 
 def _tasks(name: str) -> list[str]:
-    """Return the names of a pending job's tasks: ``900_[1-3%2]`` is three."""
+    """Return the names of a pending job's tasks: ``900_[1-3%2]`` has three."""
     owner, bracket, tasks = name.partition("_[")
     return [f"{owner}_{number}" for number in expand_numbers(tasks)] if bracket else [name]
 
 
 def _text(columns: Mapping[str, TextArray], name: str, row: int) -> str:
-    """Return a field, "" where the table lacks it or it isn't told."""
+    """Return a field, "" where it is absent or unknown."""
     text = str(columns[name][row]) if name in columns else ""
     return "" if text in UNKNOWN or text == "None assigned" else text

@@ -1,4 +1,4 @@
-"""Slurm's queue as it stands: what `squeue --json` prints."""
+"""Slurm's current queue, as `squeue --json` prints it."""
 
 from pathlib import Path
 
@@ -68,22 +68,22 @@ class _Queue(msgspec.Struct):
 
 
 def read_squeue(path: str | Path, now: str | None = None) -> QueueState:
-    """Read running and pending jobs from ``squeue --json``; a pending job array is as many jobs as it has tasks left.
+    """Read running and pending jobs from ``squeue --json``; each remaining task of a pending job array is one job.
 
-    GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N`` of `tres_alloc_str`, of a pending job `tres_req_str`; `time_limit` is in minutes. The present time is
-    `last_update`, or the latest start or submission.
+    GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N`` in `tres_alloc_str`, for a pending job in `tres_req_str`; `time_limit` is in
+    minutes. The current time is `last_update`, or the latest start or submission.
 
     Raises
     ------
     InvalidProblemError
-        If it isn't such a list, nothing runs or waits, or a number can't be one.
+        If the file isn't such a list, no job is running or pending, or a number is invalid.
     InvalidOptionError
-        If `now` is no date.
+        If `now` isn't a date.
     """
     try:
         queue = decode(read_bytes(path), _Queue)
     except InvalidProblemError as error:
-        raise InvalidProblemError(f"{path}: not what {COMMAND} prints: {error}") from error
+        raise InvalidProblemError(f"{path}: not the output of {COMMAND}: {error}") from error
     dropped = dict.fromkeys((OTHER_STATE, HELD, NO_GPU, SLICES, TYPES, NO_START), 0)
     jobs: list[QueuedJob] = []
     for each in queue.jobs:
@@ -96,7 +96,7 @@ def read_squeue(path: str | Path, now: str | None = None) -> QueueState:
 
 
 def _add(path: str | Path, each: _Job, jobs: list[QueuedJob]) -> str:
-    """Add a job's tasks, or return why it is left out."""
+    """Add a job's tasks, or return the reason for dropping it."""
     states = [each.job_state] if isinstance(each.job_state, str) else each.job_state
     is_running = any(state in RUNNING for state in states)
     if not is_running and not any(state in WAITING for state in states):
@@ -137,14 +137,14 @@ def _add(path: str | Path, each: _Job, jobs: list[QueuedJob]) -> str:
 
 
 def _nodes(each: _Job) -> tuple[tuple[str, int], ...]:
-    """Return the machines of a running job; what it holds of each is told by `gres_detail` alone."""
+    """Return the machines of a running job; only `gres_detail` gives its GPUs on each."""
     names = expand_list(each.nodes or "")
     details = [cards_of_gres(text) for text in each.gres_detail or ()]
     return tuple(zip(names, details if len(details) == len(names) else [0] * len(names), strict=True))
 
 
 def cards_of_gres(text: str) -> int:
-    """Return the GPUs of one machine that a text such as ``gpu:a100:4(IDX:0-3)`` tells."""
+    """Return the number of GPUs of one machine in a text such as ``gpu:a100:4(IDX:0-3)``."""
     return sum(
         int(number)
         for part in text.split(",")
@@ -155,7 +155,7 @@ def cards_of_gres(text: str) -> int:
 
 
 def _value(path: str | Path, name: str, number: Number) -> float | None:
-    """Return a number, None where it isn't set or infinite."""
+    """Return a number, None if it is unset or infinite."""
     if isinstance(number, _Number):
         if number.infinite or not number.set:
             return None

@@ -1,4 +1,4 @@
-"""What published clusters were like in sum: figures to hold a trace, a generator or a cluster's size against."""
+"""Published summary statistics of clusters, to compare with a trace, a generator or a cluster's size."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,12 +9,12 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_columns, require_whole
 
 SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name,"
-"""How quotas are given that are no whole machines."""
+"""Option for quotas that aren't multiples of a machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSummary:
-    """One cluster's GPU jobs; None where its summary doesn't say.
+    """GPU jobs of one cluster; None for statistics that its summary lacks.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class ClusterSummary:
     avg_run_time_gpu, med_run_time_gpu, avg_que_time_gpu, med_que_time_gpu
         Run and waiting times in seconds.
     avg_gpu_num, med_gpu_num
-        GPUs a job.
+        GPUs per job.
     complete_rate_gpu, cancel_rate_gpu, fail_rate_gpu
         Shares of the jobs.
     complete_gpu_time, cancel_gpu_time, fail_gpu_time
@@ -49,7 +49,7 @@ class ClusterSummary:
 
     @property
     def gpu_time_shares(self) -> tuple[float, float, float] | None:
-        """Shares of the GPU-time of jobs that were completed, cancelled, and that failed."""
+        """Shares of the GPU-time of completed, cancelled and failed jobs."""
         parts = (self.complete_gpu_time, self.cancel_gpu_time, self.fail_gpu_time)
         known = [part for part in parts if part is not None]
         if len(known) < len(parts) or sum(known) <= 0:
@@ -59,12 +59,12 @@ class ClusterSummary:
 
 
 def read_summaries(path: str | Path) -> tuple[ClusterSummary, ...]:
-    """Read the summary tables that come with the traces of Helios and of Acme, one row a cluster.
+    """Read the summary tables published with the traces of Helios and of Acme, one row per cluster.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, or a field is no number or negative.
+        If a column is missing, or a field isn't a number or is negative.
 
     References
     ----------
@@ -84,17 +84,17 @@ def read_summaries(path: str | Path) -> tuple[ClusterSummary, ...]:
 
 
 def read_quotas(path: str | Path) -> dict[str, int]:
-    """Read how many machines each virtual cluster of Philly was given by Helios' authors: ``vc, node num``.
+    """Read the machines that Helios' authors assigned to each virtual cluster of Philly: ``vc, node num``.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, or a field is no whole number of at least 0.
+        If a column is missing, or a field isn't an integer of at least 0.
     """
     columns = read_columns(path, ("node num",), ("vc",))
     require_columns(path, columns, "node num", least=0.0)
     nodes = columns["node num"]
-    due = f"a whole number of machines is due, or {SHARES} in place of the file"
+    due = f"expected an integer number of machines, or {SHARES} in place of the file"
     refuse(path, "node num", nodes != np.floor(nodes), due, nodes)
     return {str(name): int(number) for name, number in zip(columns["vc"], nodes.tolist(), strict=True)}
 
@@ -102,7 +102,7 @@ def read_quotas(path: str | Path) -> dict[str, int]:
 def read_samples(path: str | Path) -> tuple[FloatArray, IntArray]:
     """Read a sample of jobs: Gavel's run times with GPUs (``duration_s, num_gpus``), or Tiresias' service (``duration``).
 
-    Tiresias' are GPU-seconds: run times on one GPU.
+    Tiresias' values are GPU-seconds, which equal run times on one GPU.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def read_samples(path: str | Path) -> tuple[FloatArray, IntArray]:
     Raises
     ------
     InvalidProblemError
-        If a column is missing, or a field isn't a number of the least allowed.
+        If a column is missing, or a field isn't a number or is below the minimum.
     """
     is_service = "duration_s" not in header_of(path)
     duration = "duration" if is_service else "duration_s"

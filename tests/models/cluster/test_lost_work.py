@@ -137,7 +137,7 @@ def test_bad_checkpoints_are_told(text):
 def test_unknown_partitions_columns_and_minutes_are_told(tmp_path):
     with pytest.raises(InvalidOptionError, match=r"no job is in 'z' \(there are: x, y\)"):
         jobs_of(tmp_path, checkpoints="z:5")
-    with pytest.raises(InvalidProblemError, match="minutes above 0, or none, are due"):
+    with pytest.raises(InvalidProblemError, match="expected minutes above 0, or none"):
         jobs_of(tmp_path, ("0", "", "", ""))
     _, record = played(jobs_of(tmp_path), "keeps-all")
     with pytest.raises(InvalidOptionError, match="unknown column of --lost-by"):

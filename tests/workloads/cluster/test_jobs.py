@@ -77,7 +77,7 @@ def test_a_date_and_a_number_of_jobs_choose_the_first_from_then_on():
     assert (jobs.ids, dict(jobs.dropped)) == (("a",), {"submitted earlier": 2})
     assert jobs.submit_us.tolist() == [0]
     assert cluster_jobs(_table(), Selection(since="50")).ids == ("a", "d")
-    with pytest.raises(InvalidOptionError, match="the trace tells no dates"):
+    with pytest.raises(InvalidOptionError, match="the trace has no dates"):
         cluster_jobs(_table(), Selection(since="2017-10-03"))
     with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
         cluster_jobs(_table(), Selection(since="1000"))

@@ -83,7 +83,7 @@ def test_squeue_has_gpus_by_machine_arrays_and_no_limit_where_there_is_none(tmp_
     assert [job.name for job in state.jobs] == ["7", "9_2", "9_3", "9_4", "9_7"]
     assert state.jobs[0].nodes == (("n02", 8), ("n10", 4))
     assert (state.jobs[0].limit_s, state.jobs[1].limit_s) == (240 * 60, None)
-    assert state.dropped == {"that are held back, or wait for other jobs": 1, "without a GPU": 1}
+    assert state.dropped == {"that are held or depend on other jobs": 1, "without a GPU": 1}
     _, present, _ = begin_from(state, TYPED)
     assert present.starts.rows()[0][3] == ((0, 8), (1, 4))
 
@@ -113,7 +113,10 @@ def test_pods_of_one_gang_are_one_job_that_waits_until_all_run(tmp_path):
     state = read_queue_state(kubectl(tmp_path, *first, *second, pod("cpu", 0), pod("done", 1, "Succeeded")))
     assert [(job.name, job.gpus, job.start_s) for job in state.jobs] == [("ml/a", 8, NOON - 1800), ("ml/b", 4, None)]
     assert state.jobs[0].nodes == (("n0", 4), ("n1", 4))
-    assert (state.dropped, state.now_s) == ({"that neither run nor wait": 1, "without a GPU": 1}, NOON - 1800)
+    assert (state.dropped, state.now_s) == (
+        {"that are neither running nor pending": 1, "without a GPU": 1},
+        NOON - 1800,
+    )
 
 
 def workload_of(name, count, *conditions, selector=None, **metadata):
@@ -182,8 +185,8 @@ def test_the_present_time_can_be_given(tmp_path):
     ("change", "said"),
     [
         ({"time_limit": number(-5)}, "time_limit must be a number of at least 0, got '-5.0'"),
-        ({"time_limit": number(0)}, "a limit of more than 0 seconds is due"),
-        ({"start_time": number(NOON + 5)}, "must lie in this order before now"),
+        ({"time_limit": number(0)}, "the limit must be above 0 seconds"),
+        ({"start_time": number(NOON + 5)}, "must come in this order before now"),
         ({"nodes": "n[1-3]"}, "machine 'n3'"),
         ({"tres_alloc_str": "gres/gpu:h100=4,gres/gpu=4", "nodes": ""}, "asks for GPU type 'h100'"),
         ({"tres_alloc_str": "gres/gpu:a100=40,gres/gpu=40", "nodes": ""}, "hold 40 GPUs, and the cluster has 20"),
@@ -208,13 +211,13 @@ def test_other_files_and_kinds_are_refused(tmp_path):
         read_queue_state(kubectl(tmp_path, {"kind": "Node", "metadata": {"name": "n"}}))
     with pytest.raises(InvalidProblemError, match="listed twice"):
         read_queue_state(squeue(tmp_path, RUNNING, RUNNING))
-    with pytest.raises(InvalidProblemError, match="no job with GPUs runs or waits"):
+    with pytest.raises(InvalidProblemError, match="no job with GPUs is running or pending"):
         read_queue_state(squeue(tmp_path))
     path = tmp_path / "other.csv"
     path.write_text("submit,gpus\n1,2\n")
     with pytest.raises(InvalidProblemError, match="not a state; give what squeue --json"):
         read_queue_state(path)
-    with pytest.raises(InvalidProblemError, match=r"asks for '-1' of nvidia\.com/gpu"):
+    with pytest.raises(InvalidProblemError, match=r"must request an integer of nvidia\.com/gpu, got '-1'"):
         read_queue_state(kubectl(tmp_path, pod("a", -1)))
 
 

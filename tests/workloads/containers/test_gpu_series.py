@@ -248,7 +248,7 @@ def test_answer_that_was_cut_is_refused(tmp_path, cut):
         ("gpu,utilisation,pod\na,1,p\n", "no column of times"),
         ("time_s,gpu,pod\n0,a,p\n", "no column of utilisation"),
         ("time_s,gpu,utilisation,pod\n60,a,1,p\n0,a,1,p\n", "go back in time"),
-        ("time_s,gpu,utilisation,pod\n0,a,,p\n", "a number is due"),
+        ("time_s,gpu,utilisation,pod\n0,a,,p\n", "expected a number"),
     ],
 )
 def test_bad_tables_are_told_in_a_line(tmp_path, text, message):

@@ -118,7 +118,7 @@ def test_bad_json_gives_one_clear_line(tmp_path):
     ("changed", "message"),
     [
         ({"SpotPrice": "0"}, "amazon.json: field 'SpotPrice': must be at least 1e-06, got 0; correct or remove it"),
-        ({"Timestamp": "soon"}, "amazon.json: field 'Timestamp': a time like .* is due, got 'soon'; correct"),
+        ({"Timestamp": "soon"}, "amazon.json: field 'Timestamp': expected a time like .*, got 'soon'; correct"),
     ],
 )
 def test_what_is_wrong_in_a_list_is_not_told_by_a_row(tmp_path, changed, message):

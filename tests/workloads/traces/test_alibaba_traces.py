@@ -41,7 +41,7 @@ def test_tasks_of_2020_are_gangs(tmp_path, has_header):
     assert table.dropped == {UNFINISHED: 1, NO_GPU: 1, NO_WORK: 1}
     assert table.notes == (
         "6 tasks are 5 jobs",
-        "no pai_job_table.csv beside the tasks: jobs are submitted as their first task began",
+        "no pai_job_table.csv in the folder of the tasks: each job is submitted when its first task starts",
     )
     assert table.user is None
 
@@ -124,7 +124,7 @@ def test_wrong_use_is_told(tmp_path):
     with pytest.raises(InvalidOptionError, match="whose traces have none"):
         read_jobs(path, "alibaba", ReadOptions(virtual_cluster="57"))
     path.write_text(SPOT.replace(",1,16,", ",1,1.5,"))
-    with pytest.raises(InvalidProblemError, match="a whole number is due"):
+    with pytest.raises(InvalidProblemError, match="expected an integer"):
         read(path)
     tasks = tmp_path / "tasks.csv"
     tasks.write_text(TASKS.replace("600.0", "x", 1))

@@ -34,7 +34,9 @@ def test_limits_of_slurm_are_estimates(tmp_path, column, texts, expected):
     assert _estimates(tmp_path, SACCT.format(column) + "\n".join(rows) + "\n", "sacct") == expected
 
 
-@pytest.mark.parametrize(("value", "said"), [("0", "above 0 is due"), ("-5", "at least 0"), ("soon", "are due")])
+@pytest.mark.parametrize(
+    ("value", "said"), [("0", "expected a time above 0"), ("-5", "at least 0"), ("soon", "expected seconds")]
+)
 def test_an_estimate_that_cannot_be_one_is_refused_in_a_line(tmp_path, value, said):
     rows = f"id,submit,gpus,duration,estimate\na,0,1,100,{value}\n"
     with pytest.raises(InvalidProblemError, match=said) as error:

@@ -139,8 +139,8 @@ def test_tables_of_tabs_without_a_header_are_read_in_each_public_form(tmp_path: 
         ("A\tx\t1\n", "its first row has 3 fields separated by tabs; Gavel's tables have 7 to 12"),
         ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\t5\t0\n", r"row 2 has fewer fields than the first row \(6, not 7\)"),
         ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\t5\t0\t1\t2\n", r"row 2 has more fields than the first row \(8, not 7\)"),
-        ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\tmany\t0\t1\n", "row 2, column 'total_steps': a finite number is due"),
-        ("A\tx\t-s\t1\t5\t0\t1.5\n", "row 1, column 'scale_factor': a whole number is due, got 1.5"),
+        ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\tmany\t0\t1\n", "row 2, column 'total_steps': expected a finite number"),
+        ("A\tx\t-s\t1\t5\t0\t1.5\n", "row 1, column 'scale_factor': expected an integer, got 1.5"),
     ],
 )
 def test_a_bad_table_of_tabs_gives_one_clear_line(tmp_path: Path, text: str, cause: str) -> None:

@@ -52,19 +52,31 @@ def _truncated_gzip() -> bytes:
         (b"", "the file is empty"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n", "has a header but no rows"),
         (b"job_id,submit_s,num_gpus,vc\n0,0,1,a\n", "column 'duration_s' is missing .there are: job_id"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,9,a\n1,0,1,long,a\n", "row 3, column 'duration_s': a finite"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,inf,1,9,a\n", "row 2, column 'submit_s': a finite number"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,nan,a\n", "row 2, column 'duration_s': a finite number"),
+        (
+            b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,9,a\n1,0,1,long,a\n",
+            "row 3, column 'duration_s': expected a finite",
+        ),
+        (
+            b"job_id,submit_s,num_gpus,duration_s,vc\n0,inf,1,9,a\n",
+            "row 2, column 'submit_s': expected a finite number",
+        ),
+        (
+            b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,nan,a\n",
+            "row 2, column 'duration_s': expected a finite number",
+        ),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,,9,a\n", "'num_gpus': must be at least 0, got nothing"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,0,9,a\n", "no job is left of 1 rows: 1 without a GPU"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1.5,9,a\n", "'num_gpus': a whole number is due, got 1.5"),
+        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1.5,9,a\n", "'num_gpus': expected an integer, got 1.5"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,-9,a\n", "'duration_s': must be at least 0, got -9"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,-1,1,9,a\n", "'submit_s': must be at least 0"),
         (
             b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,9,a,b,c\n0,0\n1,1,1,1,1,1,1,1\n",
             "row 2 has more fields than the header .7, not 5",
         ),
-        (b"timestamp,duration,num_gpus,cluster\n2017-13-45,1,1,a\n", "column 'timestamp': YYYY-MM-DD hh:mm:ss is due"),
+        (
+            b"timestamp,duration,num_gpus,cluster\n2017-13-45,1,1,a\n",
+            "column 'timestamp': expected YYYY-MM-DD hh:mm:ss",
+        ),
         (b"job_id,submit_s\xff\xfe,num_gpus,duration_s,vc\n0,0,1,9,a\n", "not a CSV file"),
         (_truncated_gzip(), "gzip data are damaged or truncated"),
     ],
@@ -146,13 +158,13 @@ def test_a_log_of_jobs_that_never_ran_has_no_job(tmp_path):
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        ([], "at least one job"),
+        ([], "the log has no jobs"),
         ([{"jobid": "x"}], "submitted_time"),
         (
             [_job("x", 1, "Pass") | {"submitted_time": "soon"}],
-            "log: field 'submitted_time': YYYY-MM-DD hh:mm:ss is due, got 'soon'",
+            "log: field 'submitted_time': expected YYYY-MM-DD hh:mm:ss, got 'soon'",
         ),
-        ([_job("x", 1, "Pass", _attempt("then", None, 1))], "log: field 'start_time': YYYY-MM-DD"),
+        ([_job("x", 1, "Pass", _attempt("then", None, 1))], "log: field 'start_time': expected YYYY-MM-DD"),
     ],
 )
 def test_a_bad_log_gives_one_clear_line(tmp_path, content, cause):

@@ -152,7 +152,7 @@ def test_jobs_that_are_not_over_are_left_out_and_counted(tmp_path, column):
     table = read_jobs(_file(tmp_path, "\n".join([f"submit,gpus,duration,{column}", *rows])), "csv", ReadOptions())
     assert (table.duration_s.tolist(), table.status.tolist()) == ([3600, 60], ["COMPLETED", "CANCELLED by 7"])
     assert (table.dropped[UNFINISHED], table.dropped_gpu_h[UNFINISHED], table.notes) == (3, 2, ())
-    with pytest.raises(InvalidProblemError, match="row 2, column 'duration': seconds"):
+    with pytest.raises(InvalidProblemError, match="row 2, column 'duration': expected seconds"):
         read_jobs(_file(tmp_path, f"submit,gpus,duration,{column}\n0,1,,FAILED\n"), "csv", ReadOptions())
 
 
@@ -161,7 +161,7 @@ def test_rows_that_are_alike_and_have_no_names_are_said(tmp_path):
     table = read_jobs(_file(tmp_path, text), "csv", ReadOptions())
     assert len(table) == 4
     assert table.notes[-1].startswith(
-        "2 rows are alike to an earlier one in all that is read, and count as jobs of their own"
+        "2 rows are equal to an earlier one in all columns read, and count as separate jobs"
     )
     named = "submit,gpus,duration,id\n0,1,5,a\n0,1,5,a\n"
     assert not [note for note in read_jobs(_file(tmp_path, named), "csv", ReadOptions()).notes if "alike" in note]
@@ -174,10 +174,10 @@ def test_rows_that_are_alike_and_have_no_names_are_said(tmp_path):
         ("0,1,3600\n5,1,60\n", "the header is missing; the first row must name the columns"),
         (
             "JobID|Submit|State\n1|2024-01-02T00:00:00|COMPLETED\n",
-            "this is what sacct -P prints; .* --trace-format sacct",
+            "this is the output of sacct -P; .* --trace-format sacct",
         ),
-        ("submit,gpus,duration\n0,1,2:00\n", "row 2, column 'duration': seconds, or hours:minutes:seconds, are due"),
-        ("submit,gpus,duration\n0,1,soon\n", "row 2, column 'duration': seconds, or hours:minutes:seconds, are due"),
+        ("submit,gpus,duration\n0,1,2:00\n", "row 2, column 'duration': expected seconds, or hours:minutes:seconds"),
+        ("submit,gpus,duration\n0,1,soon\n", "row 2, column 'duration': expected seconds, or hours:minutes:seconds"),
     ],
 )
 def test_what_could_be_read_in_two_ways_is_refused(tmp_path, text, cause):
@@ -228,7 +228,7 @@ def test_a_table_without_starts_records_no_wait(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("10,9,1,10,a", "column 'start': a time that isn't before the submission is due, got '9'"),
+        ("10,9,1,10,a", "column 'start': expected a time not before the submission, got '9'"),
         ("2017-10-03,9,1,10,a", "column 'start': write starts in the form of the submissions, dates or seconds"),
         ("10,soon,1,10,a", "column 'start'"),
     ],

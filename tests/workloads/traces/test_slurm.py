@@ -42,7 +42,7 @@ def test_jobs_with_gpus_that_are_over_are_kept(tmp_path):
     assert table.status.tolist() == ["COMPLETED", "TIMEOUT", "CANCELLED"]
     assert table.begin == datetime(2024, 1, 2)
     assert {reason: count for reason, count in table.dropped.items() if count} == {
-        "that are steps of jobs": 1,
+        "that are job steps": 1,
         "without a GPU": 1,
         "that run or wait still": 1,
         "without run time": 1,
@@ -78,7 +78,7 @@ def test_a_partition_is_a_virtual_cluster(tmp_path):
     [
         ("JobID|User|Partition|Submit|ElapsedRaw|State", "1|a|g|2024-01-02T00:00:00|5|X", "column 'AllocTRES' is missing"),
         ("JobID|Partition|Submit|AllocTRES|State", "1|g|2024-01-02T00:00:00|gres/gpu=1|X", "column 'ElapsedRaw' is missing"),
-        ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|yesterday|5|gres/gpu=1|X", "column 'Submit': YYYY-MM-DDThh:mm:ss"),
+        ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|yesterday|5|gres/gpu=1|X", "column 'Submit': expected YYYY-MM-DDThh:mm:ss"),
         ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|2024-01-02T00:00:00|long|gres/gpu=1|X", "column 'ElapsedRaw'"),
         ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|2024-01-02T00:00:00|-5|gres/gpu=1|X", "'ElapsedRaw': must be"),
     ],
@@ -168,9 +168,9 @@ def test_requeued_components_are_one_gang_with_the_work_of_all_attempts(tmp_path
 @pytest.mark.parametrize(
     ("resources", "reason"),
     [
-        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", "with MIG slices, which are no whole GPUs"),
-        ("gres/gpu:1g.5gb=2", "with MIG slices, which are no whole GPUs"),
-        ("gres/gpu:nvidia_h100_3g.40gb=1,gres/gpu:h100=1,gres/gpu=2", "with MIG slices, which are no whole GPUs"),
+        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", "with MIG slices instead of full GPUs"),
+        ("gres/gpu:1g.5gb=2", "with MIG slices instead of full GPUs"),
+        ("gres/gpu:nvidia_h100_3g.40gb=1,gres/gpu:h100=1,gres/gpu=2", "with MIG slices instead of full GPUs"),
         ("gres/gpu:a100=2,gres/gpu:v100=2,gres/gpu=4", "with GPUs of several types"),
         ("gres/gpu:a100=2,gres/gpu=4", "with GPUs of several types"),
         ("gres/gpumem=80G,gres/gpuutil=5", "without a GPU"),
@@ -240,12 +240,12 @@ def test_a_table_without_header_or_of_commas_says_so(tmp_path):
 
 
 def test_gpus_that_cannot_be_read_are_refused(tmp_path):
-    with pytest.raises(InvalidProblemError, match=r"row 3, column 'AllocTRES': gres/gpu\[:TYPE\]=NUMBER is due"):
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 'AllocTRES': expected gres/gpu\[:TYPE\]=NUMBER"):
         _table(tmp_path, [_row(1), _row(2, "cpu=2,gres/gpu=two")], SHORT)
 
 
 def test_numbers_that_are_no_seconds_since_1970_are_refused(tmp_path):
     with pytest.raises(
-        InvalidProblemError, match="row 2, column 'Submit': YYYY-MM-DDThh:mm:ss, or seconds since 1970, are"
+        InvalidProblemError, match="row 2, column 'Submit': expected YYYY-MM-DDThh:mm:ss, or seconds since 1970"
     ):
         _table(tmp_path, [_row(1, submit="7.5")], SHORT)

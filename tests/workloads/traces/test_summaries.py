@@ -37,7 +37,7 @@ def test_samples_are_run_times_with_gpus_or_service(tmp_path):
     assert (duration.tolist(), gpus.tolist()) == ([5, 7], [2, 1])
     duration, gpus = read_samples(_file(tmp_path, "duration\n5\n7\n"))
     assert (duration.tolist(), gpus.tolist()) == ([5, 7], [1, 1])
-    with pytest.raises(InvalidProblemError, match="'num_gpus': a whole number is due"):
+    with pytest.raises(InvalidProblemError, match="'num_gpus': expected an integer"):
         read_samples(_file(tmp_path, "duration_s,num_gpus\n5,1.5\n"))
 
 

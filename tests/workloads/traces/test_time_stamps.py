@@ -49,11 +49,11 @@ def test_a_column_of_times_holds_numbers_or_dates(tmp_path):
     seconds, begin, _ = read_times(path, "t")
     assert (seconds.tolist(), begin) == ([5, 0], BEGIN)
     path.write_text("t\n2017-10-03 01:00:05\n17\n")
-    with pytest.raises(InvalidProblemError, match=r"row 3, column 't': a date such as .* is due, got '17'"):
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 't': expected a date such as .*, got '17'"):
         read_times(path, "t")
     path.write_text("t\nnow\n")
     with pytest.raises(
-        InvalidProblemError, match=r"row 2, column 't': seconds, or dates such as .*, are due, got 'now'"
+        InvalidProblemError, match=r"row 2, column 't': expected seconds, or dates such as .*, got 'now'"
     ):
         read_times(path, "t")
 
@@ -80,7 +80,7 @@ def test_dates_may_be_written_in_all_usual_forms(tmp_path, later):
 def test_a_column_of_dates_holds_nothing_else(tmp_path, later):
     path = tmp_path / "jobs.csv"
     path.write_text(f"t,u\n2017-10-03,1\n{later},1\n")
-    with pytest.raises(InvalidProblemError, match=r"row 3, column 't': a date such as"):
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 't': expected a date such as"):
         read_times(path, "t")
 
 
