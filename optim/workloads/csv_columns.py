@@ -1,4 +1,4 @@
-"""Columns of CSV files, read with one clear line for whatever is wrong, dates among them."""
+"""Columns of CSV files, with one-line errors that name file, row and column; parsing of dates."""
 
 import csv
 import io
@@ -27,14 +27,14 @@ WITH_OFFSET = (
 
 
 def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
-    """Return dates in UTC as a pandas series without a zone, NaT for what is no date; one without an offset is in UTC.
+    """Return dates in UTC as a pandas series without a zone, NaT for other texts; a date without an offset is in UTC.
 
-    Offsets are taken off here: pandas before 3.1 may leave them out where rows have several.
+    This function subtracts the offsets: pandas before 3.1 may ignore them if rows have several.
     """
     pd = require_package("pandas", "reading dates")
 
     series = pd.Series(texts, dtype=object)
-    series = series.where(series.str.match(r"\d{4}-?\d{2}-?\d{2}"))  # not 'now', which pandas reads, nor a year alone
+    series = series.where(series.str.match(r"\d{4}-?\d{2}-?\d{2}"))  # excludes 'now' and bare years, which pandas reads
     parts = series.str.extract(WITH_OFFSET)
     dates = parts["date"].astype(object).where(parts["date"].notna(), series)
     times = pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None).to_numpy()
@@ -44,22 +44,22 @@ def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
 
 
 BLOCK_CELLS = 1_000_000
-"""Fields in memory at once as texts."""
+"""Fields in memory at once, as texts."""
 
 READ_BYTES = 2**20
-"""Bytes that are read at a time."""
+"""Bytes per read."""
 
 LARGEST = 1e18
-"""Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
+"""Largest plausible number; sums and products of larger ones could overflow."""
 
 SEPARATORS = ",;\t|"
-"""What tables are written with: spreadsheets of some countries write semicolons."""
+"""Field separators; spreadsheets of some countries write semicolons."""
 
 UNQUOTED = "\t|"
-"""Separators of formats that never quote (`sacct -P`, simulators' tables): there a quotation mark is a sign like any other."""
+"""Separators of formats without quoting (`sacct -P`, simulators' tables), where a quotation mark is an ordinary character."""
 
 HEADERLESS = "\t"
-"""Separator of the tables that are read without a header."""
+"""Separator of headerless tables."""
 
 HEADER_ROWS = 1
 """Rows before the first row of data."""
@@ -73,30 +73,30 @@ def read_columns(
     *,
     names: Sequence[str] = (),
 ) -> dict[str, NDArray[Any]]:
-    """Read columns of a CSV file, plain or gzip; a row may have fewer fields than the header, and never more.
+    """Read columns of a CSV file, plain or gzip; a row may have fewer fields than the header, but not more.
 
     Parameters
     ----------
     path
-        The file; no pipe, since a table is read more than once.
+        The file; a pipe is an error, since the reader opens a table several times.
     numbers
         Columns of finite numbers; an empty field becomes NaN.
     texts
         Columns of text; an empty field becomes "".
     separator
-        What stands between fields; where it is one of `UNQUOTED`, quotation marks have no meaning.
+        Field separator; with one of `UNQUOTED`, quotation marks are ordinary characters.
     names
-        Names of the columns of a file without a header, in their order.
+        Column names of a headerless file, in order.
 
     Returns
     -------
     dict
-        One array a column, float64 or objects.
+        One array per column, float64 or object.
 
     Raises
     ------
     InvalidProblemError
-        Naming the file, the column, the row and the remedy.
+        If the file is invalid; the text gives file, column, row and remedy.
     """
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     for columns in column_blocks(path, numbers, texts, separator, names=names):
@@ -113,9 +113,9 @@ def column_blocks(
     *,
     names: Sequence[str] = (),
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield the columns that `read_columns` returns, some rows at a time: for tables that are too large to hold.
+    """Yield the columns of `read_columns` in blocks of rows, for tables larger than memory.
 
-    Within a block equal texts are one object. What is wrong is raised where it is met, after the blocks before it.
+    Within a block equal texts are one object. An error is raised where it occurs, after the blocks before it.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def column_blocks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedColumn:
-    """A column of some rows of a table: each of its texts once in `known`, and which of them each row has in `codes`, shape (rows,)."""
+    """A column of a block of rows: distinct texts in `known`, and each row's index into them in `codes`, shape (rows,)."""
 
     path: str | Path
     name: str
@@ -143,12 +143,12 @@ class CodedColumn:
         return np.asarray(self.known[self.codes])
 
     def numbers(self) -> NDArray[np.float64]:
-        """Return the numbers, NaN for empty fields, shape (rows,); each text is read once.
+        """Return the numbers, NaN for empty fields, shape (rows,); each distinct text is parsed once.
 
         Raises
         ------
         InvalidProblemError
-            If a field is no finite number; it names the row.
+            If a field isn't a finite number; the text names its row.
         """
         pd = require_package("pandas", "reading CSV files")
 
@@ -169,12 +169,12 @@ class CodedColumn:
 def coded_blocks(
     path: str | Path, columns: Sequence[str], separator: str = ",", *, names: Sequence[str] = ()
 ) -> Iterator[dict[str, CodedColumn]]:
-    """Yield columns as `column_blocks` does, each text of a block once: for columns of few texts in many rows.
+    """Yield columns like `column_blocks`, with distinct texts stored once: for columns of few texts in many rows.
 
     Raises
     ------
     InvalidProblemError
-        As `read_columns` does, but of numbers.
+        As `read_columns` does, except for numbers.
     """
     pd = require_package("pandas", "reading CSV files")
 
@@ -205,7 +205,7 @@ def coded_blocks(
 
 
 def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = ()) -> Iterator[Any]:
-    """Yield a table's fields as texts, some rows at a time."""
+    """Yield a table's fields as texts, in blocks of rows."""
     pd = require_package("pandas", "reading CSV files")
 
     options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
@@ -214,7 +214,7 @@ def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = 
         options |= {"header": None, "names": list(names)}
     with _open(path) as source:
         for block in pd.read_csv(io.BufferedReader(source, READ_BYTES), **options):
-            if not isinstance(block.index, pd.RangeIndex):  # the first fields were taken for names of the rows
+            if not isinstance(block.index, pd.RangeIndex):  # pandas took the first fields for row names
                 raise pd.errors.ParserError("rows have more fields than the header")
             yield block
 
@@ -229,9 +229,9 @@ def _no_table(path: str | Path, error: Exception) -> InvalidProblemError:
 
 
 def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> None:
-    """Raise InvalidProblemError at the first row that has more fields than the first.
+    """Raise InvalidProblemError at the first row with more fields than the first row.
 
-    Whatever pandas makes of them: before 3.1 it drops what is too much in the first row of each of its blocks.
+    This doesn't rely on pandas: before 3.1 it drops surplus fields in the first row of each of its blocks.
     """
     if not _may_be_wide(path, width, separator):
         return
@@ -244,7 +244,7 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
             if len(fields) > width:
                 raise InvalidProblemError(
                     f"{path}: row {line} has more fields than {first} ({len(fields)}, not {width}); "
-                    f"remove what is too much, such as {separator!r} at its end"
+                    f"remove the surplus, such as {separator!r} at its end"
                     + (
                         " or in a name, which the format can't mark (print no names of jobs)"
                         if separator in UNQUOTED
@@ -254,7 +254,7 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
 
 
 def _may_be_wide(path: str | Path, width: int, separator: str) -> bool:
-    """Return whether a row may have more fields, by the separators of each line: quick, and sure where no quotation mark has a meaning."""
+    """Return whether a row may have too many fields, by counting separators; fast, and exact without quotation marks."""
     rest = b""
     with _open(path) as source:
         reader = io.BufferedReader(source, READ_BYTES)
@@ -271,7 +271,7 @@ def _may_be_wide(path: str | Path, width: int, separator: str) -> bool:
 
 
 def require_all_fields(path: str | Path, separator: str = ",", first: str = "the header") -> None:
-    """Raise InvalidProblemError at the first row that has fewer fields than the first: it is unknown which of them are missing."""
+    """Raise InvalidProblemError at the first row with fewer fields than the first row, since the missing ones are unknown."""
     width = 0
     for line, fields in _records(path, separator):
         width = width or len(fields)
@@ -283,7 +283,7 @@ def require_all_fields(path: str | Path, separator: str = ",", first: str = "the
 
 
 def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str], separator: str) -> None:
-    """Raise InvalidProblemError if a column that is read is missing, or named twice."""
+    """Raise InvalidProblemError if a required column is missing, or named twice."""
     for name in wanted:
         if found.count(name) > 1:
             raise InvalidProblemError(f"{path}: column {name!r} is named twice in the header; rename or remove one")
@@ -300,7 +300,7 @@ def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[st
 
 
 def header_of(path: str | Path, separator: str = ",") -> tuple[str, ...]:
-    """Return the names of a CSV file's columns, without white space around them; () if there is none."""
+    """Return the names of a CSV file's columns, without surrounding white space; () if there is none."""
     return tuple(name.strip() for name in _header(path, separator) if name.strip())
 
 
@@ -310,19 +310,19 @@ def width_of(path: str | Path, separator: str = ",") -> int:
 
 
 def require_rereadable(path: str | Path) -> None:
-    """Raise InvalidProblemError for a pipe or a device: nothing comes out of it a second time."""
+    """Raise InvalidProblemError for a pipe or a device, which can't be read twice."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # whoever reads it says why
+    except OSError:  # opening the file will raise the precise error
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InvalidProblemError(
-            f"{path}: a table is read more than once, and this is a pipe or a device; write it to a file first"
+            f"{path}: a table is read more than once, but this is a pipe or a device; write it to a file first"
         )
 
 
 def _open(path: str | Path) -> Source:
-    """Open a table, its bytes and lines within the limits."""
+    """Open a table within the limits on bytes and line length."""
     require_rereadable(path)
     try:
         return Source(path, "table_bytes", current_limits().line_bytes)
@@ -331,7 +331,7 @@ def _open(path: str | Path) -> Source:
 
 
 def _records(path: str | Path, separator: str, errors: str = "replace") -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of header and rows, after the number of the line where each begins; blank lines are left out."""
+    """Yield the fields of header and rows with the number of their first line; blank lines are skipped."""
     with _open(path) as source:
         lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors=errors, newline="")
         reader = csv.reader(lines, delimiter=separator, quoting=_quoting(separator))
@@ -343,7 +343,7 @@ def _records(path: str | Path, separator: str, errors: str = "replace") -> Itera
 
 
 def _header(path: str | Path, separator: str, errors: str = "replace") -> list[str]:
-    """Return the names of the columns as they are written."""
+    """Return the column names, unchanged."""
     try:
         return next(_records(path, separator, errors), (0, []))[1]
     except csv.Error as error:
@@ -351,10 +351,10 @@ def _header(path: str | Path, separator: str, errors: str = "replace") -> list[s
 
 
 def line_of(path: str | Path, row: int) -> int:
-    """Return the line where a row of data begins, as an editor counts it: blank lines and those in quotes are lines.
+    """Return the line where a row of data begins, as an editor counts it, including blank lines and those in quotes.
 
-    What separates fields is the sign that the header has most of. If the file can't be read again, or has a field of
-    more than 131,072 characters before, rows are counted as if each were a line.
+    The separator is the most frequent candidate in the header. If the file can't be read again, or has an earlier field of
+    more than 131,072 characters, each row counts as one line.
     """
     counted = row + 1 + HEADER_ROWS
     try:
@@ -375,9 +375,9 @@ def refuse(
     *,
     is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first row whose field is wrong: where it is, what is due, and what is there.
+    """Raise InvalidProblemError at the first row with an invalid field; the text gives place, expectation (`due`) and value.
 
-    Values of lists, which are no tables of rows, are found by what is there.
+    Without `is_table` the value alone identifies the field.
     """
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
@@ -394,7 +394,7 @@ def require_columns(
     may_lack: bool = False,
     is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first field of some columns that is below `least`, or empty unless `may_lack`."""
+    """Raise InvalidProblemError at the first field of these columns below `least`, or empty unless `may_lack`."""
     for name in names:
         values = columns[name]
         is_wrong = (values < least) | (np.isnan(values) & (not may_lack))
@@ -402,7 +402,7 @@ def require_columns(
 
 
 def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return numbers as integers, or raise InvalidProblemError at the first that is no whole number."""
+    """Return numbers as integers, or raise InvalidProblemError at the first that isn't one."""
     refuse(path, column, values != np.floor(values), "expected an integer", values)
     return values.astype(np.int64)
 
@@ -410,7 +410,7 @@ def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) ->
 def require_order(
     path: str | Path, name: str, rows: NDArray[np.int64], times: NDArray[np.int64], *, by: str, is_strict: bool = False
 ) -> None:
-    """Raise InvalidProblemError where the times of a group's rows fall, or stand still where they mustn't."""
+    """Raise InvalidProblemError where the times of a group's rows decrease, or repeat if `is_strict`."""
     steps = np.diff(times)
     for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
         row = line_of(path, int(rows[place + 1]))
@@ -424,5 +424,5 @@ def groups(keys: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
 
 
 def joined(*columns: NDArray[Any], by: str) -> NDArray[np.object_]:
-    """Return one text a row of several columns."""
+    """Return one text per row, joined from several columns."""
     return np.array([by.join(parts) for parts in zip(*columns, strict=True)], dtype=object)

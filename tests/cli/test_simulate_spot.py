@@ -196,7 +196,7 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
     assert dollars == pytest.approx([98.32 * 4.1] * 3, abs=0.5)
     refused = run(*words)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "no price on demand; give --on-demand" in refused.stderr
+    assert "no on-demand price; give --on-demand" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     for wrong in ("0", "-3", "nan", "inf"):
         result = run(*words, f"--on-demand={wrong}")
@@ -420,8 +420,8 @@ def test_bad_files_of_a_folder_are_named_and_left_out_only_if_asked_for(windows)
         (("--every-file", "--deadline-hours", "25"), "144 ticks of 600 s are shorter than the deadline of 25 h"),
         (("--every-file", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
         (("--every-file", "--option", "tick_s=0"), "tick_s must be"),
-        (("--every-file", "--zone", "nowhere"), "no folder of it has a file of nowhere"),
-        ((), "holds no trace (.json, .json.gz, .csv, .csv.gz)"),
+        (("--every-file", "--zone", "nowhere"), "no subfolder has a file of nowhere"),
+        ((), "has no traces (.json, .json.gz, .csv, .csv.gz)"),
     ],
 )
 def test_wrong_use_of_folders_is_one_line(windows, words, message):
@@ -438,7 +438,7 @@ def test_files_take_no_option_of_folders_and_json_a_polarity(windows, zones):
         assert f"{flag} requires --availability FOLDER" in refused.stderr
     refused = run("--availability", windows, "--on-demand", "3", "--deadline-hours", 30, "--every-file")
     assert refused.exit_code == 2
-    assert "a trace as JSON doesn't say what a 1 means" in refused.stderr
+    assert "a trace as JSON doesn't define a 1" in refused.stderr
 
 
 def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):

@@ -1,4 +1,4 @@
-"""Consumption of containers: drawn with the truth about their phases, or read from files and from Prometheus."""
+"""Resource usage of containers: generated with known phases, or read from files and from Prometheus."""
 
 from optim.workloads.containers.csv_files import read_containers as read_containers
 from optim.workloads.containers.generator import PHASE_NAMES as PHASE_NAMES

@@ -19,45 +19,45 @@ _KNOWN = {resource.name: resource for resource in (CPU, MEMORY)}
 def read_containers(
     path: str | Path, *, units: Mapping[str, str] = MappingProxyType({}), drop_incomplete: bool = False
 ) -> ContainerSeries:
-    """Read series from a CSV file, plain or gzip; its form is known by its header.
+    """Read series from a CSV file, plain or gzip, in one of four forms, recognised by the header.
 
     - AI4DL's: `timestamp`, `service`, `pod.id`, `cpu.usage.cores`, `mem.working.set`, `mem.limit`.
     - MIT Supercloud's, one job: `EpochTime`, `CPUUtilization` (per cent of a core), `RSS` (KiB).
     - Bitbrains' joined: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes cores.
-    - One's own: `container`, `time_s`, and a column a resource; a column ``NAME_limit`` holds limits, ``NAME_kills`` the kills for
-      lack of the resource since the container's row before, `phase` (a text) the truth.
+    - Custom: `container`, `time_s`, and one column per resource. A column ``NAME_limit`` has limits, ``NAME_kills`` the kills for
+      lack of the resource since the container's previous row, `phase` (text) the true phase.
 
     Parameters
     ----------
     path
         The file.
     units
-        Unit by resource, of the custom form, where it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...; of limits, too.
+        Unit by resource in the custom form, also for limits, if it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...
     drop_incomplete
-        Whether to go on where more than half of the containers lack a resource.
+        Whether to continue if more than half of the containers lack a resource.
 
     Returns
     -------
     ContainerSeries
-        With irregular time stamps, as they are in the file; CPU in cores and memory in GiB in the public forms.
+        Series with the irregular time stamps of the file; CPU in cores and memory in GiB in the public forms.
 
     Raises
     ------
     InvalidProblemError
-        If the form is unknown, or the file is bad.
+        If the form is unknown, or the file is invalid.
     InvalidOptionError
-        If a unit is given of a resource that isn't there, or of a form whose units are known.
+        If a unit is given for a missing resource, or for a form with fixed units.
     """
     header = header_of(path)
     for names, read in FORMS:
         if names <= set(header):
             if units:
-                raise InvalidOptionError(f"{path}: the units of this form are known; leave --unit out")
+                raise InvalidOptionError(f"{path}: the units of this form are fixed; leave --unit out")
             return read(path)
     if {"container", "time_s"} <= set(header):
         return _custom(path, header, units, drop_incomplete=drop_incomplete)
-    what = "the header is of no known form" if header else "the file has no header"
-    raise InvalidProblemError(f"{path}: {what}; name the columns container, time_s, and one a resource")
+    what = "the header has no known form" if header else "the file has no header"
+    raise InvalidProblemError(f"{path}: {what}; name the columns container, time_s, and one per resource")
 
 
 def _ai4dl(path: str | Path) -> ContainerSeries:
@@ -65,7 +65,7 @@ def _ai4dl(path: str | Path) -> ContainerSeries:
         path, ("timestamp", "cpu.usage.cores", "mem.working.set", "mem.limit"), ("service", "pod.id")
     )
     require_columns(path, columns, "cpu.usage.cores", "mem.working.set", least=0.0, may_lack=True)
-    # One pod name is used by several services.
+    # Several services use the same pod name.
     keys = joined(columns["service"], columns["pod.id"], by="/")
     values = np.stack([columns["cpu.usage.cores"], columns["mem.working.set"] / GIB], axis=1)
     limit = np.stack([np.full(len(values), np.nan), columns["mem.limit"] / GIB], axis=1)
@@ -85,7 +85,7 @@ def _bitbrains(path: str | Path) -> ContainerSeries:
     columns = read_columns(path, numbers, ("vm",))
     require_columns(path, columns, *numbers[1:], least=0.0, may_lack=True)
     cores, capacity = columns["cores"], columns["cpu_cap_mhz"]
-    # A machine without capacity uses nothing; of one whose capacity isn't told nothing is known (NaN).
+    # A machine without capacity uses nothing; an unknown capacity makes usage unknown (NaN).
     used = columns["cpu_mhz"] / np.where(capacity == 0, np.inf, capacity) * cores
     values = np.stack([used, columns["mem_kb"] / KIB_PER_GIB], axis=1)
     limit = np.stack([cores, columns["mem_cap_kb"] / KIB_PER_GIB], axis=1)
@@ -97,7 +97,7 @@ FORMS: tuple[tuple[frozenset[str], Callable[[str | Path], ContainerSeries]], ...
     (frozenset({"EpochTime", "CPUUtilization", "RSS"}), _supercloud),
     (frozenset({"vm", "t_s", "cpu_mhz"}), _bitbrains),
 )
-"""Public forms, and columns that each is known by."""
+"""Public forms, and the columns that identify each."""
 
 
 def _custom(
@@ -105,10 +105,10 @@ def _custom(
 ) -> ContainerSeries:
     names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith(("_limit", "_kills"))]
     if not names:
-        raise InvalidProblemError(f"{path}: no column of a resource beside container and time_s; add one, say 'cpu'")
+        raise InvalidProblemError(f"{path}: no resource column besides container and time_s; add one such as 'cpu'")
     for name in names:
         if names.count(name) > 1:
-            raise InvalidProblemError(f"{path}: column {name!r} comes twice; rename or remove one")
+            raise InvalidProblemError(f"{path}: column {name!r} appears twice; rename or remove one")
     ResourceOverrides(units=units, counters=()).require_resources(names)
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     killed = [f"{name}_kills" for name in names if f"{name}_kills" in header]

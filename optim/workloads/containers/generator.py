@@ -1,4 +1,4 @@
-"""Draw containers of training jobs whose phases are known."""
+"""Generator of containers of training jobs with known phases."""
 
 from dataclasses import dataclass
 
@@ -11,25 +11,25 @@ from optim.core.limits import check_drawn
 from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries
 
 MIN_GROWTH, MAX_GROWTH = 1.5, 3.0
-"""Memory grows by a factor between these."""
+"""Range of the factor by which memory grows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a container needs.
+    """Resource levels of a container.
 
     Attributes
     ----------
     cores
         CPU limit.
     start_gib, set_gib
-        Memory before data is loaded, and after.
+        Memory before and after data is loaded.
     busy_cores
-        CPU in stable running.
+        CPU in the stable phase.
     memory_limit_gib
         Memory limit.
     network_mb_per_s
-        Network while gradients are exchanged.
+        Network during gradient exchange.
     """
 
     cores: float
@@ -48,13 +48,13 @@ def draw_phase(
     Parameters
     ----------
     name
-        The phase.
+        Name of the phase.
     length
-        Samples.
+        Number of samples.
     memory, target
-        Memory at its start, and where a load leads, GiB.
+        Memory at the beginning, and target of a load, in GiB.
     sizes
-        The container.
+        Resource levels of the container.
     noise
         Factor on all deviations.
     rng
@@ -63,7 +63,7 @@ def draw_phase(
     Returns
     -------
     tuple
-        CPU, memory and network, shape (length, 3), and the memory level without noise at the end.
+        CPU, memory and network, shape (length, 3), and the noiseless memory level at the end.
     """
     unit = rng.normal(size=(3, length)) * noise
     cpu, level, network = _SHAPES[name](length, memory, target, sizes, unit, rng)
@@ -72,11 +72,11 @@ def draw_phase(
 
 
 def two_state_chain(is_high: bool, draws: FloatArray, *, rise: float, fall: float) -> NDArray[np.bool_]:
-    """Return whether a chain is in its upper state at each of n steps, the first one given.
+    """Return whether a two-state chain is in its upper state at each of n steps, the first one given.
 
-    Draw k decides what follows step k: below `rise` it leaves the lower state, below `fall`, which is larger, the upper one. So a
-    draw below both changes the state, one between them ends in the lower state whatever it was, and any other keeps it: the
-    state is told by the number of changes since the last such draw, without a walk.
+    Draw k decides the transition after step k: a draw below `rise` leaves the lower state, a draw below `fall` (larger) leaves the
+    upper one. So a draw below both flips the state, a draw between them ends in the lower state in any case, and any other keeps
+    the state. The parity of the flips since the last draw between them gives the state without a loop.
     """
     step = np.arange(len(draws))
     changes = np.concatenate([[0], np.cumsum(draws < rise)])[:-1]
@@ -90,20 +90,20 @@ _Shape = tuple[FloatArray, tuple[FloatArray, float], FloatArray]
 
 
 def _warmup(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
-    """Idle but for a spike now and then."""
+    """Idle, with an occasional spike."""
     cpu = np.abs(0.05 + 0.05 * unit[0]) + 0.6 * (rng.random(n) < 0.2)
     return cpu, (memory * (1 + 0.02 * unit[1]), memory), 0.02 * sizes.network_mb_per_s * (1 + 0.3 * unit[2])
 
 
 def _load(n: int, memory: float, target: float, sizes: Sizes, unit: FloatArray, _rng: np.random.Generator) -> _Shape:
-    """Memory goes in a straight line to its target."""
+    """Memory rises linearly to its target."""
     line = np.linspace(memory, target, n + 1)[1:]
     network = 2.0 * sizes.network_mb_per_s * (1 + 0.15 * unit[2])
     return 0.25 + 0.06 * unit[0], (line + 0.01 * sizes.set_gib * unit[1], target), network
 
 
 def _burst(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
-    """CPU jumps between two levels, a chain with two states."""
+    """CPU jumps between two levels of a two-state chain."""
     states = two_state_chain(bool(rng.random() < 0.5), rng.random(n), rise=0.35, fall=0.45)
     cpu = sizes.busy_cores * np.where(states, 1.1 + 0.1 * unit[0], 0.35 + 0.08 * unit[0])
     network = sizes.network_mb_per_s * np.where(states, 0.3, 1.5) * (1 + 0.15 * unit[2])
@@ -111,13 +111,13 @@ def _burst(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray
 
 
 def _stable(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, _rng: np.random.Generator) -> _Shape:
-    """Everything stays where it is."""
+    """All levels stay constant."""
     cpu = sizes.busy_cores * (1 + 0.03 * unit[0])
     return cpu, (memory * (1 + 0.004 * unit[1]), memory), sizes.network_mb_per_s * (1 + 0.05 * unit[2])
 
 
 def _growth(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
-    """Memory grows in a straight line while CPU idles, with a spike now and then."""
+    """Memory grows linearly while CPU idles, with an occasional spike."""
     end = memory * rng.uniform(MIN_GROWTH, MAX_GROWTH)
     line = np.linspace(memory, end, n + 1)[1:]
     cpu = sizes.busy_cores * (0.55 * (1 + 0.08 * unit[0]) + 0.8 * (rng.random(n) < 0.08))
@@ -137,35 +137,35 @@ SEQUENCES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (0.10, (WARMUP, LOAD, BURST, STABLE, GROWTH, STABLE)),
     (0.20, (WARMUP, LOAD, BURST, STABLE)),
 )
-"""Share of containers by the phases they go through."""
+"""Share of containers by sequence of phases."""
 
 UNLOAD_SHARE = 0.6
-"""Share of containers that give their memory back at the end; it is labelled as a load."""
+"""Share of containers that release their memory at the end; this phase is labelled as a load."""
 
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
 
 MAX_MEAN_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
-"""Mean samples of a container that goes through the most."""
+"""Mean samples of the longest sequence."""
 
 MIN_SAMPLES = (3, 5, 5, 5, 5)
 
 DURATION_SHAPE = 4.0
 
 IDLE_CORES_SHARE = 0.01
-"""CPU of a container whose job is done, over what it took."""
+"""CPU of a container whose job has ended, as a share of its busy level."""
 
 LIMIT_HEADROOM = 1.1
-"""Memory limits leave this much room above the largest growth, and are then rounded up to a power of two."""
+"""Memory limits are this factor times the largest growth, rounded up to a power of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
-    """How containers are drawn; the defaults are the plain case.
+    """Options of the generator; the defaults give the simplest case.
 
     Attributes
     ----------
     num_containers
-        How many. Container k is the same in a larger draw.
+        Number of containers. Container k doesn't depend on this number.
     interval_s
         Seconds between samples.
     noise
@@ -175,18 +175,18 @@ class ContainerOptions:
     phase_length
         Factor on mean lengths of phases.
     missing
-        Share of samples that are lost; then time stamps are irregular.
+        Share of lost samples; above 0, time stamps are irregular.
     jitter
-        Largest shift of a time stamp as a share of the interval, below 0.5; then time stamps are irregular.
+        Largest shift of a time stamp as a share of the interval, below 0.5; above 0, time stamps are irregular.
     drift
-        CPU and memory levels are scaled by exp(drift): for data that has moved away from what a model was fitted on. Not
-        scaled is CPU while warming up and loading, a constant, and nothing takes more than its cores.
+        Factor exp(drift) on CPU and memory levels, for data that differs from a model's training data. CPU in warm-up and load is
+        constant and isn't scaled; no container exceeds its cores.
     idle_share
-        Mean share of a container's life that it idles at its end, its job done; these samples have no phase (-1).
+        Mean share of a container's life that it idles after its job; these samples have no phase (-1).
     idle_memory
-        Share of its last memory, above what it began with, that it keeps while it idles.
+        Share of its last memory, above its initial memory, that an idling container keeps.
     has_network
-        Whether network is a third resource: downloads in load phases, exchanges of gradients in bursts.
+        Whether network is a third resource: downloads in load phases, gradient exchange in bursts.
     """
 
     num_containers: int = 400
@@ -214,7 +214,7 @@ class ContainerOptions:
 
 
 def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries:
-    """Draw containers with the true phase of each sample.
+    """Generate containers with the true phase of each sample.
 
     Containers pass through warm-up, load, bursts, stable running and growth; CPU is in cores, memory in GiB.
 
@@ -223,18 +223,18 @@ def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries
     options
         Number and difficulty.
     seed
-        Same options and seed, same series.
+        Equal options and seeds give equal series.
 
     Returns
     -------
     ContainerSeries
-        `phase` indexes `PHASE_NAMES`; `limit` holds the cores and a memory limit of each container. On a grid of
+        `phase` indexes `PHASE_NAMES`; `limit` has the cores and a memory limit of each container. Samples are on a grid of
         `interval_s`, unless samples are missing or jittered.
 
     Raises
     ------
     InvalidOptionError
-        If more is to be drawn than a reader takes (`ReadLimits`).
+        If the size exceeds the readers' limits (`ReadLimits`).
 
     Examples
     --------
@@ -297,7 +297,7 @@ def _container(
 def _idle_tail(
     options: ContainerOptions, sizes: Sizes, memory: float, busy_samples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return CPU, memory and network of a container whose job is done, shape (samples, 3)."""
+    """Return CPU, memory and network of a container after its job, shape (samples, 3)."""
     mean = busy_samples * options.idle_share / (1.0 - options.idle_share)
     length = round(rng.gamma(DURATION_SHAPE, mean / DURATION_SHAPE))
     memory_kept = sizes.start_gib + options.idle_memory * (memory - sizes.start_gib)
@@ -307,7 +307,7 @@ def _idle_tail(
 
 
 def _sizes(options: ContainerOptions, rng: np.random.Generator) -> Sizes:
-    """Draw what a container needs over its whole life."""
+    """Draw a container's resource levels, fixed for its life."""
     cores = float(rng.choice([1, 2, 4]))
     start, settled, level = rng.normal(size=3) * options.size_spread * np.array([0.4, 0.35, 0.2])
     moved = np.exp(options.drift)

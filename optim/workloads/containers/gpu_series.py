@@ -1,7 +1,7 @@
-"""Utilisation of GPUs and who holds them: answers of Prometheus with DCGM's metrics, or a table; read in pieces.
+"""GPU utilisation by holder, from Prometheus answers with DCGM metrics or from a table, read in pieces.
 
-The exporter names the pod that a GPU is given to in `exported_pod` and `exported_namespace` where Prometheus puts labels of its own into
-`pod` and `namespace` (`honor_labels: false`), and else in `pod` and `namespace` themselves; Slurm's job is `hpc_job`.
+The exporter names a GPU's pod in `exported_pod` and `exported_namespace` if Prometheus writes its target labels into
+`pod` and `namespace` (`honor_labels: false`), else in `pod` and `namespace`; `hpc_job` is Slurm's job.
 
 References
 ----------
@@ -33,20 +33,20 @@ METRICS: Mapping[str, float] = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 100.0,
     "DCGM_FI_PROF_SM_ACTIVE": 100.0,
 }
-"""Metrics, and what one of each is in per cent."""
+"""Metrics, and per cent per unit of each."""
 
 MOST_PERCENT = 100.0 + 1e-6
 
 READ_BYTES = 2**22
 
 _BEGIN = re.compile(rb'\{\s*"metric"\s*:')
-"""Where a series begins: within a text quotation marks are escaped, so that it can't stand there."""
+"""Beginning of a series. It can't match within a text, where quotation marks are escaped."""
 
 _REPLICA = re.compile(r"-(?:master|chief|launcher|ps|worker|head)-\d+$")
-"""End of a pod's name under Kubeflow's training operator, <job>-<replica type>-<index>: such pods are one job."""
+"""Suffix of a pod's name under Kubeflow's training operator, <job>-<replica type>-<index>; such pods belong to one job."""
 
 _EXPORTER = re.compile(r"dcgm|gpu-operator")
-"""In names of the exporter's own pods: a GPU whose only pod this is, is free."""
+"""Part of the names of the exporter's pods. A GPU whose only pod is the exporter is free."""
 
 TIMES, UTILISATIONS = (
     ("time_s", "time", "timestamp"),
@@ -55,7 +55,7 @@ TIMES, UTILISATIONS = (
 HOLDERS = ("namespace", "user", "job", "pod")
 
 BLOCK_ROWS = 8_000_000
-"""Rows of a table that are looked at together."""
+"""Rows of a table per block."""
 
 
 class _Series(msgspec.Struct):
@@ -66,24 +66,24 @@ class _Series(msgspec.Struct):
 def read_gpu_use(
     path: str | Path, options: IdleOptions, progress: Progress | None = None
 ) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
-    """Read a file, plain or gzip, holding one series (an answer) or some millions of rows (a table) at a time.
+    """Read a file, plain or gzip, with one series (an answer) or some millions of rows (a table) in memory at a time.
 
     - An answer of `/api/v1/query_range` for `DCGM_FI_DEV_GPU_UTIL` (per cent), `DCGM_FI_PROF_GR_ENGINE_ACTIVE` or `..._SM_ACTIVE`
       (shares). Series without a name count as per cent.
     - A table with a header: `time_s` (or `time`, also dates), `gpu`, `utilisation` in per cent, and some of `namespace`, `user`, `job`,
-      `pod`; rows of a GPU in the order of time. A row that names none of these four is of a free GPU.
+      `pod`; rows of each GPU in the order of time. A row with none of these four belongs to a free GPU.
 
-    Samples of one GPU and holder that come twice, as where two jobs scrape one exporter, count once.
+    Repeated samples of one GPU and holder, as when two jobs scrape one exporter, count once.
 
     Returns
     -------
     uses, remarks
-        By GPU and holder, and what was left out.
+        Usage by GPU and holder, and remarks on dropped samples.
 
     Raises
     ------
     InvalidProblemError
-        If the file is neither, a utilisation lies outside 0 to 100 %, or times don't rise.
+        If the file is neither, a utilisation is outside 0 to 100 %, or times don't rise.
     """
     progress = progress or SilentProgress()
     is_answer = is_json(path)
@@ -99,7 +99,7 @@ def read_gpu_use(
 
 
 class _Reader:
-    """Sums by holder; the step is the smallest gap of the first series that has two samples."""
+    """Accumulates usage by holder; the step is the smallest gap of the first series with two samples."""
 
     def __init__(self, path: str | Path, options: IdleOptions) -> None:
         self._path, self._options = path, options
@@ -109,7 +109,7 @@ class _Reader:
         self._doubled = 0
 
     def add(self, holder: Holder, time_s: FloatArray, percent: FloatArray, *, is_whole: bool) -> None:
-        """Add samples of a holder in the order of time; whole series may come in any order."""
+        """Add a holder's samples in the order of time; if `is_whole`, series may come in any order."""
         is_known = np.isfinite(percent)
         time_s, percent = time_s[is_known], percent[is_known]
         bad = percent[(percent < 0) | (percent > MOST_PERCENT)]
@@ -136,7 +136,7 @@ class _Reader:
     def finished(self) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
         """Return all sums."""
         if not self._uses:
-            raise InvalidProblemError(f"{self._path}: no sample of a GPU in it; check the query, or the columns")
+            raise InvalidProblemError(f"{self._path}: the file has no GPU samples; check the query, or the columns")
         for use in self._uses.values():
             use.step_s = self._step_s
             use.finish()
@@ -147,14 +147,14 @@ class _Reader:
             known[holder] = joined(np.concatenate([known[holder], *(use.runs for use in more)]))
             uses += [(holder, use) for use in more]
         remarks = (
-            (f"{self._doubled} samples are left out: their GPU and holder are told of at that time already",)
+            (f"{self._doubled} samples are left out: their GPU and holder already have one at that time",)
             if self._doubled
             else ()
         )
         return uses, remarks
 
     def _rest(self, known: FloatArray, time_s: FloatArray, percent: FloatArray) -> Iterator[GpuUse]:
-        """Yield what a further series of a holder tells of the times, shape (n, 2), of which nothing is known yet."""
+        """Yield a further series' samples outside the time intervals `known`, shape (n, 2)."""
         place = np.searchsorted(known[:, 0], time_s, side="right") - 1
         is_known = (place >= 0) & (time_s < known[np.maximum(place, 0), 1])
         self._doubled += int(is_known.sum())
@@ -171,23 +171,21 @@ Part = tuple[Holder, FloatArray, FloatArray]
 
 def _answer_parts(path: str | Path) -> Iterator[Part]:
     """Yield the series of an answer."""
-    decoder = msgspec.json.Decoder(_Series, strict=False)  # samples are texts of numbers
+    decoder = msgspec.json.Decoder(_Series, strict=False)  # Prometheus writes samples as strings
     for piece in _pieces(path):
         try:
             series = decoder.decode(piece)
         except msgspec.DecodeError as error:
-            raise InvalidProblemError(f"{path}: no series of Prometheus ({error}); save the whole answer") from error
+            raise InvalidProblemError(f"{path}: not a series of Prometheus ({error}); save the full answer") from error
         holder, factor = _holder(series.metric), _factor(path, series.metric)
         numbers = np.fromiter(chain.from_iterable(series.values), np.float64, 2 * len(series.values)).reshape(-1, 2)
         if not (np.diff(numbers[:, 0]) > 0).all() or not np.isfinite(numbers[:, 0]).all():
-            raise InvalidProblemError(
-                f"{path}: times of GPU {holder.gpu[:60]!r} don't rise; save the answer as it came"
-            )
+            raise InvalidProblemError(f"{path}: times of GPU {holder.gpu[:60]!r} don't rise; save the answer unchanged")
         yield holder, numbers[:, 0].copy(), factor * numbers[:, 1]
 
 
 def _pieces(path: str | Path) -> Iterator[bytes]:
-    """Yield the text of each series of an answer, reading as far as one needs."""
+    """Yield the text of each series of an answer, reading only as far as needed."""
     held = bytearray()
     is_begun = False
     try:
@@ -205,7 +203,7 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
     except OSError as error:
         raise cant_be_read(path, error) from error
     if not is_begun:
-        answer_of(path)  # says what is wrong, if it is no answer at all
+        answer_of(path)  # raises the precise error if it isn't an answer
         raise InvalidProblemError(f"{path}: the answer has no series; check the query and its times")
     try:
         text = bytes(held).decode()
@@ -220,18 +218,18 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
 def _check_head(path: str | Path, head: bytes) -> None:
     if b'"error"' in head.split(b'"result"')[0] or b'"matrix"' not in head:
         answer_of(path)
-        raise InvalidProblemError(f"{path}: this is no answer to a range query; save that of /api/v1/query_range")
+        raise InvalidProblemError(f"{path}: not an answer to a range query; save the answer of /api/v1/query_range")
 
 
 def _factor(path: str | Path, metric: Mapping[str, str]) -> float:
     name = metric.get("__name__", "")
     if name and name not in METRICS:
-        raise InvalidProblemError(f"{path}: {name[:60]} is no utilisation of a GPU; query one of {', '.join(METRICS)}")
+        raise InvalidProblemError(f"{path}: {name[:60]} isn't a GPU utilisation; query one of {', '.join(METRICS)}")
     return METRICS.get(name, 1.0)
 
 
 def _holder(metric: Mapping[str, str]) -> Holder:
-    """Return who holds a GPU by a series' labels."""
+    """Return the holder of a GPU by a series' labels."""
     pod, namespace = metric.get("exported_pod", ""), metric.get("exported_namespace", "")
     if not pod and not _EXPORTER.search(metric.get("pod", "")):
         pod, namespace = metric.get("pod", ""), metric.get("namespace", "") if metric.get("pod") else ""
@@ -244,7 +242,7 @@ def _holder(metric: Mapping[str, str]) -> Holder:
 
 
 def job_of_pod(pod: str) -> str:
-    """Return the job of a pod: its name without replica type and index, where it has them.
+    """Return the job of a pod: its name without replica type and index, if it has them.
 
     Examples
     --------
@@ -261,16 +259,16 @@ def _table_parts(path: str | Path) -> Iterator[Part]:
     value = _one_of(path, header, UTILISATIONS, "of utilisation in per cent")
     texts = [name for name in HOLDERS if name in header]
     if not texts:
-        raise InvalidProblemError(f"{path}: no column names who holds a GPU; add one of {', '.join(HOLDERS)}")
+        raise InvalidProblemError(f"{path}: no column names the holder of a GPU; add one of {', '.join(HOLDERS)}")
     before: dict[Holder, float] = {}
     for *columns, said in _large_blocks(path, time, value, ("gpu", *texts)):
-        # Numbers of 16 bits are sorted in linear time.
+        # numpy sorts 16-bit numbers in linear time.
         order = np.argsort(columns[2].astype(np.uint16) if len(said) <= 2**16 else columns[2], kind="stable")
         time_s, percent, key = (column[order] for column in columns)
         is_alike = np.diff(key) == 0
         back = np.flatnonzero(is_alike & (np.diff(time_s) < 0))
         cuts = np.flatnonzero(~is_alike) + 1
-        is_last = np.append(~is_alike | (np.diff(time_s) > 0), True)  # of equal times the last one counts
+        is_last = np.append(~is_alike | (np.diff(time_s) > 0), True)  # the last of equal times counts
         for begin, end in pairwise((0, *cuts.tolist(), len(key))):
             names = said[key[begin]]
             job = names.get("job") or job_of_pod(names.get("pod", ""))
@@ -286,7 +284,7 @@ def _table_parts(path: str | Path) -> Iterator[Part]:
 def _large_blocks(
     path: str | Path, time: str, value: str, names: tuple[str, ...]
 ) -> Iterator[tuple[FloatArray, FloatArray, IntArray, list[dict[str, str]]]]:
-    """Yield times, utilisation, and a number of who holds which GPU, for as many rows as give each GPU more than a few; and names by number."""
+    """Yield times, utilisation and index of the GPU and holder, in blocks with several rows per GPU; and names by index."""
     numbers: dict[tuple[str, ...], int] = {}
     said: list[dict[str, str]] = []
     held: list[tuple[FloatArray, FloatArray, IntArray]] = []
@@ -310,7 +308,7 @@ def _large_blocks(
 
 
 def _combined(codes: "list[NDArray[np.intp]]") -> tuple[IntArray, IntArray]:
-    """Return a number of each combination of codes, shape (rows,), and a row that has it, shape (combinations,)."""
+    """Return an index for each combination of codes, shape (rows,), and one row for each, shape (combinations,)."""
     pd = import_extra("pandas", "reading tables")
 
     key = np.zeros(len(codes[0]), np.int64)
@@ -322,7 +320,7 @@ def _combined(codes: "list[NDArray[np.intp]]") -> tuple[IntArray, IntArray]:
 
 
 def _seconds(path: str | Path, column: CodedColumn) -> FloatArray:
-    """Return times in seconds since 1970, or of the table's own clock; each text is read once, unless one is wrong: then for its row."""
+    """Return times in seconds since 1970, or of the table's clock; parse each text once, unless an error needs its row."""
     try:
         seconds, begin, _ = times_of(path, column.name, column.known)
     except InvalidProblemError:

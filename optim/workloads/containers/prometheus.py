@@ -29,43 +29,43 @@ from optim.workloads.containers.series_rows import (
 )
 
 LABELS = ("namespace", "pod", "container")
-"""Labels that name a container; those that a series lacks are left out."""
+"""Labels that name a container, as far as a series has them."""
 
 OLD_LABELS = {"pod_name": "pod", "container_name": "container"}
-"""What kubelets called them before 1.16."""
+"""Names of these labels in kubelets before 1.16."""
 
 PAUSE_CONTAINER = "POD"
-"""The container that only holds a pod's network."""
+"""Name of the pause container, which holds a pod's network."""
 
 STEP_TOL = 0.01
-"""Relative difference of steps that counts as none."""
+"""Relative difference up to which steps count as equal."""
 
 HALF_DIGITS = 6
-"""Digits of a step to which a half is told from its neighbours: time stamps are floats."""
+"""Digits of a step to which a half is distinguished from its neighbours, since time stamps are floats."""
 
 OTHER_LABELS = ("id", "instance", "job")
-"""Labels that name a series which has none of `LABELS`."""
+"""Labels that name a series without any of `LABELS`."""
 
 SUM_ROOTS = ("system.slice", "user.slice", "init.scope", "machine.slice")
-"""Control groups of the machine itself; those of pods have ``kubepods`` in their path."""
+"""Control groups of the machine; those of pods have ``kubepods`` in their path."""
 
 SCRAPE_LABELS = frozenset(
     {"job", "instance", "endpoint", "service", "metrics_path", "prometheus", "prometheus_replica", "replica"}
     | {"receive", "receive_cluster", "tenant_id", "monitor"}
 )
-"""Labels that say who looked, and not at what."""
+"""Labels of the observer rather than the target."""
 
 PART_LABELS = ("cpu", "interface", "device", "mode", "failure_type", "scope")
-"""Labels that tell parts of one container apart."""
+"""Labels that distinguish parts of one container."""
 
 STALE_S = 300.0
-"""So long Prometheus goes on to tell the last sample of a series that has ended."""
+"""Time for which Prometheus repeats the last sample of an ended series."""
 
 MIN_MEMORY_GIB = 1 / 1024
-"""Of memory, in GiB: what every container but a pause has."""
+"""Memory in GiB below which a warning asks for the unit; only pause containers use less."""
 
 FEW_STEPS = 5
-"""Fewer steps of a counter don't say whether it is one."""
+"""With fewer steps the reader can't recognise a counter."""
 
 
 class _Series(msgspec.Struct):
@@ -89,7 +89,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """Samples of one series: as they were told, in the resource's unit if nothing counts up."""
+    """Samples of one series: raw for a counter, else in the resource's unit."""
 
     path: str | Path
     labels: Mapping[str, str]
@@ -97,7 +97,7 @@ class _Part:
     times: FloatArray
     values: FloatArray
     gaps: FloatArray
-    """Between its samples, those that are no numbers included."""
+    """Gaps between samples, including those that aren't numbers."""
 
     @property
     def is_counter(self) -> bool:
@@ -114,43 +114,42 @@ def read_prometheus(
     """Read answers to range queries (`/api/v1/query_range`), one or more files.
 
     A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
-    become GiB if they are a level and MB if they are a rate. An answer without names, as of ``rate(...)`` or ``sum by``, tells
-    neither: then `units` and `counters` must.
+    become GiB for levels and MB/s for rates. An answer without metric names, as from ``rate(...)`` or ``sum by``, shows
+    neither, so that `units` and `counters` are required.
 
-    Of what cAdvisor tells of a pod, each container counts once: its pause container (``container="POD"``) is left out, and so
-    are sums: of control groups, and the pod's own (no label ``container``) where its containers are there too. A container that
-    was restarted within its pod has several series, of which the later follows the earlier; the same target scraped by two jobs
-    counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step; that they begin at
-    different moments does no harm, as samples are matched to the nearest of the earliest query's, those half-way to the later one.
-    Of samples with the same time stamp the last one counts. Limits of memory, as cAdvisor or kube-state-metrics tell them, become limits;
-    `container_oom_events_total` tells kills, and where it doesn't tell any of a container, a rise of
-    `kube_pod_container_status_restarts_total` with memory at its limit before is one.
+    Of cAdvisor's series for a pod, each container counts once. The reader drops its pause container (``container="POD"``) and
+    sums: those of control groups, and the pod's sum (no label ``container``) if its containers are present. A container that
+    restarted within its pod has several series, which are joined in time. A target that two jobs scrape
+    counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step but may begin at
+    different times: samples are matched to the nearest of the earliest query's, those half-way to the later one.
+    The last of several samples with one time stamp counts. Memory limits of cAdvisor or kube-state-metrics become limits.
+    `container_oom_events_total` counts kills; without it for a container, a rise of
+    `kube_pod_container_status_restarts_total` is a kill if memory was at its limit before.
 
     Parameters
     ----------
     files
-        Files by the resource that they hold. A name that starts with ``#`` stands for none: the resource is then known
-        by the metric's own name, and a file may hold several metrics. Each resource must be there for a container's
-        sample to count.
+        Files by resource. A name that starts with ``#`` leaves the resource to the metric's name, and such a
+        file may have several metrics. A container's sample counts only if it has all resources.
     units
-        Unit by resource, where the metric has no name that tells it: cores, millicores, bytes, MiB, bytes/s, ...
+        Unit by resource if the metric's name doesn't show it: cores, millicores, bytes, MiB, bytes/s, ...
     counters
-        Resources that are counters, where likewise.
+        Resources that are counters, if the metric's name doesn't show it.
     drop_incomplete
-        Whether to go on where more than half of the containers lack a resource.
+        Whether to continue if more than half of the containers lack a resource.
 
     Returns
     -------
     ContainerSeries
-        A container a combination of the labels namespace, pod and container.
+        One container per combination of the labels namespace, pod and container.
 
     Raises
     ------
     InvalidProblemError
-        If a file is no such answer, tells of no container, doesn't say its unit, has two series of a container and resource
-        at once, or steps differ.
+        If a file isn't such an answer, has no container, has no unit, has two simultaneous series of a container and resource,
+        or steps differ.
     InvalidOptionError
-        If something is said of a resource that isn't there, or a unit isn't one of its.
+        If a unit or counter is given for a missing resource, or a unit isn't one of the resource's.
     """
     overrides = ResourceOverrides(units=units, counters=counters)
     answers = {name: (path, answer_of(path)) for name, path in files.items()}
@@ -186,10 +185,10 @@ def read_prometheus(
     what = f" ({left_out})" if left_out else ""
     for name, path in files.items():
         if name not in seen:
-            raise InvalidProblemError(f"{path}: no series of a container in it{what}; check the query, or leave it out")
+            raise InvalidProblemError(f"{path}: no series of a container{what}; check the query, or leave the file out")
     if not parts:
         raise InvalidProblemError(
-            f"{', '.join(map(str, files.values()))}: limits or kills only; give what containers use as well"
+            f"{', '.join(map(str, files.values()))}: limits or kills only; give the containers' usage as well"
         )
     columns = {resource.name: resource for _, resource in parts}
     overrides.require_resources(columns)
@@ -222,7 +221,7 @@ def _series_of(
     kills: FloatArray | None,
     **more: Any,
 ) -> ContainerSeries:
-    """Return the series of values by container and time, with limits and kills (one a sample) of memory where some are known."""
+    """Return the series of values by container and time, with memory limits and kills per sample where some are known."""
     shape = (-1, len(resources))
     rows = [[values.get(resource.name, np.nan) for resource in resources] for values in samples.values()]
     bounds = [
@@ -245,8 +244,8 @@ def _series_of(
 def _matched(
     where: str, usage: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], gaps: Mapping[str, Sequence[FloatArray]]
 ) -> dict[tuple[str, float], dict[str, float]]:
-    """Return the values of each container and time by resource, times moved to the earliest query's moments."""
-    # Medians of whole gaps: of an even number the smaller middle one.
+    """Return the values of each container and time by resource, with times moved to those of the earliest query."""
+    # Medians of integer gaps: of an even number the smaller middle one.
     steps = {
         resource: float(np.quantile(part_gaps, 0.5, method="lower"))
         for resource, parts in gaps.items()
@@ -273,7 +272,7 @@ def _kills(
     events: Mapping[str, Mapping[str, list[_Part]]],
     limits: Mapping[str, float],
 ) -> FloatArray:
-    """Return the kills for lack of memory since the sample before, shape (samples,); NaN of containers of which no counter tells."""
+    """Return the kills for lack of memory since the previous sample, shape (samples,), NaN for containers without a counter."""
     kills = np.full(len(samples), np.nan)
     rows: dict[str, list[int]] = {}
     for row, (container, _) in enumerate(samples):
@@ -290,7 +289,7 @@ def _kills(
         if not is_told:
             memory = np.array([samples[keys[row]].get(MEMORY.name, np.nan) for row in own])
             limit = limits.get(container, np.inf)
-            # A restart with memory elsewhere had another reason.
+            # A restart with memory below the limit had another reason.
             was_at = memory[np.clip(place - 1, 0, len(own) - 1)] >= AT_LIMIT * limit
             place, numbers = place[was_at], numbers[was_at]
         kills[own] = np.bincount(np.minimum(place, len(own) - 1), numbers, len(own))
@@ -298,9 +297,9 @@ def _kills(
 
 
 def _rises(parts: Sequence[_Part]) -> tuple[FloatArray, FloatArray]:
-    """Return when a counter's series rose, one restarted container's after the other's, and by how much; shape (n,) both.
+    """Return the times and sizes of a counter's rises over the successive series of a container; shape (n,) both.
 
-    What one counts as it begins is older than the series, unless another one was there before. Of one that was looked at twice the
+    The first value of a counter predates the series, unless it follows an earlier series. Of two scrapes of one target the
     first counts.
     """
     moments, numbers = [], []
@@ -320,17 +319,17 @@ def _rises(parts: Sequence[_Part]) -> tuple[FloatArray, FloatArray]:
 
 
 def _round_half_up(steps: FloatArray) -> FloatArray:
-    """Return the nearest whole numbers, of halves the larger one: `np.round` would move two neighbours to the same."""
+    """Return the nearest integers, rounding halves up: `np.round` would move two neighbours to the same one."""
     return np.asarray(np.floor(np.round(steps, HALF_DIGITS) + 0.5))
 
 
 def _labels(metric: Mapping[str, str]) -> dict[str, str]:
-    """Return a series' labels, those of old kubelets under their new names."""
+    """Return a series' labels, with those of old kubelets renamed."""
     return {OLD_LABELS[name]: text for name, text in metric.items() if name in OLD_LABELS} | dict(metric)
 
 
 def _containers_only(all_labels: Sequence[Mapping[str, str]]) -> tuple[list[int], str]:
-    """Return the places of series that are containers, and what the others are."""
+    """Return the indices of the series of containers, and a text on the others."""
     pods = {_pod(labels) for labels in all_labels if labels.get("container") and not _is_pause(labels)} - {None}
     groups = {labels.get("id", "") for labels in all_labels}
     above = {str(parent) for group in groups for parent in Path(group).parents}
@@ -352,7 +351,7 @@ def _is_pause(labels: Mapping[str, str]) -> bool:
 
 
 def _is_group(labels: Mapping[str, str], above: Collection[str]) -> bool:
-    """Return whether a series is of a control group and of no container: of the machine, or above others."""
+    """Return whether a series belongs to a control group instead of a container: the machine's, or one above others."""
     group = labels.get("id", "")
     if not group or any(labels.get(name) for name in ("pod", "container", "name", "image")):
         return False
@@ -362,21 +361,21 @@ def _is_group(labels: Mapping[str, str], above: Collection[str]) -> bool:
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return namespace and name of a series' pod, None for a series of no pod."""
+    """Return namespace and name of a series' pod, None without a pod."""
     return (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None
 
 
 def answer_of(path: str | Path) -> _Answer:
-    """Read a whole answer, or raise InvalidProblemError that says what is wrong with it."""
+    """Read a full answer, or raise InvalidProblemError with its error."""
     try:
         answer = decode(read_bytes(path), _Answer)
     except InvalidProblemError as error:
         raise InvalidProblemError(
-            f"{path}: no answer of Prometheus to a range query: {error}; save the whole answer of /api/v1/query_range"
+            f"{path}: not Prometheus' answer to a range query: {error}; save the full answer of /api/v1/query_range"
         ) from error
     if answer.status != "success" and answer.error:
         kind = f" ({answer.errorType})" if answer.errorType else ""
-        raise InvalidProblemError(f"{path}: Prometheus answered with an error{kind}: {answer.error}; mend the query")
+        raise InvalidProblemError(f"{path}: Prometheus answered with an error{kind}: {answer.error}; correct the query")
     if answer.status != "success" or answer.data is None or answer.data.resultType != "matrix":
         result = None if answer.data is None else answer.data.resultType
         raise InvalidProblemError(f"{path}: status {answer.status!r} with a {result!r}; save the answer of query_range")
@@ -388,18 +387,18 @@ def _series(answer: _Answer) -> list[_Series]:
 
 
 def _answer_remarks(path: str | Path, answer: _Answer) -> list[str]:
-    """Return what an answer says of itself."""
+    """Return the warnings within an answer."""
     partial = ["the answer is partial, so that series may be missing"] if answer.isPartial else []
     return [f"{path}: {text}" for text in (*(answer.warnings or ()), *partial)]
 
 
 def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series: _Series) -> _Part:
-    """Return a series' samples in order of time; of equal time stamps the last one counts."""
+    """Return a series' samples in order of time; the last of equal time stamps counts."""
     try:
         times, values = np.array([(time, float(text)) for time, text in series.values]).reshape(-1, 2).T
     except ValueError as error:
         metric = labels.get("__name__") or reading.resource.name
-        raise InvalidProblemError(f"{path}: a sample of {metric} is no number ({error})") from error
+        raise InvalidProblemError(f"{path}: a sample of {metric} isn't a number ({error})") from error
     is_finite = np.isfinite(values) & np.isfinite(times)
     gaps = np.diff(np.unique(times[np.isfinite(times)]))
     times, values = _in_order(times[is_finite], values[is_finite])
@@ -407,7 +406,7 @@ def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series:
 
 
 def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict[str, float]:
-    """Return a container's last limit of memory in GiB, if it has one, and this is of memory."""
+    """Return a container's last memory limit in GiB, if it has one and the series is of memory."""
     if labels.get("resource", MEMORY.name) != MEMORY.name:
         return {}
     reading = Reading(resource=MEMORY, factor=1.0 / GIB, is_counter=False)
@@ -416,7 +415,7 @@ def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict
 
 
 def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return samples by time, of equal time stamps the last one."""
+    """Return samples by time, the last one of equal time stamps."""
     order = np.argsort(times, kind="stable")
     is_last = np.append(np.diff(times[order]) > 0, True)[: len(order)]
     return times[order][is_last], values[order][is_last]
@@ -425,7 +424,7 @@ def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatA
 def _joined(
     container: str, resource: Resource, parts: list[_Part], remarks: list[str]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return one series of a container and resource: rates of counters, each restarted container after the one before."""
+    """Return one series of a container and resource: rates of counters, restarted containers joined in time."""
     lives: list[_Part] = []
     for part in sorted(parts, key=lambda part: -len(part.times)):
         same = next((place for place, other in enumerate(lives) if _is_same(other, part)), None)
@@ -443,7 +442,7 @@ def _joined(
     times, values = _rates(lives[0]) if lives[0].is_counter else (lives[0].times, lives[0].values)
     for later in lives[1:]:
         begin = later.times[0]
-        # A rate that is stamped as the later one begins is of the time before it.
+        # A rate stamped at the later series' beginning is of the time before it.
         is_before = times <= begin if later.is_counter else times < begin
         samples = _rates(later) if later.is_counter else (later.times, later.values)
         times, values = np.concatenate([times[is_before], samples[0]]), np.concatenate([values[is_before], samples[1]])
@@ -451,7 +450,7 @@ def _joined(
 
 
 def _is_same(first: _Part, second: _Part) -> bool:
-    """Return whether two series are of one target that was looked at twice."""
+    """Return whether two series are scrapes of one target."""
     _, here, there = np.intersect1d(first.times, second.times, return_indices=True)
     if any(first.labels.get(name) != second.labels.get(name) for name in PART_LABELS):
         return False
@@ -464,7 +463,7 @@ def _is_same(first: _Part, second: _Part) -> bool:
 
 
 def _prolonged(first: _Part, second: _Part) -> _Part:
-    """Return a series with what another of the same target tells of the time before and after it."""
+    """Return a series extended by another scrape's samples before and after it."""
     is_new = (second.times < first.times[:1].min(initial=np.inf)) | (
         second.times > first.times[-1:].max(initial=-np.inf)
     )
@@ -477,7 +476,7 @@ def _prolonged(first: _Part, second: _Part) -> _Part:
 
 
 def _require_restart(container: str, resource: Resource, earlier: _Part, later: _Part) -> None:
-    """Raise InvalidProblemError if two series of a container tell of the same time."""
+    """Raise InvalidProblemError if two series of a container overlap in time."""
     differing = [
         name
         for name in sorted({*earlier.labels, *later.labels})
@@ -488,11 +487,11 @@ def _require_restart(container: str, resource: Resource, earlier: _Part, later: 
         f"{name}={earlier.labels.get(name, '')!r} and {later.labels.get(name, '')!r}" for name in differing[:3]
     )
     if "__name__" in differing:
-        raise InvalidProblemError(f"{where} is told by two metrics ({shown}); leave one of them out")
+        raise InvalidProblemError(f"{where} is in two metrics ({shown}); leave one of them out")
     if set(differing) & set(PART_LABELS):
         rate = "rate of each (sum by (...) (rate(...)))" if later.is_counter else "parts (sum by (...))"
         raise InvalidProblemError(
-            f"{where} is told in parts ({shown}); add the {rate} in the query, and give --unit {resource.name}=UNIT"
+            f"{where} is in several parts ({shown}); add the {rate} in the query, and give --unit {resource.name}=UNIT"
         )
     step = float(np.median(np.diff(later.times))) if len(later.times) > 1 else 0.0
     if earlier.times[-1] - later.times[0] > STALE_S + step:
@@ -503,13 +502,13 @@ def _require_restart(container: str, resource: Resource, earlier: _Part, later: 
 
 
 def _rates(part: _Part) -> tuple[FloatArray, FloatArray]:
-    """Return rates between neighbours, stamped at the later one; after a restart the counter counts from zero."""
+    """Return rates between neighbours, stamped at the later one; after a restart the counter starts from zero."""
     steps = np.diff(part.values)
     is_fall = steps < 0
     if len(steps) >= FEW_STEPS and 2 * is_fall.sum() > len(steps):
         raise InvalidProblemError(
             f"{part.path}: {part.reading.resource.name} of container {_container(part.labels)!r} falls in {is_fall.sum()} of "
-            f"{len(steps)} steps, so that it is no counter; leave --counter out, or give the metric its own name"
+            f"{len(steps)} steps, so that it isn't a counter; leave --counter out, or query the metric with its name"
         )
     return part.times[1:], np.where(is_fall, part.values[1:], steps) / np.diff(part.times)
 
@@ -517,7 +516,7 @@ def _rates(part: _Part) -> tuple[FloatArray, FloatArray]:
 def _unit_warnings(
     usage: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], parts: Mapping[tuple[str, Resource], list[_Part]]
 ) -> list[str]:
-    """Return which rates look like counters, as they never fall of any container, and which memory is next to nothing."""
+    """Return warnings on rates that look like counters, as they never fall, and on memory close to zero."""
     rates = {
         resource.name for (_, resource), lives in parts.items() if not resource.is_level and not lives[0].is_counter
     }
@@ -526,7 +525,7 @@ def _unit_warnings(
         resource_values = [values for (_, resource), (_, values) in usage.items() if resource == name]
         grows = [np.diff(values) for values in resource_values if len(values) > FEW_STEPS]
         if grows and all((step >= 0).all() and step.any() for step in grows):
-            remarks.append(f"{name} of no container ever falls; if it counts up, say so: --counter {name}")
+            remarks.append(f"{name} never falls in any container; if it is a counter, give --counter {name}")
     if (
         maximum := max(
             (values.max() for (_, resource), (_, values) in usage.items() if resource == "memory" and len(values)),

@@ -1,4 +1,4 @@
-"""Rows of samples in any order become series, in units told by the metric's name."""
+"""Conversion of samples in any order to series, in units derived from the metric's name."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ LEVELS: Mapping[str, Mapping[str, float]] = {
     MEMORY.name: {unit: size / GIB for unit, size in _BYTES.items()},
     NETWORK.name: {f"{unit}/s": size / MB for unit, size in _BYTES.items()} | {"bits/s": 1 / 8 / MB},
 }
-"""Units that a resource may be given in, and what one is in the resource's own unit."""
+"""Allowed units of levels, and their value in the resource's standard unit."""
 
 TOTALS: Mapping[str, Mapping[str, float]] = {
     CPU.name: {"seconds": 1.0, "milliseconds": 1e-3, "nanoseconds": 1e-9},
     MEMORY.name: {},
     NETWORK.name: {unit: size / MB for unit, size in _BYTES.items()},
 }
-"""Likewise of counters, whose rate is meant."""
+"""Allowed units of counters, and the value of their rate in the resource's standard unit."""
 
 KNOWN_METRICS: Mapping[str, Resource] = {
     "container_cpu_usage_seconds_total": CPU,
@@ -44,13 +44,13 @@ LIMIT_METRICS = (
     "kube_pod_container_resource_limits_memory_bytes",
     "kube_pod_container_resource_limits",
 )
-"""Limits of memory, 0 for none; the last one's label ``resource`` says of what."""
+"""Metrics of memory limits, 0 for none; the label ``resource`` of the last one names the resource."""
 
 OOM_METRIC, RESTART_METRIC = "container_oom_events_total", "kube_pod_container_status_restarts_total"
 """Counters of kills for lack of memory (cAdvisor), and of restarts for any reason (kube-state-metrics)."""
 
 _UNNAMED_UNITS = {"container_memory_rss": "bytes", "container_memory_cache": "bytes", "container_memory_swap": "bytes"}
-"""Of metrics whose name doesn't tell."""
+"""Units of metrics whose name doesn't show them."""
 
 UNIT_WORDS: Mapping[str, str] = {
     **{unit.lower(): unit for unit in (*_BYTES, *TOTALS[CPU.name], "cores", "millicores", "nanocores")},
@@ -63,12 +63,12 @@ UNIT_WORDS: Mapping[str, str] = {
         "gibibytes": "GiB",
     },
 }
-"""Words of metrics' names, and the units that they mean."""
+"""Words in metric names, and the units that they imply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOverrides:
-    """What somebody says of resources, which counts more than a metric's name.
+    """Units and counters that the user states; they override the metric's name.
 
     Attributes
     ----------
@@ -82,25 +82,25 @@ class ResourceOverrides:
     counters: Collection[str]
 
     def require_resources(self, names: Collection[str]) -> None:
-        """Raise InvalidOptionError if something is said of a resource that isn't there."""
+        """Raise InvalidOptionError if an override is for a missing resource."""
         for flag, overrides in (("--unit", self.units), ("--counter", self.counters)):
             for name in overrides:
                 if name not in names:
-                    raise InvalidOptionError(f"{flag} {name}: there is no such resource; there are: {', '.join(names)}")
+                    raise InvalidOptionError(f"{flag} {name}: no such resource; there are: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How a metric's samples are read.
+    """Conversion of a metric's samples.
 
     Attributes
     ----------
     resource
-        What it is.
+        The resource.
     factor
-        What one is in the resource's unit.
+        Value of one unit of the metric in the resource's unit.
     is_counter
-        Whether rates of it are meant.
+        Whether the samples count up, so that their rate is the value.
     """
 
     resource: Resource
@@ -109,29 +109,29 @@ class Reading:
 
 
 def reading_of(path: object, name: str, metric: str, overrides: ResourceOverrides) -> Reading:
-    """Return how samples are read.
+    """Return the conversion of a metric's samples.
 
     Parameters
     ----------
     path
-        Where they are, for messages.
+        File of the samples, for messages.
     name
-        The resource's name, or one that starts with ``#`` for none.
+        The resource's name, or a name that starts with ``#`` to use the metric's.
     metric
         The metric's name, "" if the answer has none.
     overrides
-        What somebody says of it.
+        Statements of the user.
 
     Raises
     ------
     InvalidProblemError
-        If the unit isn't known, or the metric is of another resource.
+        If the unit is unknown, or the metric is of another resource.
     InvalidOptionError
-        If a unit that is given isn't one of the resource.
+        If the given unit isn't one of the resource's.
     """
     is_named = not name.startswith("#")
     if not is_named and not metric:
-        raise InvalidProblemError(f"{path}: the series have no name; say which resource they are: NAME={path}")
+        raise InvalidProblemError(f"{path}: the series have no name; name their resource: NAME={path}")
     known = KNOWN_METRICS.get(metric)
     resource_name = name if is_named else metric if known is None else known.name
     if known is not None and resource_name != known.name and resource_name in KNOWN_RESOURCES:
@@ -144,45 +144,47 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
         return _of_other(resource_name, unit or "", is_counter=is_counter)
     allowed = TOTALS[resource_name] if is_counter else LEVELS[resource_name]
     if is_counter and not allowed:
-        raise InvalidOptionError(f"--counter {resource_name}: {resource_name} is held, and no counter; leave it out")
+        raise InvalidOptionError(f"--counter {resource_name}: {resource_name} is a level, not a counter; leave it out")
     unit = unit or next(iter(allowed))
     if unit not in allowed:
         what = f"a counter of {resource_name}" if is_counter else resource_name
         counted = next((each for each, size in allowed.items() if size == LEVELS[resource_name].get(unit)), None)
         remedy = "" if counted is None else f"; give --unit {resource_name}={counted} for rates in {unit}"
-        raise InvalidOptionError(f"--unit {resource_name}={unit}: {what} is in one of {', '.join(allowed)}{remedy}")
+        raise InvalidOptionError(
+            f"--unit {resource_name}={unit}: {what} must be in one of {', '.join(allowed)}{remedy}"
+        )
     reading = Reading(resource=KNOWN_RESOURCES[resource_name], factor=allowed[unit], is_counter=is_counter)
     if _parse_metric_name(metric)[0] is not None and _by_name(path, resource_name, metric) != reading:
         raise InvalidOptionError(
-            f"{path}: {metric} tells another unit of {resource_name} than --unit or --counter; leave them out"
+            f"{path}: {metric} has another unit of {resource_name} than --unit or --counter; leave them out"
         )
     return reading
 
 
 def scale_of(resource_name: str, unit: str) -> float:
-    """Return what one of a unit is in the resource's own unit, where nothing counts up.
+    """Return a level unit's value in the resource's unit.
 
     Raises
     ------
     InvalidOptionError
-        If it isn't a unit of the resource.
+        If the resource doesn't have this unit.
     """
     if resource_name not in KNOWN_RESOURCES:
         return 1.0
     if unit not in LEVELS[resource_name]:
         raise InvalidOptionError(
-            f"--unit {resource_name}={unit}: {resource_name} is in one of {', '.join(LEVELS[resource_name])}"
+            f"--unit {resource_name}={unit}: {resource_name} must be in one of {', '.join(LEVELS[resource_name])}"
         )
     return LEVELS[resource_name][unit]
 
 
 def _by_name(path: object, resource_name: str, metric: str) -> Reading:
-    """Return how samples are read whose metric's name says all that is known."""
+    """Return the conversion that the metric's name implies."""
     unit, is_counter, is_rate = _parse_metric_name(metric)
     if resource_name not in KNOWN_RESOURCES:
         if not metric:
             raise InvalidProblemError(
-                f"{path}: the series of {resource_name} have no name, so that neither their unit nor whether they count up is known; "
+                f"{path}: the series of {resource_name} have no metric name, which would give unit and type; "
                 f"give --unit {resource_name}=UNIT, or --counter {resource_name} with it"
             )
         if is_rate and unit == "bytes":
@@ -190,8 +192,12 @@ def _by_name(path: object, resource_name: str, metric: str) -> Reading:
         return _of_other(resource_name, unit or "", is_counter=is_counter, is_level=not is_counter and not is_rate)
     allowed = TOTALS[resource_name] if is_counter or is_rate else LEVELS[resource_name]
     if unit is None or unit not in allowed:
-        why = f"{metric} doesn't say in which unit it is" if metric else "the series have no name that tells their unit"
-        counted = f", or --counter {resource_name} if it counts up" if TOTALS[resource_name] else ""
+        why = (
+            f"the name {metric} gives no unit"
+            if metric
+            else "the series have no metric name, which would give the unit"
+        )
+        counted = f", or --counter {resource_name} for a counter" if TOTALS[resource_name] else ""
         raise InvalidProblemError(
             f"{path}: {resource_name}: {why}; give --unit {resource_name}=UNIT with one of {', '.join(LEVELS[resource_name])}{counted}"
         )
@@ -199,7 +205,7 @@ def _by_name(path: object, resource_name: str, metric: str) -> Reading:
 
 
 def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
-    """Return the unit that a name tells, whether it is a counter's name, and whether a rate's: ``level:metric:operations``."""
+    """Return the unit in a metric's name, whether it names a counter, and whether a rate (``level:metric:operations``)."""
     parts = metric.split(":")
     base, operations = (parts[1], parts[-1]) if len(parts) > 2 else (metric, "")
     is_rate = "rate" in operations
@@ -210,7 +216,7 @@ def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
 
 
 def _of_other(resource_name: str, unit: str, *, is_counter: bool, is_level: bool = False) -> Reading:
-    """Return how a resource is read that only somebody's files know: bytes as GiB, or MB/s, and else in its own unit."""
+    """Return the conversion for a resource of the user's files: bytes to GiB or MB/s, other units unchanged."""
     level_units, rate_units = LEVELS[MEMORY.name], TOTALS[NETWORK.name] if is_counter else LEVELS[NETWORK.name]
     if unit in rate_units:
         resource, factor = Resource(name=resource_name, unit=NETWORK.unit), rate_units[unit]
@@ -225,13 +231,13 @@ def _of_other(resource_name: str, unit: str, *, is_counter: bool, is_level: bool
 
 
 MAX_PLAUSIBLE: Mapping[str, float] = {"cpu": 1e4, "memory": 1e5, "network": 1e6}
-"""More cores, GiB and MB/s than any machine has."""
+"""Upper bounds on plausible cores, GiB and MB/s of one container."""
 
 MAX_SHOWN = 5
-"""Containers that a message names."""
+"""Containers that a message lists."""
 
 MAX_LACKING = 0.05
-"""Share of samples that are left out without a word: of a counter the first one is."""
+"""Share of samples that may be dropped without a remark: a counter always loses its first."""
 
 
 def series_of_rows(
@@ -251,36 +257,36 @@ def series_of_rows(
 ) -> ContainerSeries:
     """Sort rows by container and time.
 
-    Containers stay in the order of their first row. Rows that lack a value are left out, and it is remarked how many; of rows
-    with the same container and time the last one counts.
+    Containers stay in the order of their first row. Rows without a value are dropped and counted in a remark; the last of several
+    rows with the same container and time counts.
 
     Parameters
     ----------
     path
-        Where the rows come from, for messages.
+        Source of the rows, for messages.
     keys
         Container of each row.
     time_s
         Time stamp of each row in seconds.
     values
-        Shape (rows, R); NaN where a value is lacking.
+        Shape (rows, R); NaN where missing.
     resources
         The R columns.
     limit
-        Shape (rows, R) or None, NaN where a limit isn't told; of each container and column the last known one counts.
+        Shape (rows, R) or None, NaN where unknown; the last known one of each container and column counts.
     phase, phase_names
-        True phase of each row and names of phases, where they are known.
+        True phase of each row and names of phases, if known.
     units, remarks
-        Of containers, see `ContainerSeries`.
+        See `ContainerSeries`.
     kills
-        Shape (rows, R) or None: kills since the row before of the same container, NaN where unknown.
+        Shape (rows, R) or None: kills since the container's previous row, NaN where unknown.
     drop_incomplete
-        Whether to go on where more than half of the containers have no whole row.
+        Whether to continue if more than half of the containers have no complete row.
 
     Raises
     ------
     InvalidProblemError
-        If no whole row is left, more than half of the containers have none, or a value is more than any machine has.
+        If no complete row is left, more than half of the containers have none, or a value exceeds `MAX_PLAUSIBLE`.
     """
     complete = np.flatnonzero(np.isfinite(values).all(axis=1) & np.isfinite(time_s))
     if not len(complete):
@@ -316,13 +322,13 @@ def series_of_rows(
 def _require_possible(
     path: str | Path, keys: NDArray[np.object_], values: FloatArray, resources: tuple[Resource, ...]
 ) -> None:
-    """Raise InvalidProblemError at the first value that no machine can have: its unit is another."""
+    """Raise InvalidProblemError at the first implausible value, which points to a wrong unit."""
     for column, resource in enumerate(resources):
         maximum = MAX_PLAUSIBLE[resource.name] if resource in KNOWN_RESOURCES.values() else np.inf
         for row in np.flatnonzero(values[:, column] > maximum)[:1]:
             raise InvalidProblemError(
-                f"{path}: {resource.name} of container {keys[row]!r} is {values[row, column]:.6g} {resource.unit}, and no machine has "
-                f"more than {maximum:g}; say in which unit it is (--unit {resource.name}=UNIT), or whether it counts up (--counter)"
+                f"{path}: {resource.name} of container {keys[row]!r} is {values[row, column]:.6g} {resource.unit}, above the plausible "
+                f"maximum of {maximum:g}; give its unit (--unit {resource.name}=UNIT), or mark it as a counter (--counter)"
             )
 
 
@@ -335,7 +341,7 @@ def _lacking(
     *,
     drop_incomplete: bool,
 ) -> list[str]:
-    """Return which containers, and how many rows, are left out because they lack a resource."""
+    """Return remarks on containers and rows that are dropped for lack of a resource."""
     every = dict.fromkeys(map(str, keys))
     complete = set(names)
     lacking = [name for name in every if name not in complete]
@@ -353,7 +359,7 @@ def _lacking(
         )
         text = f"{len(lacking)} of {len(every)} containers are left out, as they lack a resource ({by or 'at the same time'}): {shown}"
         if 2 * len(lacking) > len(every) and not drop_incomplete:
-            raise InvalidProblemError(f"{path}: {text}; check the queries, or go on with --drop-incomplete")
+            raise InvalidProblemError(f"{path}: {text}; check the queries, or continue with --drop-incomplete")
         remarks.append(text)
     rows = np.array([str(key) in complete for key in keys], dtype=bool)
     num_lacking = int((rows & ~np.isfinite(values).all(axis=1)).sum())
@@ -363,16 +369,16 @@ def _lacking(
 
 
 def _kills_after(kills: FloatArray, time_s: FloatArray, every: IntArray, kept: IntArray, group: IntArray) -> FloatArray:
-    """Return for each row that stays the kills until the next one, shape (kept, R); NaN of containers that tell none.
+    """Return the kills between each remaining row and the next one, shape (kept, R), NaN for containers without a counter.
 
-    A container's first row has those before it, too, and its last one those of rows after it that are left out.
+    A container's first row includes earlier kills, and its last row those of later dropped rows.
 
     Parameters
     ----------
     every
-        Shape (rows,): number of each row's container, -1 for one of which no row stays.
+        Shape (rows,): index of each row's container, -1 if no row of it remains.
     kept, group
-        Rows that stay, by container and time, and their containers' numbers.
+        Remaining rows, by container and time, and their containers' indices.
     """
     order = np.lexsort((time_s, every))
     order = order[(every[order] >= 0) & np.isfinite(time_s[order])]
@@ -380,7 +386,7 @@ def _kills_after(kills: FloatArray, time_s: FloatArray, every: IntArray, kept: I
     total[order] = np.cumsum(np.nan_to_num(kills[order]), axis=0)
     number = int(group.max()) + 1
     last_of = np.full(number, -1)
-    last_of[every[order]] = order  # the last of equal indices stays
+    last_of[every[order]] = order  # of equal indices numpy keeps the last
     first_of = np.full(number, -1)
     first_of[every[order[::-1]]] = order[::-1]
     is_first = np.append(True, group[1:] != group[:-1])
@@ -393,7 +399,7 @@ def _kills_after(kills: FloatArray, time_s: FloatArray, every: IntArray, kept: I
 
 
 def _last_known(limit: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return the last finite value of each container and column, NaN where there is none; rows stand by container."""
+    """Return the last finite value of each container and column, NaN if there is none; rows are grouped by container."""
     end = np.cumsum(lengths)
     row = np.where(np.isfinite(limit), np.arange(len(limit))[:, None], -1)
     latest = np.maximum.accumulate(row, axis=0)[end - 1]

@@ -1,1 +1,1 @@
-"""Spot prices and availability: from files, and from a generator."""
+"""Spot prices and availability, read from files or generated."""

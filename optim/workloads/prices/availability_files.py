@@ -35,10 +35,10 @@ from optim.workloads.prices.trace_files import (
 
 
 def read_spells(path: str | Path) -> Lifetimes:
-    """Read spells from preemption series: machines that come are launches, machines that go are losses, the oldest first.
+    """Read lifetimes from preemption series: added machines are launches, removed ones are losses of the oldest machines.
 
     The file has the columns `kind`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick` and `value`, as the SkyPilot
-    traces do; rows of other kinds are left out.
+    traces do; rows of other kinds are ignored.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ def read_spells(path: str | Path) -> Lifetimes:
     Raises
     ------
     InvalidProblemError
-        If the file is bad, out of order, has no preemption series, or more machines at once than the limits allow.
+        If the file is invalid, out of order, has no preemption series, or more machines at once than the limits allow.
     """
     numbers = ("gap_seconds", "tick", "value")
     columns = read_columns(path, numbers, ("kind", "campaign", "zone", "resource"))
     require_columns(path, columns, *numbers, least=0.0)
     is_series = columns["kind"] == "preemption"
     if not is_series.any():
-        raise InvalidProblemError(f"{path}: no row is of kind 'preemption'; give a file with preemption series")
+        raise InvalidProblemError(f"{path}: no row has kind 'preemption'; give a file with preemption series")
     numbered = np.flatnonzero(is_series)
     columns = {name: values[is_series] for name, values in columns.items()}
     check_limit("count", int(columns["value"].max()), f"{path}: machines at once")
@@ -81,7 +81,7 @@ def read_spells(path: str | Path) -> Lifetimes:
 
 
 def _spells(times: list[float], values: list[float], end: float) -> list[tuple[float, float, bool]]:
-    """Return (begin, end, whether it was lost) of each machine of a series; those of the first tick began then."""
+    """Return (begin, end, whether it was lost) of each machine of a series; machines of the first tick began with it."""
     up: deque[float] = deque()
     found = []
     for time, value in zip(times, values, strict=True):
@@ -105,20 +105,20 @@ LIST_PRICES: Mapping[str, int] = MappingProxyType(
         "v100_8": 24_480_000,
     }
 )
-"""On-demand micro-dollars an hour in us-east-1 by type, and by what the traces without prices call p2.xlarge, p3.2xlarge
-and p3.16xlarge."""
+"""On-demand micro-dollars per hour in us-east-1 by type, also under the names p2.xlarge, p3.2xlarge and p3.16xlarge of the
+traces without prices."""
 
 SPOT_PERCENT = 30
-"""Spot price of traces without prices, usual for these machines, as a part of that on demand."""
+"""Spot price in traces without prices, in per cent of on-demand; a usual value for these machines."""
 
 OnDemand = int | Mapping[str, int] | None
-"""On-demand micro-dollars of a machine-hour: of every machine, by type, or left to the file."""
+"""On-demand micro-dollars per machine-hour: for all machines, by type, or None to use the file's."""
 
 
 class ZoneTraces(Mapping[str, AvailabilityTrace]):
-    """Traces by zone, each put together when it is asked for: the price on demand of no other zone need be known.
+    """Traces by zone, each built on first access, so that only requested zones need an on-demand price.
 
-    `num_ticks` are those of all of them together.
+    `num_ticks` is the sum over all traces.
     """
 
     def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]], num_ticks: int = 0) -> None:
@@ -137,7 +137,7 @@ class ZoneTraces(Mapping[str, AvailabilityTrace]):
         return len(self._builders)
 
     def builder(self, zone: str) -> Callable[[], AvailabilityTrace]:
-        """Return what puts a zone's trace together."""
+        """Return the function that builds a zone's trace."""
         return self._builders[zone]
 
 
@@ -149,40 +149,40 @@ def read_availability(
     polarity: Polarity | None = None,
     skip_bad: bool = False,
 ) -> ZoneTraces:
-    """Read availability by zone: a table, a recording as JSON, or a folder of both.
+    """Read availability by zone: a table, a JSON recording, or a folder of both.
 
-    Two forms of tables are known by their header. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
-    `price_usd_per_hour`, and if there are `instance_type` and `on_demand_usd_per_hour`, the same in all rows of a zone.
-    Without: `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (instances that were up or
-    could be had); a tick counts as available if all `nodes` are. In both a 1 says "available"; of JSON (`read_recording`),
-    known by its ending, `polarity` says what it does. Of a folder all such files are read that lie directly in it.
+    The header distinguishes two forms of tables. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
+    `price_usd_per_hour`, and optionally `instance_type` and `on_demand_usd_per_hour`, constant within a zone.
+    Without: `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (number of instances that were running or
+    obtainable); a tick counts as available if all `nodes` are. In both, 1 means "available"; in JSON (`read_recording`),
+    recognised by its suffix, `polarity` gives the meaning. Of a folder, all such files directly in it are read.
 
     Parameters
     ----------
     path
         The file, plain or gzip, or the folder.
     on_demand_micro
-        On-demand price of a machine, micro-dollars an hour, for all or by type (`instance_type` or `resource`, of JSON the
-        one that the names of file and folders hold). Where it says nothing, the file's column counts, then `LIST_PRICES`.
+        On-demand price of a machine, micro-dollars per hour, for all or by type (`instance_type` or `resource`; for JSON the
+        type in the names of file and folders). Where absent, the file's column counts, then `LIST_PRICES`.
     spot_micro
-        Spot price of all nodes where the file holds none; by default `SPOT_PERCENT` of the on-demand price.
+        Spot price of all nodes if the file has none; by default `SPOT_PERCENT` of the on-demand price.
     polarity
-        What a 1 says in recordings as JSON.
+        Meaning of a 1 in JSON recordings.
     skip_bad
-        Leave out what can't be read of a folder, with a remark each.
+        Skip unreadable files of a folder, with a warning each.
 
     Returns
     -------
     ZoneTraces
-        Traces by zone, or by ``campaign/zone/resource/kind`` in files of many campaigns. Asking for one whose price on
-        demand nobody tells raises InvalidProblemError.
+        Traces by zone, or by ``campaign/zone/resource/kind`` in files of many campaigns. Access to a zone without a known
+        on-demand price raises InvalidProblemError.
 
     Raises
     ------
     InvalidOptionError
-        If a recording is JSON and no polarity is given, or a table where a 1 is said to mean "not available".
+        If a recording is JSON and there is no polarity, or for a table with the polarity "not available".
     InvalidProblemError
-        If a file is bad, out of order, or a value isn't what it must be; or two files of a folder have a zone of one name.
+        If a file is invalid, out of order, or a value is out of range; or two files of a folder have the same zone.
     """
     if Path(path).is_dir():
         files = files_of(path)
@@ -217,17 +217,17 @@ def read_availability(
 
 
 def _check_polarity(path: str | Path, files: Sequence[str | Path], polarity: Polarity | None) -> None:
-    """Raise InvalidOptionError unless JSON among the files has a polarity, and tables alone have none that turns them round."""
+    """Raise InvalidOptionError if there is JSON without a polarity, or only tables and a polarity that inverts them."""
     if any(map(is_json, files)):
         need_polarity(path, polarity)
     elif polarity is Polarity.UNAVAILABLE:
         raise InvalidOptionError(
-            f"{path}: in a table a 1 always says that machines are available; leave --polarity out"
+            f"{path}: in a table a 1 always means that machines are available; leave --polarity out"
         )
 
 
 def _recorded(path: str | Path, recording: Recording, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
-    """Return the trace of a recording; of its type of machine its path may tell, as in ``us-west-2a_v100_1/7.json``."""
+    """Return the trace of a recording; its path may name the machine type, as in ``us-west-2a_v100_1/7.json``."""
     types = sorted({*LIST_PRICES, *(given if isinstance(given, Mapping) else ())}, key=len)
     kind = next((kind for part in reversed(Path(path).parts) for kind in reversed(types) if kind in part), "")
 
@@ -248,18 +248,18 @@ def read_windows(
     skip_bad: bool = False,
     **told: Any,
 ) -> list[tuple[str, ZoneMarket]]:
-    """Read every recording below a folder as a market of its own, in order of their paths.
+    """Read every recording below a folder as a separate market, in order of their paths.
 
     Parameters
     ----------
     folder
-        The folder; files may lie in folders of it.
+        The folder; files may be in its subfolders.
     zones
-        Without any a file is a recording of one zone. With zones every folder is one that holds a file of each.
+        If empty, each file is a recording of one zone. Otherwise each folder with a file per zone is one recording.
     least_s
-        Shorter recordings can't be used.
+        Minimum length of a recording.
     tick_s, skip_bad
-        As for `market_of`, and for `read_availability`.
+        See `market_of` and `read_availability`.
     told
         Prices and polarity, for `read_availability`.
 
@@ -271,7 +271,7 @@ def read_windows(
     Raises
     ------
     InvalidOptionError, InvalidProblemError
-        As `read_availability`; every recording that can't be used is named.
+        As `read_availability`; the text names every unusable recording.
     """
     files = files_of(folder, is_deep=True)
     _check_polarity(folder, files, told.get("polarity"))
@@ -280,7 +280,7 @@ def read_windows(
         held = {path.parent: {stem_of(each) for each in files if each.parent == path.parent} for path in files}
         paths = tuple(parent for parent, names in sorted(held.items()) if names & set(zones))
         if not paths:
-            raise InvalidOptionError(f"{folder}: no folder of it has a file of {', '.join(zones)}; check --zone")
+            raise InvalidOptionError(f"{folder}: no subfolder has a file of {', '.join(zones)}; check --zone")
 
     cells: list[int] = []
 
@@ -288,7 +288,7 @@ def read_windows(
         given = told | ({} if path.is_dir() or is_json(path) else {"polarity": None})
         traces = read_availability(path, **given)
         if not zones and len(traces) != 1:
-            raise InvalidProblemError(f"{path}: has {len(traces)} zones, where a file is one; give one file a zone")
+            raise InvalidProblemError(f"{path}: has {len(traces)} zones, but each file must have one; split it by zone")
         market = market_of(traces, zones or tuple(traces), tick_s)
         if len(market) * market.tick_s < least_s:
             raise InvalidProblemError(
@@ -308,7 +308,7 @@ def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> Availabili
     Raises
     ------
     InvalidOptionError
-        If there is none; the text lists those there are.
+        If there is no such zone; the text lists the zones.
     """
     if zone not in traces:
         raise unknown_name("zone", zone, traces)
@@ -375,7 +375,7 @@ def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -
 
 
 def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: int | None) -> int:
-    """Return the price on demand of a machine: what was given, else what the file says, else the list price."""
+    """Return a machine's on-demand price: the given one, else the file's, else the list price."""
     if isinstance(given, int):
         return given
     for price in ((given or {}).get(kind), listed, LIST_PRICES.get(kind)):
@@ -383,13 +383,13 @@ def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: 
             return price
     cause = f"machines of type {kind!r} have" if kind else "the file names no type, and has"
     raise InvalidProblemError(
-        f"{path}: {zone}: {cause} no price on demand; give --on-demand with dollars an hour, a type with a list price "
-        "(p3.2xlarge, say) or a file of types, or add the column on_demand_usd_per_hour"
+        f"{path}: {zone}: {cause} no on-demand price; give --on-demand with dollars per hour, a type with a list price "
+        "(such as p3.2xlarge) or a file of types, or add the column on_demand_usd_per_hour"
     )
 
 
 def _require_one(path: str | Path, zone: str, name: str, values: NDArray[Any]) -> None:
-    """Raise InvalidProblemError if a zone's rows don't all say the same."""
+    """Raise InvalidProblemError if a value differs between a zone's rows."""
     other = np.flatnonzero(values != values[0])
     if len(other):
         raise InvalidProblemError(
@@ -398,23 +398,23 @@ def _require_one(path: str | Path, zone: str, name: str, values: NDArray[Any]) -
 
 
 def _micro(usd: NDArray[np.float64]) -> IntArray:
-    """Return dollars as whole micro-dollars."""
+    """Return dollars as integer micro-dollars."""
     return np.rint(usd * MICRO).astype(np.int64)
 
 
 JITTER = 0.02
-"""Tick lengths of two zones that differ by less, relatively, are the same."""
+"""Relative difference below which tick lengths of two zones count as equal."""
 
 ZONE = re.compile(r"(.*\d)-?[a-z]")
-"""A zone's name: its region and a letter, as Amazon and Google write them."""
+"""A zone's name: its region and a letter, as Amazon and Google write it."""
 
 ROUNDING_S = 1e-6
-"""Set-ups are rounded up to whole seconds, but for what floating point adds."""
+"""Tolerance for floating-point errors when set-up times are rounded up to integer seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """From one zone or region to another: dollars a GB, and GB a second."""
+    """Link from one zone or region to another: dollars per GB, and GB per second."""
 
     usd_per_gb: float
     gb_per_s: float = math.inf
@@ -422,22 +422,22 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneOptions:
-    """What a job is that may run in several zones.
+    """Options of a job that may run in several zones.
 
     Parameters
     ----------
     job_hours, deadline_hours
-        Work, and time for it; to the second.
+        Work, and time available for it; to the second.
     changeover_hours
-        Between a launch and the first work, without a transfer; to the second, of any length.
+        Time between a launch and the first work, without a transfer; to the second, of any length.
     state_gb
         Size of the state that moves with the job.
     machines
-        Launched, lost and paid together.
+        Number of machines, launched, lost and paid together.
     probe_s
-        Seconds that a probe is charged where it finds machines.
+        Charged seconds of a probe that finds machines.
     tick_s
-        Resample the traces to ticks of so many seconds; by default they keep their own.
+        Tick length in seconds to resample the traces to; by default their length.
     """
 
     job_hours: float
@@ -457,14 +457,14 @@ class ZoneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Egress:
-    """What moving costs, by pairs of zones or regions.
+    """Costs of moving, by pairs of zones or regions.
 
     Parameters
     ----------
     path
-        Where it was read, for error texts.
+        Source file, for error texts.
     links
-        By (from, to). A pair of zones counts before that of their regions; within a region what isn't named is free and
+        By (from, to). A pair of zones takes precedence over that of their regions; an absent pair within a region is free and
         takes no time.
     """
 
@@ -477,7 +477,7 @@ class Egress:
         Raises
         ------
         InvalidProblemError
-            If a policy may need it and nobody says what it costs.
+            If a policy may need the link and its cost is unknown.
         """
         zones, regions = market.zones, market.regions
         for pair in ((zones[source], zones[target]), (regions[source], regions[target])):
@@ -485,19 +485,19 @@ class Egress:
                 return self.links[pair]
         if regions[source] == regions[target]:
             return Link(usd_per_gb=0.0)
-        where = f"{self.path}: no row" if self.path else "nobody says what it costs to move"
+        where = f"{self.path}: no row" if self.path else "no moving cost is known"
         raise InvalidProblemError(
             f"{where} from {regions[source]} to {regions[target]}; add one to the file of --egress, or leave a zone out"
         )
 
 
 def read_egress(path: str | Path) -> Egress:
-    """Read what moving costs: columns `from`, `to` (zones or regions), `usd_per_gb`, and `gb_per_s` if it takes time.
+    """Read moving costs: columns `from`, `to` (zones or regions), `usd_per_gb`, and optionally `gb_per_s`.
 
     Raises
     ------
     InvalidProblemError
-        If the file is bad, or a number is out of its range.
+        If the file is invalid, or a number is out of its range.
     """
     has_speed = "gb_per_s" in header_of(path)
     columns = read_columns(path, ("usd_per_gb", *["gb_per_s"] * has_speed), ("from", "to"))
@@ -512,28 +512,28 @@ def read_egress(path: str | Path) -> Egress:
 
 
 def region_of(zone: str) -> str:
-    """Return a zone's region: its name without the letter; of a campaign's series that of its zone."""
+    """Return a zone's region, its name without the letter; for a campaign's series that of its zone."""
     name = series_zone(zone)
     found = ZONE.fullmatch(name)
     return found.group(1) if found else name
 
 
 def resample(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
-    """Return a trace in ticks of another length: machines are there where they were all the time of a tick, at its first price.
+    """Return a trace in ticks of another length: available if available for all of the tick, at the tick's first price.
 
-    A tick that the trace doesn't fill is left out.
+    An incomplete last tick is dropped.
 
     Parameters
     ----------
     trace
         The trace, its ticks of any lengths.
     tick_s
-        Seconds of a tick, at least 1.
+        Tick length in seconds, at least 1.
 
     Raises
     ------
     InvalidOptionError
-        If the trace is shorter than one such tick.
+        If the trace is shorter than one tick.
     """
     ticks = (trace.end_s - int(trace.time_s[0])) // tick_s
     if ticks < 1:
@@ -561,15 +561,15 @@ def series_zone(name: str) -> str:
 
 
 class SpellHistory:
-    """Traces of availability to learn from how spells end, for jobs on any market.
+    """Availability traces from which to learn how spells end, for jobs on any market.
 
-    Traces of a market's own zones count only as far as they end before it begins: nothing is learned from what is to be
-    decided on. All are sampled as often as jobs there decide: `decision_s`.
+    Traces of a market's zones count only if they end before the market begins, so that the decisions can't use their own
+    future. All traces are sampled at the jobs' decision interval, `decision_s`.
 
     Parameters
     ----------
     traces
-        The traces; their prices play no part.
+        The traces; their prices are ignored.
     """
 
     def __init__(self, traces: Sequence[AvailabilityTrace]) -> None:
@@ -577,18 +577,18 @@ class SpellHistory:
         self._learned: dict[tuple[int, ...], SpellHazards] = {}
 
     def of(self, begins: tuple[str, ...]) -> "SpellHistory":
-        """Return the traces of the zones whose names begin in one of these ways."""
+        """Return the traces of zones whose names start with one of these prefixes."""
         return SpellHistory([trace for trace in self.traces if trace.zone.startswith(begins)])
 
     def learn(self, market: ZoneMarket, file: str = "") -> tuple[SpellHazards, tuple[str, ...]]:
-        """Return the hazards, those of the prior where no spell of the traces ends, and what should be said about them.
+        """Return the hazards (the prior's if no spell ends in the traces), and remarks.
 
         Parameters
         ----------
         market
-            Where jobs will run.
+            Market of the jobs.
         file
-            The recording's path, where it is one of many: zones that it names are the market's own, too.
+            The recording's path, if it is one of many: zones that it names also belong to the market.
         """
         begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
 
@@ -601,7 +601,7 @@ class SpellHistory:
         said = []
         if len(used) < len(self.traces):
             left_out = ", ".join(sorted(trace.zone for trace in self.traces if not counts(trace)))
-            said.append(f"the history of {left_out} is left out: it isn't over when jobs may start there")
+            said.append(f"the history of {left_out} is left out: it ends after jobs may start there")
         lengths = {
             round(float(np.median(np.diff(trace.time_s))))
             for trace in (self.traces[number] for number in used)
@@ -610,7 +610,9 @@ class SpellHistory:
         every_s = decision_s(market.tick_s)
         other = sorted(length for length in lengths if abs(length - every_s) > JITTER * every_s)
         if other:
-            said.append(f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, as jobs decide")
+            said.append(
+                f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, the jobs' decision interval"
+            )
         key = (every_s, *used)
         if key not in self._learned:
             traces = [self.traces[number] for number in used]
@@ -619,12 +621,12 @@ class SpellHistory:
 
 
 def read_history(path: str | Path, *, polarity: Polarity | None = None, skip_bad: bool = False) -> SpellHistory:
-    """Read what is to be learned from: a file, or a folder of files.
+    """Read availability traces to learn from: a file, or a folder of files.
 
     Parameters
     ----------
     path, polarity, skip_bad
-        As for `read_availability`.
+        See `read_availability`.
 
     Raises
     ------
@@ -633,24 +635,24 @@ def read_history(path: str | Path, *, polarity: Polarity | None = None, skip_bad
     """
     told: dict[str, Any] = {"polarity": polarity, "skip_bad": skip_bad} if Path(path).is_dir() or is_json(path) else {}
     read = read_availability(path, on_demand_micro=MICRO, **told)
-    # Series of preemptions tell of machines that were held, not whether others could be had.
+    # Preemption series record allocated machines, not whether others were available.
     return SpellHistory([read[name] for name in read if not name.endswith("/preemption")])
 
 
 def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tick_s: int | None = None) -> ZoneMarket:
-    """Put zones on one grid of ticks: that of the first, over the time that all of them cover.
+    """Put zones on one grid of ticks: that of the first zone, over the time common to all.
 
     Parameters
     ----------
     traces, zones
-        The traces, and which of them in which order.
+        The traces, and the selected zones in order.
     tick_s
-        Resample them to ticks of so many seconds (`resample`); by default they keep their own.
+        Tick length in seconds to resample to (`resample`); by default that of the traces.
 
     Raises
     ------
     InvalidOptionError
-        If a zone is unknown (the text lists those there are) or named twice, ticks differ in length, or no time is common.
+        If a zone is unknown (the text lists all) or named twice, ticks differ in length, or no time is common.
     """
     chosen = [zone_named(traces, zone) for zone in zones]
     if tick_s is not None:
@@ -680,14 +682,14 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
 
 
 def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = None) -> ZoneJob:
-    """Return a job on a market: work, launches and transfers take whole seconds, of any number.
+    """Return a job on a market; work, launches and transfers are rounded to integer seconds.
 
     Raises
     ------
     InvalidOptionError
-        If the deadline can't be met even on demand; the text says what is the least.
+        If the deadline can't be met even on demand; the text gives the minimum.
     InvalidProblemError
-        If nobody says what a move costs that a policy may make.
+        If the cost of a possible move is unknown.
     """
     size, state = market.num_zones, options.state_gb
     setup_s = np.full((size + 1, size), options.changeover_hours * HOUR_S)
@@ -705,6 +707,6 @@ def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = Non
     if deadline < least:
         raise InvalidOptionError(
             f"a deadline of {options.deadline_hours:g} h can't be met even on demand: launch and work take "
-            f"{math.ceil(least / HOUR_S * 1e4) / 1e4:g} h; give that much at least"
+            f"{math.ceil(least / HOUR_S * 1e4) / 1e4:g} h; give at least that"
         )
     return ZoneJob(work_s=work, deadline_s=deadline, setup_s=setup, move_micro=move, machines=options.machines)

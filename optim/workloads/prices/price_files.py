@@ -1,14 +1,14 @@
-"""Spot price histories from files: CSV, and what the tools of three clouds print.
+"""Spot price histories from files: CSV, and the output of three clouds' tools.
 
-| provider | what prints it | entries | kept apart by |
+| provider | source | entries | products |
 |---|---|---|---|
 | Amazon | `aws ec2 describe-spot-price-history` | `SpotPriceHistory[]` | `ProductDescription` |
 | Azure | `prices.azure.com/api/retail/prices` (pages joined), or its columns as CSV | `Items[]` | Windows or Linux, by `productName` |
-| Google | Cloud Billing's `services.skus.list` | `skus[]` | kind of GPU, by `description`: a GPU-hour each |
+| Google | Cloud Billing's `services.skus.list` | `skus[]` | GPU type, by `description`, each a GPU-hour |
 
-Prices hold from their own date on, until the next of the same machine, place and product: lists of several dates joined
-into one are a history, which `read_prices` reads. What isn't a spot or on-demand price in dollars an hour is left
-out and counted, with the reason.
+A price holds from its date until the next one of the same machine, place and product. Lists of several dates joined
+into one are a history, which `read_prices` reads. The reader drops and counts, by reason, all entries but spot and on-demand
+prices in dollars per hour.
 """
 
 import csv
@@ -45,31 +45,31 @@ from optim.workloads.csv_columns import (
 )
 
 LINUX, WINDOWS = "Linux/UNIX", "Windows"
-"""Products that machines are told apart by, in Amazon's words."""
+"""Products, in Amazon's words."""
 
 MAX_OF_HEAD = 4096
-"""Bytes in which a list's name is looked for."""
+"""Bytes within which a list's name must appear."""
 
 PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
-"""By the name of their list."""
+"""Providers by the name of their list."""
 
 GPU = re.compile(r"\b(K80|P100|P4|T4|V100|L4|A100 80GB|A100|H100 80GB|H100)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPrice:
-    """One price.
+    """One price of a machine or GPU.
 
     Parameters
     ----------
     instance_type, zone, product
-        Whose: a machine's type, or a GPU's; where, a zone or a region; with which operating system.
+        Type of the machine or GPU; zone or region; operating system.
     is_spot
-        Whether the machine may be taken away.
+        Whether the machine can be preempted.
     since
-        ISO 8601 time from which it holds.
+        ISO 8601 time from which the price holds.
     usd_per_hour
-        Dollars.
+        Dollars per hour.
     """
 
     instance_type: str
@@ -82,16 +82,16 @@ class ListedPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceList:
-    """What was read of a list.
+    """Content of a price list.
 
     Parameters
     ----------
     provider
-        Whose list it is.
+        Provider of the list.
     prices
-        What was read, in the list's order.
+        Prices in the list's order.
     left_out
-        How many entries weren't, by reason.
+        Number of dropped entries by reason.
     """
 
     provider: str
@@ -152,7 +152,7 @@ class _Google(msgspec.Struct, rename="camel"):
 
 
 class _Lists(msgspec.Struct):
-    """Any provider's list: what isn't there is empty."""
+    """Any provider's list; absent fields are empty."""
 
     SpotPriceHistory: list[_Amazon] | None = None
     Items: list[_Azure] | None = None
@@ -160,7 +160,7 @@ class _Lists(msgspec.Struct):
 
 
 def read_price_list(path: str | Path) -> PriceList:
-    """Read a provider's price list; its form tells whose it is.
+    """Read a price list; its form identifies the provider.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def read_price_list(path: str | Path) -> PriceList:
     Raises
     ------
     InvalidProblemError
-        If the file is no price list, an entry lacks a field (such as its currency), or a price is no positive number.
+        If the file isn't a price list, an entry lacks a field (such as its currency), or a price isn't positive.
     """
     data = read_bytes(path)
     lists = _read_price_list(path, data) if first_sign(data) == b"{" else _Lists(Items=_azure_rows(path, data))
@@ -200,7 +200,7 @@ def is_price_list(path: str | Path) -> bool:
 
 
 def provider_in(data: bytes) -> str:
-    """Return whose price list a file's content looks like, by the first bytes of JSON or Azure's columns; "" for none."""
+    """Return the provider of a price list, by the first bytes of JSON or by Azure's columns; "" for none."""
     if first_sign(data) == b"{":
         head = data[:MAX_OF_HEAD]
         return next((name for key, name in PROVIDERS.items() if f'"{key}"'.encode() in head), "")
@@ -209,7 +209,7 @@ def provider_in(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedKind:
-    """A line of a description: a kind of machine in a place, or entries that were left out, and why."""
+    """A line of a description: a machine type in a place, or entries dropped for one reason."""
 
     provider: str
     machine: str
@@ -222,7 +222,7 @@ class ListedKind:
 
 
 def describe_list(path: str | Path) -> list[ListedKind]:
-    """Return what was read of a price list by machine, place, product and kind, and what was left out and why.
+    """Return a summary of a price list by machine, place, product and price type, with dropped entries by reason.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def _azure_rows(path: str | Path, data: bytes) -> list[_Azure]:
         return msgspec.convert(rows, list[_Azure], strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidProblemError(
-            f"{path}: no price list of Azure ({' '.join(str(error).split())}); give its columns, currencyCode among them"
+            f"{path}: not a price list of Azure ({' '.join(str(error).split())}); give its columns, including currencyCode"
         ) from error
 
 
@@ -310,7 +310,7 @@ def _why_not_azure(entry: _Azure) -> str | None:
     if entry.unit_of_measure != "1 Hour":
         return f"by {entry.unit_of_measure}, not by the hour"
     if entry.type != "Consumption":
-        return f"of type {entry.type}, no price of use"
+        return f"of type {entry.type}, not a price of use"
     if entry.sku_name.endswith("Low Priority"):
         return "low priority, which spot has replaced"
     return None if entry.arm_sku_name and entry.arm_region_name else "without a type of machine or a region"
@@ -327,7 +327,7 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
         elif not entry.pricing_info:
             left_out["without a price by the hour"] += 1
         else:
-            for pricing in entry.pricing_info:  # one from each time on
+            for pricing in entry.pricing_info:  # one entry per change of price
                 money = _dollars(pricing, left_out)
                 for region in entry.service_regions if money is not None else ():
                     yield ListedPrice(
@@ -341,7 +341,7 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
 
 
 def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
-    """Return the dollars an hour of one of Google's prices, None where it is none."""
+    """Return the dollars per hour of one of Google's prices, None if it isn't one."""
     rates = pricing.pricing_expression.tiered_rates[-1:]
     if not rates or pricing.pricing_expression.usage_unit != "h":
         left_out["without a price by the hour"] += 1
@@ -356,16 +356,16 @@ def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
 _LOG = logging.getLogger(__name__)
 
 PRODUCT = "Linux/UNIX"
-"""Of Amazon's products the one that is read by default."""
+"""Default of Amazon's products."""
 
 SNAPSHOTS = ("Azure", "Google")
-"""Whose lists have the prices of a moment, spot and on demand."""
+"""Providers whose lists have current prices, spot and on demand."""
 
 NO_GAP_S = 2**40
-"""Seconds that no history lasts: a list of prices says how long each holds, and whoever joins several leaves no gap."""
+"""Seconds longer than any history. Price lists state how long each price holds, so that joined lists have no gaps."""
 
 MIN_RATE = 1e-6
-"""Slower machines than a millionth of a c3.xlarge there are none."""
+"""Least work rate of a machine, relative to a c3.xlarge."""
 
 
 class _AwsPrice(msgspec.Struct):
@@ -379,7 +379,7 @@ class _AwsPrice(msgspec.Struct):
 
 
 class _AwsHistory(msgspec.Struct):
-    """What `aws ec2 describe-spot-price-history` prints."""
+    """Output of `aws ec2 describe-spot-price-history`."""
 
     SpotPriceHistory: list[_AwsPrice]
     NextToken: str | None = None
@@ -396,34 +396,36 @@ def read_prices(
 ) -> PriceHistory:
     """Read a price history.
 
-    A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, the rows
-    of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order, whole or
-    page behind page, or the list of its entries alone: it lists the latest first, and the prices of all products (operating systems), of which one is read. Price lists of
-    Azure and Google (`read_price_list`) are read as histories, too, those of several dates joined into one: a price
-    holds until the next, whenever that is, and what a type costs on demand is in the list (the most over regions).
+    A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, with the rows
+    of each market in order of time; the last of several rows with one time stamp counts. Amazon's JSON may be in any order: one answer,
+    several pages, or only the list of entries. It has the latest entries first, and the prices of all products
+    (operating systems), of which one is read. Price lists of Azure and Google (`read_price_list`) are read as histories,
+    joined over their dates: a price holds until the next one, and the list also has each type's on-demand price (the
+    highest over regions).
 
     Parameters
     ----------
     path
-        The file, plain or gzip; or several, such as Amazon's answers of several regions or months, which are one history:
-        rows of a market in two files are put in order of time.
+        The file, plain or gzip; or several, such as Amazon's answers of several regions or months, which form one history
+        in order of time.
     on_demand
-        Micro-dollars an hour on demand by instance type; it comes before what a price list says.
+        On-demand micro-dollars per hour by instance type; takes precedence over a price list.
     rates
-        Work of an instance in an hour by type, before the table of `work_rate`.
+        Work per hour by instance type; takes precedence over the table of `work_rate`.
     product
-        Amazon's `ProductDescription`; by default ``Linux/UNIX`` where the entries name products. The same with
-        ``(Amazon VPC)`` behind it stands in for one that isn't there. Of Azure's list ``Linux/UNIX`` or ``Windows``.
+        Amazon's `ProductDescription`; by default ``Linux/UNIX`` if the entries name products. The product with
+        ``(Amazon VPC)`` appended replaces an absent one. For Azure's list ``Linux/UNIX`` or ``Windows``.
     gap_s
-        Shortest time without any change that counts as a gap of the collection; by default `history_of` judges.
+        Shortest time without any change that counts as a gap of the recording; by default `history_of` estimates it.
     work
+        Unit of a machine's work; by default GPUs if every type in the file has GPUs, else processors.
         What the work of a machine is counted by; by default GPUs if every type in the file has any, else processors.
 
     Raises
     ------
     InvalidProblemError
-        If the file is bad, out of order, lacks the product, names products for some entries only, or has a type without
-        an on-demand price or a rate; the text names row and remedy.
+        If the file is invalid, out of order, lacks the product, names products for some entries only, or has a type without
+        an on-demand price or a rate; the text gives row and remedy.
     """
     paths_in = [path] if isinstance(path, str | Path) else list(path)
     tables = [_table_of(each, product) for each in paths_in]
@@ -459,7 +461,7 @@ def read_prices(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Table:
-    """What a file of prices holds: rows of types, zones, seconds since 1970 and micro-dollars, and what it lists on demand."""
+    """Rows of a price file (types, zones, seconds since 1970, micro-dollars), and its on-demand prices."""
 
     types: NDArray[Any]
     zones: NDArray[Any]
@@ -489,7 +491,7 @@ def read_on_demand(path: str | Path) -> dict[str, int]:
     Raises
     ------
     InvalidProblemError
-        If the file is bad, or a price isn't positive.
+        If the file is invalid, or a price isn't positive.
     """
     columns = read_columns(path, ("on_demand_usd_per_hour",), ("instance_type",))
     micro = _micro(path, "on_demand_usd_per_hour", columns["on_demand_usd_per_hour"])
@@ -497,12 +499,12 @@ def read_on_demand(path: str | Path) -> dict[str, int]:
 
 
 def read_rates(path: str | Path) -> dict[str, float]:
-    """Read the work of an instance in an hour by type, of a c3.xlarge or a V100 1: the on-demand file's column `rate`, if any.
+    """Read the work per hour by instance type (c3.xlarge or V100: 1) from the optional column `rate` of the on-demand file.
 
     Raises
     ------
     InvalidProblemError
-        If the file is bad, or a rate isn't positive; an empty field says nothing.
+        If the file is invalid, or a rate isn't positive; an empty field leaves the rate unset.
     """
     if "rate" not in header_of(path):
         return {}
@@ -515,12 +517,12 @@ def read_rates(path: str | Path) -> dict[str, float]:
 def parse_times(
     path: str | Path, column: str, texts: Sequence[str] | NDArray[Any], *, is_table: bool = True
 ) -> IntArray:
-    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. With `is_table` each has a row.
+    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. `is_table` means that each has a row.
 
     Raises
     ------
     InvalidProblemError
-        At the first text that is no time.
+        At the first text that isn't a time.
     """
     parsed = utc_dates(texts)
     refuse(
@@ -539,7 +541,7 @@ def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, I
 def _from_json(
     path: str | Path, data: bytes, product: str | None
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
-    """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
+    """Read Amazon's JSON in order of time; later entries of one time stamp count as earlier."""
     try:
         pages = [_page(page) for page in _pages(data)]
     except InvalidProblemError as error:
@@ -565,14 +567,14 @@ def _from_json(
 
 
 def _page(data: bytes) -> _AwsHistory:
-    """Return a document, whether it is an answer or the list of its entries."""
+    """Return a document, either an answer or its list of entries."""
     if first_sign(data) == b"[":
         return _AwsHistory(SpotPriceHistory=decode(data, list[_AwsPrice]))
     return decode(data, _AwsHistory)
 
 
 def _pages(data: bytes) -> list[bytes]:
-    """Return the documents of a file: one, or the pages of an answer one behind the other."""
+    """Return the documents of a file: one, or the consecutive pages of an answer."""
     pages, decoder = [], json.JSONDecoder()
     try:
         text = data.decode("utf-8-sig").strip()
@@ -581,14 +583,14 @@ def _pages(data: bytes) -> list[bytes]:
             pages.append(text[:end].encode())
             text = text[end:].lstrip()
     except (ValueError, RecursionError):
-        return [data]  # its decoder says what is wrong
+        return [data]  # the decoder raises the precise error
     return pages or [data]
 
 
 def _from_list(
     path: str | Path, product: str | None
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray, dict[str, int]]:
-    """Read Azure's or Google's list: spot prices in order of time, and the most that each type costs on demand."""
+    """Read Azure's or Google's list: spot prices in order of time, and the highest on-demand price of each type."""
     require_rereadable(path)
     every = read_price_list(path).prices
     products = {price.product for price in every}
@@ -615,7 +617,7 @@ def _from_list(
 
 
 def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None) -> list[_AwsPrice]:
-    """Keep one product's prices: those of several in one path would be changes that no machine ever saw."""
+    """Return one product's entries: several products in one path would be spurious price changes."""
     products = sorted({entry.ProductDescription for entry in entries})
     if products == [""] and product is None:
         return entries
@@ -634,6 +636,6 @@ def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None)
 
 
 def _micro(path: str | Path, column: str, usd: NDArray[np.float64], *, is_table: bool = True) -> IntArray:
-    """Return dollars as whole micro-dollars, at least 1."""
+    """Return dollars as integer micro-dollars, at least 1."""
     require_columns(path, {column: usd}, column, least=1.0 / MICRO, is_table=is_table)
     return np.rint(usd * MICRO).astype(np.int64)

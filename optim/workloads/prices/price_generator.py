@@ -1,4 +1,4 @@
-"""Draw spot price histories of the bidding era: a mean-reverting base, spikes to ten times on-demand, weak correlation."""
+"""Generator of spot price histories of the bidding era: mean-reverting base, spikes to ten times on-demand, weak correlation."""
 
 from dataclasses import dataclass
 
@@ -16,48 +16,48 @@ TYPES = (
     ("m3.medium", 70_000),
     ("r3.large", 175_000),
 )
-"""Instance types and their on-demand micro-dollars an hour in us-east-1 in 2015 (list prices)."""
+"""Instance types and their on-demand micro-dollars per hour in us-east-1 in 2015 (list prices)."""
 
 ZONES = ("a", "b", "e")
 
 DAY_S = 24 * HOUR_S
 CAP = 10
-"""Prices end at ten times on-demand, Amazon's limit on bids."""
+"""Upper bound of prices over on-demand, which was Amazon's limit on bids."""
 
 TICK_MICRO = 100
-"""Prices are whole multiples of $0.0001."""
+"""Prices are integer multiples of $0.0001."""
 
 EPOCH_S = 1_420_070_400
-"""Generated histories begin on 2015-01-01."""
+"""Start of generated histories: 2015-01-01."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceOptions:
     """Sizes and distributions of a generated price history.
 
-    The defaults follow what the bidding era looked like: prices of 15 to 30 % of on-demand that change every quarter
-    of an hour, and a few spikes a day, of a third of an hour or so; some markets have many more than others.
+    The defaults follow the bidding era: prices of 15 to 30 % of on-demand that change every quarter
+    of an hour, and a few spikes per day, of about 20 minutes; some markets have many more than others.
 
     Parameters
     ----------
     num_types, num_zones
-        Every type in every zone is a market; at most 5 types and 3 zones.
+        Numbers of types and zones, at most 5 and 3; each pair is a market.
     days
-        Length.
+        Length of the history.
     changes_per_hour
-        Rate at which the base price moves.
+        Rate of changes of the base price.
     discount
         Long-run base price as a share of on-demand.
     volatility
         Standard deviation of the logarithm of the base about its mean.
     reversion_h
-        Hours in which the base returns by a factor e.
+        Hours in which the base's deviation shrinks by a factor e.
     spikes_per_day
-        Rate of spikes of a market.
+        Spikes per market and day.
     spike_min
-        Mean length of a spike in minutes beyond its first one: every spike lasts a minute and an exponential time.
+        Mean length of a spike beyond its first minute, in minutes: every spike lasts one minute plus an exponential time.
     correlation
-        Share of the base's noise, and of the spikes, that comes from events common to all markets.
+        Share of the base's noise, and of the spikes, from events common to all markets.
     """
 
     num_types: int = 5
@@ -85,18 +85,18 @@ class PriceOptions:
 
 
 def generate_prices(options: PriceOptions, seed: int) -> PriceHistory:
-    """Draw a price history.
+    """Generate a price history.
 
-    The logarithm of a market's base price is an Ornstein-Uhlenbeck process, seen at Poisson times. Spikes come at
-    Poisson times; each multiplies the base by a Pareto factor of tail 1, up to `CAP` times on-demand, for a
-    minute and an exponential time.
+    The logarithm of a market's base price is an Ornstein-Uhlenbeck process, sampled at Poisson times. Spikes start at
+    Poisson times; each multiplies the base by a Pareto factor of tail 1, up to `CAP` times on-demand, for
+    one minute plus an exponential time.
 
     Parameters
     ----------
     options
         Sizes and distributions.
     seed
-        Same options and seed, same history.
+        Equal options and seeds give equal histories.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Availability from JSON, a zone and a recording in each file, and from folders of files.
+"""Availability from JSON files, each a recording of one zone, and from folders of files.
 
-A file is ``{"metadata": {"gap_seconds": 600, ...}, "data": [0, 1, ...], "prices": [...]}``, with prices or without. Two
-readings of `data` are in use: the recordings of SkyPilot's authors count the machines that could be had
-(https://github.com/skypilot-org/spot-traces); simulators that read them, and benchmarks made of those, write 1 where
-there were none. The files don't tell which they are, so that the reader has to be told: `Polarity`.
+A file is ``{"metadata": {"gap_seconds": 600, ...}, "data": [0, 1, ...], "prices": [...]}``, where prices are optional. Two
+meanings of `data` are in use. The recordings of SkyPilot's authors count the available machines
+(https://github.com/skypilot-org/spot-traces); simulators that read them, and derived benchmarks, write 1 where
+there were none. The files don't distinguish them, so that the reader needs a `Polarity`.
 """
 
 import logging
@@ -30,23 +30,23 @@ LOG = logging.getLogger(__name__)
 Read = TypeVar("Read")
 
 ENDINGS = (".json", ".json.gz", ".csv", ".csv.gz")
-"""Of the files of a folder that are taken for traces."""
+"""Suffixes of trace files in a folder."""
 
 
 class Polarity(StrEnum):
-    """What a 1 in `data` says of a tick."""
+    """Meaning of a 1 in `data`."""
 
     AVAILABLE = "available"
     UNAVAILABLE = "unavailable"
 
     @property
     def text(self) -> str:
-        """What is said of it, in a phrase."""
+        """The meaning as a phrase."""
         return "1 = available" if self is Polarity.AVAILABLE else "1 = not available"
 
 
 def polarity_named(name: str | None) -> Polarity | None:
-    """Return the polarity of that name, None for none.
+    """Return the polarity with this name, None for None.
 
     Raises
     ------
@@ -72,18 +72,18 @@ class _Document(Struct):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
-    """What a file of JSON holds.
+    """Content of a JSON file.
 
     Parameters
     ----------
     zone
-        The file's name without its ending.
+        The file's name without suffix.
     time_s
-        Shape (ticks + 1,): begins of the ticks, seconds since 1970, and the end of the last.
+        Shape (ticks + 1,): beginnings of the ticks, seconds since 1970, and the end of the last.
     is_available
         Shape (ticks,).
     price_micro
-        Shape (ticks,): spot prices, micro-dollars an hour; None where the file has none.
+        Shape (ticks,): spot prices, micro-dollars per hour; None if the file has none.
     """
 
     zone: str
@@ -92,7 +92,7 @@ class Recording:
     price_micro: IntArray | None
 
     def trace(self, *, on_demand_micro: int, spot_micro: int) -> AvailabilityTrace:
-        """Return the trace, at these prices in micro-dollars an hour; the file's own spot prices come before `spot_micro`."""
+        """Return the trace at these prices in micro-dollars per hour; the file's spot prices take precedence."""
         return AvailabilityTrace(
             zone=self.zone,
             resource="",
@@ -105,23 +105,23 @@ class Recording:
 
 
 def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
-    """Read one file of JSON.
+    """Read one JSON file.
 
     Parameters
     ----------
     path
         The file, plain or gzip.
     polarity
-        What a 1 in `data` says. Where it is ``available``, entries may count machines: a tick then is available if there
-        are as many as in the file's fullest tick.
+        Meaning of a 1 in `data`. With ``available``, entries may count machines: a tick is available if its
+        count equals the file's maximum.
 
     Raises
     ------
     InvalidOptionError
-        If no polarity is given.
+        If there is no polarity.
     InvalidProblemError
-        If the file is bad: no such JSON, empty, too large, an entry above 1 where a 1 says "not available", or another
-        number of prices than of entries.
+        If the file is invalid: not such JSON, empty, too large, an entry above 1 where 1 means "not available", or
+        numbers of prices and entries differ.
     """
     told = need_polarity(path, polarity)
     with naming(path):
@@ -129,11 +129,11 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
         data, prices = np.array(document.data, dtype=np.int64), document.prices
         check_limit("cells", len(data), "ticks")
         if not len(data):
-            raise InvalidProblemError("data: holds no tick; give a longer recording")
+            raise InvalidProblemError("data: has no ticks; give a longer recording")
         if told is Polarity.UNAVAILABLE and data.max() > 1:
             tick = int(np.flatnonzero(data > 1)[0])
             raise InvalidProblemError(
-                f"data[{tick}]: is {data[tick]}, where 1 says that there are no machines; counts of machines take "
+                f"data[{tick}]: is {data[tick]}, but 1 means that there are no machines; counts of machines need "
                 "--polarity available"
             )
         if prices is not None and len(prices) != len(data):
@@ -150,23 +150,23 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
 
 
 def need_polarity(path: str | Path, polarity: Polarity | None) -> Polarity:
-    """Return what is given.
+    """Return the polarity if there is one.
 
     Raises
     ------
     InvalidOptionError
-        If nothing is; the text says what is in use.
+        If it is None; the text explains both meanings.
     """
     if polarity is None:
         raise InvalidOptionError(
-            f"{path}: a trace as JSON doesn't say what a 1 means: recordings of SkyPilot's authors count the machines that "
-            "are there (--polarity available), simulators and benchmarks write 1 where there are none (--polarity unavailable)"
+            f"{path}: a JSON trace doesn't define a 1: recordings of SkyPilot's authors count available "
+            "machines (--polarity available), simulators and benchmarks write 1 where there are none (--polarity unavailable)"
         )
     return polarity
 
 
 def stem_of(path: str | Path) -> str:
-    """Return a file's name without the ending of a trace."""
+    """Return a file's name without the suffix of a trace."""
     name = Path(path).name
     for ending in ENDINGS:
         if name.endswith(ending):
@@ -175,7 +175,7 @@ def stem_of(path: str | Path) -> str:
 
 
 def _start_of(start: str | float | None) -> int:
-    """Return the seconds since 1970 of a recording's start; what is no date leaves the clock at 0, for rows show it and no more."""
+    """Return a recording's start in seconds since 1970; 0 if it isn't a date, since the clock is only shown in rows."""
     if isinstance(start, str):
         parsed = utc_dates([start])
         return 0 if parsed.isna().to_numpy()[0] else int(parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)[0])
@@ -183,12 +183,12 @@ def _start_of(start: str | float | None) -> int:
 
 
 def files_of(folder: str | Path, *, is_deep: bool = False) -> tuple[Path, ...]:
-    """Return the files of a folder that are taken for traces by their endings, sorted; with `is_deep` those of its folders, too.
+    """Return the trace files of a folder by suffix, sorted; with `is_deep` also those of its subfolders.
 
     Raises
     ------
     InvalidProblemError
-        If the folder can't be read, holds none, or more than are read.
+        If the folder can't be read, or has no traces or more than the limit.
     """
     root = Path(folder)
     try:
@@ -197,27 +197,27 @@ def files_of(folder: str | Path, *, is_deep: bool = False) -> tuple[Path, ...]:
     except OSError as error:
         raise InvalidProblemError(f"{folder}: can't be read: {error.strerror or error}; check the path") from error
     if not paths:
-        raise InvalidProblemError(f"{folder}: holds no trace ({', '.join(ENDINGS)}); check the path")
+        raise InvalidProblemError(f"{folder}: has no traces ({', '.join(ENDINGS)}); check the path")
     check_limit("count", len(paths), f"{folder}: files")
     return tuple(paths)
 
 
 def read_each(paths: Iterable[Path], read: Callable[[Path], Read], *, root: str | Path, skip_bad: bool) -> list[Read]:
-    """Read files one by one; those that can't be used are all named.
+    """Read files one by one, and list all unusable ones.
 
     Parameters
     ----------
     paths, read
-        The files, and what reads one.
+        The files, and the function that reads one.
     root
-        The folder that they lie in, for the text.
+        Their folder, for the text.
     skip_bad
-        Leave bad files out with a remark each, if one at least can be used.
+        Skip unusable files with a warning each, if at least one is usable.
 
     Raises
     ------
     InvalidProblemError
-        Naming every bad file with its cause; with `skip_bad` only if all are bad.
+        If a file is unusable; the text gives every such file with its cause. With `skip_bad`, only if all are unusable.
     """
     good: list[Read] = []
     bad: list[str] = []

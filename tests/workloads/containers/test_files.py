@@ -91,11 +91,11 @@ def test_own_form_takes_any_resources_limits_and_truth(tmp_path):
     [
         ("", "the file has no header"),
         ("a,b\n1,2\n", "no known form"),
-        ("container,time_s\nx,0\n", "no column of a resource"),
+        ("container,time_s\nx,0\n", "no resource column"),
         ("container,time_s,cpu\nx,0,-1\n", "at least 0"),
         ("container,time_s,cpu\nx,0,much\n", "finite number"),
         ("container,time_s,cpu\nx,0,\n", "no row has all"),
-        ("container,time_s,cpu,cpu\nx,0,1,2\n", "column 'cpu' comes twice"),
+        ("container,time_s,cpu,cpu\nx,0,1,2\n", "column 'cpu' appears twice"),
     ],
 )
 def test_bad_files_are_refused_with_their_name_and_cause(tmp_path, text, cause):
@@ -246,10 +246,10 @@ def test_series_without_a_name_take_the_name_and_unit_that_are_given(tmp_path):
     ("text", "cause"),
     [
         ("{}", "range query"),
-        ("[1]", "save the whole answer of /api/v1/query_range"),
+        ("[1]", "save the full answer of /api/v1/query_range"),
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "query_range"),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', "no series"),
-        (answer((POD, [(0, "much")])), "no number"),
+        (answer((POD, [(0, "much")])), "isn't a number"),
         (
             '{"status":"error","errorType":"bad_data","error":"unknown function"}',
             r"error \(bad_data\): unknown function",

@@ -181,7 +181,7 @@ def test_two_scrapes_of_one_gpu_count_once_and_a_later_exporter_goes_on(tmp_path
     uses, remarks = read_gpu_use(write(tmp_path / "a.json", given), IdleOptions())
     held = {gpu: sum(use.held_s for who, use in uses if who.gpu == gpu) for gpu in ("GPU-a", "GPU-b")}
     assert held == {"GPU-a": 1200.0, "GPU-b": 1800.0}
-    assert remarks == ("10 samples are left out: their GPU and holder are told of at that time already",)
+    assert remarks == ("10 samples are left out: their GPU and holder already have one at that time",)
     (job,) = job_uses(uses)
     assert (job.gpus, job.end_s) == (2, 1800.0)
 
@@ -218,11 +218,11 @@ def test_shares_become_per_cent_and_answers_may_be_pretty_or_packed(tmp_path):
         ({"status": "error", "error": "no", "errorType": "bad_data"}, "answered with an error"),
         ({"status": "success", "data": {"resultType": "vector", "result": []}}, "with a 'vector'"),
         (answer(), "the answer has no series"),
-        (answer(({"__name__": "up", "UUID": "a"}, [(0, 1)])), "up is no utilisation"),
+        (answer(({"__name__": "up", "UUID": "a"}, [(0, 1)])), "up isn't a GPU utilisation"),
         (answer(({"UUID": "a"}, [(0, 101)])), "must lie in 0..100 per cent, got 101"),
         (answer(({"UUID": "a"}, [(60, 1), (0, 1)])), "don't rise"),
-        (answer(({"UUID": "a"}, [(0, "x")])), "no series of Prometheus"),
-        (answer(({"UUID": "a"}, [(0, "NaN")])), "no sample of a GPU"),
+        (answer(({"UUID": "a"}, [(0, "x")])), "not a series of Prometheus"),
+        (answer(({"UUID": "a"}, [(0, "NaN")])), "the file has no GPU samples"),
     ],
 )
 def test_bad_answers_are_told_in_a_line(tmp_path, document, message):
@@ -244,7 +244,7 @@ def test_answer_that_was_cut_is_refused(tmp_path, cut):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("time_s,gpu,utilisation\n0,a,1\n", "no column names who holds"),
+        ("time_s,gpu,utilisation\n0,a,1\n", "no column names the holder"),
         ("gpu,utilisation,pod\na,1,p\n", "no column of times"),
         ("time_s,gpu,pod\n0,a,p\n", "no column of utilisation"),
         ("time_s,gpu,utilisation,pod\n60,a,1,p\n0,a,1,p\n", "go back in time"),

@@ -88,7 +88,7 @@ def test_sums_of_control_groups_are_no_containers(tmp_path):
     series = read_prometheus({"memory": written(tmp_path / "mem.json", docker, *sums)})
     assert series.containers == ("/docker/7f",)
     assert series.remarks == ("left out: 7 sums of control groups",)
-    with pytest.raises(InvalidProblemError, match=r"no series of a container in it .*6 sums of control groups"):
+    with pytest.raises(InvalidProblemError, match=r"no series of a container .*6 sums of control groups"):
         read_prometheus({"memory": written(tmp_path / "sums.json", *sums[:5], sums[6])})
 
 
@@ -136,19 +136,19 @@ def test_counters_that_are_given_become_rates(tmp_path, said):
     ("labels", "samples", "resource", "said", "message"),
     [
         (POD, held(0, 300, 1), "memory", {}, r"--unit memory=UNIT with one of bytes, .*GiB"),
-        (POD, held(0, 300, 1), "memory", {"units": {"memory": "GiB"}}, "1.07374e.09 GiB, and no machine has more"),
-        (POD, counted(0, 300, first=1e6), "cpu", {"units": {"cpu": "cores"}}, "no machine has more than 10000; .*--counter"),
-        (POD, held(0, 300, 1), "memory", {"counters": ["memory"]}, "memory is held, and no counter"),
-        (POD, held(0, 300, 1), "memory", {"units": {"memory": "apples"}}, "memory is in one of bytes"),
-        (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "cores"}}, "a counter of cpu is in one of seconds"),
+        (POD, held(0, 300, 1), "memory", {"units": {"memory": "GiB"}}, "1.07374e.09 GiB, above the plausible maximum"),
+        (POD, counted(0, 300, first=1e6), "cpu", {"units": {"cpu": "cores"}}, "above the plausible maximum of 10000; .*--counter"),
+        (POD, held(0, 300, 1), "memory", {"counters": ["memory"]}, "memory is a level, not a counter"),
+        (POD, held(0, 300, 1), "memory", {"units": {"memory": "apples"}}, "memory must be in one of bytes"),
+        (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "cores"}}, "a counter of cpu must be in one of seconds"),
         (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "cores"}}, "give --unit cpu=seconds for rates in cores"),
         (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "millicores"}}, "give --unit cpu=milliseconds for"),
         (POD, counted(0, 300), "network", {"counters": ["network"], "units": {"network": "bits/s"}}, "KiB, MiB, GiB, TiB"),
-        (POD, held(0, 300, 1), "memory", {"units": {"memory": "GiB", "cpu": "cores"}}, "--unit cpu: there is no such resource"),
+        (POD, held(0, 300, 1), "memory", {"units": {"memory": "GiB", "cpu": "cores"}}, "--unit cpu: no such resource"),
         ({"__name__": MEMORY, **POD}, held(0, 300, 1), "cpu", {}, f"{MEMORY} is memory, not cpu; give memory="),
-        ({"__name__": "rss_pages", **POD}, held(0, 300, 1), "memory", {}, "rss_pages doesn't say in which unit"),
-        ({"__name__": "up_seconds", **POD}, held(0, 300, 1), "cpu", {}, "up_seconds doesn't say in which unit"),
-        ({"__name__": "rss_mib", **POD}, held(0, 300, 1), "memory", {"units": {"memory": "bytes"}}, "rss_mib tells another unit"),
+        ({"__name__": "rss_pages", **POD}, held(0, 300, 1), "memory", {}, "the name rss_pages gives no unit"),
+        ({"__name__": "up_seconds", **POD}, held(0, 300, 1), "cpu", {}, "the name up_seconds gives no unit"),
+        ({"__name__": "rss_mib", **POD}, held(0, 300, 1), "memory", {"units": {"memory": "bytes"}}, "rss_mib has another unit"),
         (POD, [(60 * k, 9 - k) for k in range(9)], "cpu", {"counters": ["cpu"]}, "falls in 8 of 8 steps"),
     ],
 )  # fmt: skip
@@ -164,7 +164,7 @@ def test_rates_that_never_fall_are_doubted(tmp_path):
     grown = written(tmp_path / "cpu.json", (POD, counted(0, 600)))
     flat = written(tmp_path / "flat.json", (POD, [(60 * k, 2.0) for k in range(9)]))
     assert (
-        "if it counts up, say so: --counter cpu" in read_prometheus({"cpu": grown}, units={"cpu": "cores"}).remarks[0]
+        "if it is a counter, give --counter cpu" in read_prometheus({"cpu": grown}, units={"cpu": "cores"}).remarks[0]
     )
     assert not read_prometheus({"cpu": flat}, units={"cpu": "cores"}).remarks
 
@@ -178,7 +178,7 @@ def test_memory_of_next_to_nothing_is_doubted(tmp_path):
 @pytest.mark.parametrize(
     ("differing", "message"),
     [
-        ({"interface": ("eth0", "eth1")}, r"told in parts \(interface='eth0' and 'eth1'\); add the rate of each"),
+        ({"interface": ("eth0", "eth1")}, r"in several parts \(interface='eth0' and 'eth1'\); add the rate of each"),
         ({"cluster": ("a", "b")}, "they differ in cluster='a' and 'b'; choose one"),
     ],
 )
@@ -233,7 +233,7 @@ def test_containers_that_lack_a_resource_are_told_and_refused_where_most_do(tmp_
     with pytest.raises(InvalidProblemError, match=r"25 of 30 containers .*\(25 memory\).*--drop-incomplete"):
         read_prometheus(few)
     assert len(read_prometheus(few, drop_incomplete=True).containers) == 5
-    with pytest.raises(InvalidProblemError, match=r"mem.json: no series of a container in it"):
+    with pytest.raises(InvalidProblemError, match=r"mem.json: no series of a container"):
         read_prometheus(many(tmp_path, 30, 0), drop_incomplete=True)
 
 

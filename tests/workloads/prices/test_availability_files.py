@@ -41,7 +41,7 @@ def test_machines_that_come_are_launched_and_those_that_go_are_lost_the_oldest_f
 
 
 def test_refuses_a_file_without_preemption_series(tmp_path):
-    with pytest.raises(InvalidProblemError, match="no row is of kind 'preemption'"):
+    with pytest.raises(InvalidProblemError, match="no row has kind 'preemption'"):
         read_spells(write(tmp_path, {"a": [1, 1]}, kind="availability"))
 
 

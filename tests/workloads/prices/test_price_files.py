@@ -246,10 +246,10 @@ def test_the_price_on_demand_is_what_was_given_or_the_files_or_that_of_the_type(
     types_only = csv(tmp_path, *(row.rpartition(",")[0] for row in rows), header=TYPED.rpartition(",")[0] + "\n")
     traces = read_availability(types_only)
     assert (traces["b"].resource, traces["b"].on_demand_micro) == ("p3.2xlarge", 3_060_000)
-    with pytest.raises(InvalidProblemError, match=r"a: machines of type 'p5.48xlarge' have no price on demand; give"):
+    with pytest.raises(InvalidProblemError, match=r"a: machines of type 'p5.48xlarge' have no on-demand price; give"):
         zone_named(traces, "a")
     neither = csv(tmp_path, "0,2023-02-15 22:08:16,a,0,1.5", header=TICKS)
-    with pytest.raises(InvalidProblemError, match="names no type, and has no price on demand; give --on-demand"):
+    with pytest.raises(InvalidProblemError, match="names no type, and has no on-demand price; give --on-demand"):
         zone_named(read_availability(neither), "a")
 
 
@@ -273,7 +273,7 @@ def test_machines_without_a_list_price_are_charged_as_no_other(tmp_path):
     path = csv(tmp_path, *rows, header=header)
     listed = read_availability(path)["c/z/v100_8/availability"]
     assert (listed.on_demand_micro, listed.price_micro.tolist()) == (4 * 24_480_000, [4 * 7_344_000])
-    with pytest.raises(InvalidProblemError, match="'k80_8' have no price on demand"):
+    with pytest.raises(InvalidProblemError, match="'k80_8' have no on-demand price"):
         read_availability(path)["c/z/k80_8/availability"]
     given = read_availability(path, on_demand_micro={"k80_8": 7_200_000})["c/z/k80_8/availability"]
     assert (given.on_demand_micro, given.price_micro.tolist()) == (28_800_000, [8_640_000])
@@ -510,7 +510,7 @@ def test_amazons_history_is_read_with_its_products(tmp_path):
             {"SpotPriceHistory": [{"AvailabilityZone": "z", "InstanceType": "t", "SpotPrice": "x", "Timestamp": "t"}]},
             "SpotPrice must be",
         ),
-        ("armSkuName,retailPrice\na,1\n", "give its columns, currencyCode among them"),
+        ("armSkuName,retailPrice\na,1\n", "give its columns, including currencyCode"),
         ("{", "list.json"),
     ],
 )
