@@ -1,1 +1,1 @@
-"""Where instances come from: calibrated generators, public traces."""
+"""Sources of instances: calibrated generators, public traces and the user's files."""

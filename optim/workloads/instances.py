@@ -1,4 +1,4 @@
-"""Instances by name or file: references, generators, traces, and the user's own files."""
+"""Instances by name or file: references, generators, traces, and the user's files."""
 
 import logging
 import os
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @cache
 def generator_names() -> tuple[str, ...]:
-    """Return the problems that have a generator, a module ``optim.workloads.<problem>.generator``; none is imported."""
+    """Return the problems with a generator module ``optim.workloads.<problem>.generator``, without importing any."""
     here = Path(__file__).parent
     return tuple(name for name in problem_names() if (here / name / "generator.py").exists())
 
 
-"""Problems whose instances can be drawn."""
+"""Problems with an instance generator."""
 
 
 @overload
@@ -54,22 +54,22 @@ def generate(problem: str, *, seed: int = 0, **options: object) -> Any: ...
 
 
 def generate(problem: str, *, seed: int = 0, **options: object) -> Any:
-    """Draw an instance.
+    """Generate an instance.
 
     Parameters
     ----------
     problem
         ``"admission"``, ``"auction"`` or ``"bidding"``.
     seed
-        Same seed, same instance.
+        Equal seeds give equal instances.
     options
         Fields of the generator's options, `GeneratorOptions` of ``optim.workloads.<problem>.generator``: ``num_jobs``,
-        ``num_slots``; ``num_apps``, ``num_gpus``; and so on. A wrong name is answered with those there are.
+        ``num_slots``; ``num_apps``, ``num_gpus``; and so on. The error for an unknown name lists the known ones.
 
     Raises
     ------
     InvalidOptionError
-        If the problem has no generator, an option is unknown or out of its range, or the seed is no whole number.
+        If the problem has no generator, an option is unknown or out of its range, or the seed isn't an integer.
 
     Examples
     --------
@@ -88,16 +88,16 @@ def generator_of(problem: str) -> Any:
     Raises
     ------
     InvalidOptionError
-        If it has none.
+        If the problem has no generator.
     """
     if problem not in generator_names():
-        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(generator_names())}")
+        raise InvalidOptionError(f"{problem!r} has no generator; choose one of {', '.join(generator_names())}")
     return import_module(f"optim.workloads.{problem}.generator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How an admission instance is drawn, and the first 16 digits of the SHA-256 of its document."""
+    """Generator options of an admission instance, and the first 16 digits of the SHA-256 of its document."""
 
     options: GeneratorOptions
     seed: int
@@ -113,7 +113,7 @@ GENERATED: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
-"""`xl-0` has the generator's defaults but for its sizes; drawing it takes some 10 s."""
+"""`xl-0` has the generator's defaults except for its sizes; generating it takes about 10 s."""
 
 
 @overload
@@ -142,16 +142,16 @@ def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
     Parameters
     ----------
     name
-        One of `optim.reference_names`, or of a large one that is drawn anew, such as ``xl-0``. Type checkers know which
-        kind of instance each of those that ship is.
+        One of `optim.reference_names`, or of a large instance that is generated on demand, such as ``xl-0``. Type checkers know
+        the instance type of the shipped ones.
     kind
-        For names that are known at run time only: what must be returned, such as `optim.AdmissionInstance`.
+        Expected type, such as `optim.AdmissionInstance`, for names known only at run time.
 
     Raises
     ------
     InvalidProblemError
-        If there is none of that name (the text lists those there are), it is of another kind, or what is drawn isn't what
-        was pinned.
+        If no instance has this name (the text lists the names), its type differs, or the generated instance differs from the
+        pinned one.
 
     Examples
     --------
@@ -168,25 +168,25 @@ def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
 
 
 def drawn(name: str, recipe: Recipe) -> Any:
-    """Return what a recipe draws, under a name.
+    """Return the instance of a recipe, under a name.
 
     Raises
     ------
     InvalidProblemError
-        If its digest isn't the recipe's.
+        If the instance's digest isn't the recipe's.
     """
     instance = replace(generator.generate(recipe.options, recipe.seed), name=name)
     digest = sha256(problem_of(instance).write_instance(instance)).hexdigest()[: len(recipe.digest)]
     if digest != recipe.digest:
         raise InvalidProblemError(
-            f"{name}: the generator draws another instance here (digest {digest}, pinned {recipe.digest}); "
+            f"{name}: the generator gives another instance here (digest {digest}, pinned {recipe.digest}); "
             "use a NumPy that draws the same random numbers, or an unchanged generator"
         )
     return instance
 
 
 SIZES = ("jobs", "slots", "worker_servers", "ps_servers", "apps", "gpus", "machines")
-"""Sizes as users name them; a generator that knows one has an option of that name after ``num_``."""
+"""Sizes in the user's words; a generator with such a size has an option of this name after ``num_``."""
 
 PUBLISHED = "published"
 """Name of the built-in job profiles."""
@@ -195,16 +195,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class InstanceSource(Protocol):
-    """Give an instance for a seed."""
+    """Source of an instance for each seed."""
 
     def load(self, seed: int) -> Any:
-        """Return the instance; sources without chance ignore the seed."""
+        """Return the instance; deterministic sources ignore the seed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A file, or where there is no such file a shipped reference instance of that name."""
+    """A file, or, without such a file, a shipped reference instance of this name."""
 
     name: str
 
@@ -216,13 +216,13 @@ class NamedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSource:
-    """An instance drawn by its problem's generator; `options` are that generator's `GeneratorOptions`."""
+    """An instance from its problem's generator; `options` are the generator's `GeneratorOptions`."""
 
     options: Any
     problem: str = "admission"
 
     def load(self, seed: int) -> Any:
-        """Draw the instance of this seed."""
+        """Generate the instance of this seed."""
         return generator_of(self.problem).generate(self.options, seed)
 
 
@@ -235,7 +235,7 @@ class TraceSource:
     options: Any
 
     def load(self, seed: int) -> Any:
-        """Sample the instance of this seed; what was left out of the trace is logged."""
+        """Sample the instance of this seed, and log the dropped rows of the trace."""
         from optim.workloads.admission.traces import read_trace
 
         instance, summary = read_trace(self.path, self.format, self.options, seed)
@@ -246,14 +246,14 @@ class TraceSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledSource:
-    """An instance drawn with jobs as measured; `profiles` are a file or the built-in set, `options` the generator's."""
+    """A generated instance of measured jobs; `profiles` are a file or the built-in set, `options` the generator's."""
 
     profiles: str
     options: Any
     problem: str = "admission"
 
     def load(self, seed: int) -> Any:
-        """Draw the instance of this seed."""
+        """Generate the instance of this seed."""
         from optim.workloads.profiles import profiled_instance
 
         return profiled_instance(self.problem, find_profiles(self.profiles), self.options, seed)
@@ -261,22 +261,22 @@ class ProfiledSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRequest:
-    """Instances as a user describes them; None and () stand for what wasn't said.
+    """Instances as a user requests them; None and () stand for unset fields.
 
     Parameters
     ----------
     names
         Files or reference names.
     trace, trace_format, slot_minutes
-        A trace, its format (a table of one's own unless said), and the length of a slot in minutes.
+        A trace, its format (by default the user's table), and the length of a slot in minutes.
     jobs, slots, worker_servers, ps_servers
         Sizes of a generated admission instance, or of the sample of a trace.
     apps, gpus, machines
         Sizes of a generated auction.
     profile
-        A file of job profiles, or ``published``: generated jobs are of its kinds.
+        A file of job profiles, or ``published``: generated jobs follow its profiles.
     problem
-        Whose generator is meant, where there is neither a file nor a trace.
+        Problem to generate for, if there is neither a file nor a trace.
     options
         Further options of the generator or of the trace's reader, by name.
     """
@@ -298,7 +298,7 @@ class InstanceRequest:
 
     @property
     def is_profile_only(self) -> bool:
-        """Whether nothing was said but which jobs there are: any problem can have such instances."""
+        """Whether only the profile is set, so that instances of any problem can follow."""
         is_sized = any(getattr(self, name) is not None for name in SIZES)
         return self.profile is not None and not (self.names or self.trace or self.options or is_sized)
 
@@ -309,31 +309,31 @@ class InstanceRequest:
         Raises
         ------
         InvalidProblemError
-            If the first file named can't be read.
+            If the first file can't be read.
         """
         if self.names:
             return problem_of(find_instance(self.names[0])).name
         return "admission" if self.trace is not None else self.problem
 
     def sources(self) -> tuple[InstanceSource, ...] | None:
-        """Return where the instances come from, None if nothing was said.
+        """Return the sources of the instances, None if nothing is set.
 
         Raises
         ------
         InvalidOptionError
-            If what was said doesn't belong together.
+            If the fields contradict each other.
         """
         given = {**self.options, **self._sizes()}
         if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
             raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
         if self.names and (given or self.trace is not None or self.profile is not None):
             raise InvalidOptionError(
-                "--instance names whole instances; leave out sizes (such as --jobs), --trace and --profile"
+                "--instance names complete instances; leave out sizes (such as --jobs), --trace and --profile"
             )
         if self.names:
             return tuple(NamedSource(name) for name in self.names)
         if self.trace is not None and self.profile is not None:
-            raise InvalidOptionError("a trace has jobs of its own; leave out --trace or --profile")
+            raise InvalidOptionError("a trace has jobs already; leave out --trace or --profile")
         if self.trace is not None:
             return (self._trace_source(self.trace, given),)
         if self.profile is not None:
@@ -341,13 +341,13 @@ class InstanceRequest:
         return (generated(given, self.problem),) if given else None
 
     def _sizes(self) -> dict[str, int]:
-        """Return the sizes that were said, by the generator's names."""
+        """Return the given sizes, under the generator's names."""
         sizes = {f"num_{name}": getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         if sizes:
             known = {each.name for each in fields(generator_of(self.problem).GeneratorOptions)}
             for name in sorted(sizes.keys() - known):
                 flag = "--" + name.removeprefix("num_").replace("_", "-")
-                raise InvalidOptionError(f"{flag} is no size of {self.problem!r} instances; leave it out")
+                raise InvalidOptionError(f"{flag} isn't a size of {self.problem!r} instances; leave it out")
         return sizes
 
     def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
@@ -361,26 +361,26 @@ class InstanceRequest:
 
 
 def generated(sizes: Mapping[str, Any], problem: str = "admission") -> GeneratedSource:
-    """Return a source of drawn instances; sizes that aren't given are the generator's own.
+    """Return a source of generated instances; absent sizes are the generator's defaults.
 
     Raises
     ------
     InvalidOptionError
-        If the problem has no generator, or the generator doesn't know an option.
+        If the problem has no generator, or the generator has no such option.
     """
     options = build_options(generator_of(problem).GeneratorOptions, sizes)
     return GeneratedSource(options=options, problem=problem)
 
 
 def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> ProfiledSource:
-    """Return a source of instances with measured jobs; sizes that aren't given are those of small runs.
+    """Return a source of instances with measured jobs; absent sizes are those of small runs.
 
     Raises
     ------
     InvalidProblemError
         If the file can't be read.
     InvalidOptionError
-        If the problem has no generator, or the generator doesn't know an option.
+        If the problem has no generator, or the generator has no such option.
     """
     usual = dict(getattr(generator_of(problem), "PROFILED_SIZES", {}))
     document = find_profiles(profiles)
@@ -410,7 +410,7 @@ def find_instance(name: str) -> Any:
     Raises
     ------
     InvalidProblemError
-        If there is neither, or the file is bad; the text names the field and the remedy.
+        If there is neither, or the file is invalid; the text gives field and remedy.
     """
     if os.path.exists(name):
         return load(name)
@@ -419,5 +419,5 @@ def find_instance(name: str) -> Any:
         return reference_instance(bare)
     known = (*reference_names(), *GENERATED)
     raise InvalidProblemError(
-        f"{name}: no such file, and no reference instance of that name; {did_you_mean(bare, known)}there are: {', '.join(known)}"
+        f"{name}: no such file, and no reference instance with this name; {did_you_mean(bare, known)}there are: {', '.join(known)}"
     )

@@ -1,4 +1,4 @@
-"""Instances of all three problems whose jobs are as measured or published."""
+"""Instances of all three problems with measured or published jobs."""
 
 import logging
 import math
@@ -31,7 +31,7 @@ THROUGHPUTS = (
 PLACEMENTS = "Gu et al. (Tiresias), NSDI 2019, figure 3"
 
 BYTES = 4
-"""Of a parameter and of its gradient, in single precision."""
+"""Bytes of a parameter and of its gradient, in single precision."""
 
 MEGA = 1e6
 
@@ -39,13 +39,13 @@ INSTANCE_MBPS, GPUS_OF_INSTANCE = 10_000.0, 8
 """A p2.8xlarge has a network card of 10 Gbit/s for its 8 GPUs (aws.amazon.com/ec2/instance-types/p2)."""
 
 IMAGES, EPOCHS = 1_281_167, 90
-"""Of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
+"""Size of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
 
 STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
-"""Minutes until new machines work, and that a change and an eviction cost: assumed, not published."""
+"""Start-up time of new machines, and losses by a change and by an eviction, in minutes; assumptions without a source."""
 
-# Name: million parameters, batch a GPU, images/s by the number of GPUs, and the name of its placement figure. One GPU's
-# speed is that of the same series as the others. Parameters: He et al., CVPR 2016; Szegedy et al., CVPR 2016; Simonyan
+# Name: million parameters, batch per GPU, images/s by the number of GPUs, and the name of its placement figure. The speed of
+# one GPU is from the same series as the others. Parameters: He et al., CVPR 2016; Szegedy et al., CVPR 2016; Simonyan
 # and Zisserman, ICLR 2015; Krizhevsky et al., NIPS 2012.
 _MODELS: tuple[tuple[str, float, int, tuple[tuple[int, float], ...], str], ...] = (
     ("inception3", 23.8, 64, ((1, 29.7), (8, 229.0), (16, 459.0), (32, 902.0), (64, 1783.0)), "inception3"),
@@ -58,7 +58,7 @@ _MODELS: tuple[tuple[str, float, int, tuple[tuple[int, float], ...], str], ...] 
 
 def published_profiles() -> ProfileDocument:
     """Return the built-in set of profiles."""
-    # All 90 passes over ImageNet take a GPU weeks: within days hardly a job could end.
+    # All 90 passes over ImageNet take weeks on one GPU, so that hardly any job could finish within days.
     return ProfileDocument(schema=SCHEMA, jobs=[_profile(*model) for model in _MODELS], is_work_drawn=True)
 
 
@@ -89,12 +89,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
-    """Draw jobs of the profiles' kinds: tau, e, b, B, demands, work and speed by workers are the profile's.
+    """Generate jobs of the profiles' types: tau, e, b, B, demands, work and speed by workers are the profile's.
 
-    Arrivals, utilities and the most workers are drawn by the generator. A job makes all of its kind's work, to the rounding that
-    equal chunks need; with `draw_work` it makes that times its drawn duration over the generator's median, and the log says what
-    share of their work jobs hold. How long that takes follows from its speed, so on slow machines jobs may finish in no slot. A
-    kind that states no work has jobs of as many mini-batches as fit the drawn duration.
+    The generator draws arrivals, utilities and maximum workers. By default a job does all of its profile's work, up to the rounding
+    of equal chunks. With `draw_work` this is multiplied by the drawn duration over the generator's median, and the log reports
+    the jobs' shares of their work. The run time follows from the speed, so that jobs on slow machines may be unable to finish.
+    Without stated work, a job has as many mini-batches as fit the drawn duration.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
         kind = rng.integers(len(profiles.jobs), size=len(arrival))
         return _with_profiles(drawn, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
 
-    # What can't finish isn't drawn again: whether it can is what the measurement says.
+    # Jobs that can't finish aren't redrawn, since this follows from the measurement.
     draw_options = replace(options, min_schedulable=0.0) if has_work else options
     instance = admission.generate(draw_options, seed, draw_jobs=draw)
     if has_work and is_drawn:
@@ -118,7 +118,7 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
 
 
 def _log_work_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> None:
-    """Say which share of their kinds' work jobs hold."""
+    """Log the jobs' shares of their profiles' work."""
     if not len(instance.jobs.ids):
         return
     mini_batches_by_tau = {
@@ -128,7 +128,7 @@ def _log_work_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> 
     made = jobs.epochs * jobs.chunks * jobs.minibatches
     share = 100 * made / np.array([mini_batches_by_tau[tau] for tau in jobs.minibatch_micro_s.tolist()])
     _LOG.info(
-        "%s: jobs hold %.2g to %.2g %% of their profiles' work (median %.2g %%), as their durations are drawn; all of it with "
+        "%s: jobs have %.2g to %.2g %% of their profiles' work (median %.2g %%), by their drawn durations; for all of it use "
         "--instance-option draw_work=false",
         instance.name.replace("generated", "profiled", 1),
         share.min(),
@@ -138,12 +138,12 @@ def _log_work_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> 
 
 
 def _stated(job: JobProfile) -> float:
-    """Return the mini-batches of a whole job, 0 where its kind states none."""
+    """Return the mini-batches of a full job, 0 if its profile states none."""
     return 0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches
 
 
 def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool) -> Jobs:
-    """Return drawn jobs with another profile for each job, its work, and its speed by workers."""
+    """Return drawn jobs with each job's profile, work, and speed by workers replaced."""
     compute, gradient, rate, ps_rate = _micro(
         [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
     ).T
@@ -156,7 +156,7 @@ def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.Gener
         )
     )
     own_s = np.maximum(compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate, 1.0 / MICRO)
-    # Mini-batches a chunk: of the whole job, where the kind states its work; else as many as the drawn seconds hold.
+    # Mini-batches per chunk: from the full job's work if the profile states it, else from the drawn seconds.
     stated = np.array([_stated(job) for job in jobs])
     size = drawn_s / (options.duration_median * options.slot_s)
     number = np.where(stated > 0, stated * size / drawn.chunks, drawn_s / own_s)
@@ -183,7 +183,7 @@ def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.Gener
 
 
 def _equal_chunks(total: float, max_chunks: int) -> tuple[int, int]:
-    """Return a number of chunks, from half of `max_chunks` to it, and the mini-batches of each, that come closest to a total."""
+    """Return the number of chunks, from half of `max_chunks` to all, and mini-batches per chunk, closest to a total."""
     max_chunks = max(1, min(max_chunks, round(total)))
     number = np.arange(max_chunks, -(-max_chunks // 2) - 1, -1)
     each = np.maximum(1, np.round(total / number))
@@ -196,12 +196,12 @@ def _demands(demands: list[Demand]) -> IntArray:
 
 
 def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
-    """Return quantities in 1e-6 units, shape (rows, 4)."""
+    """Return quantities in units of 1e-6, shape (rows, 4)."""
     return np.round(np.array(rows, dtype=np.float64).reshape(-1, 4) * MICRO).astype(np.int64)
 
 
 def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
-    """Draw a decision for one of the profiles' kinds: its scalability, start-up, and losses by change and eviction."""
+    """Generate a decision for one of the profiles: its scalability, start-up, and losses by change and eviction."""
     job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
     instance = bidding.generate(replace(options, startup_min=job.startup_min), seed)
     return replace(
@@ -214,7 +214,7 @@ def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOption
 
 
 def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:
-    """Draw apps of the profiles' kinds: how much a placement slows them down is the profile's."""
+    """Generate apps of the profiles' types, with their slowdown by placement."""
     slowdowns = [Slowdown(**structs.asdict(job.placement)) for job in profiles.jobs]
     instance = auction.generate(options, seed, slowdowns=slowdowns)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))
@@ -226,13 +226,13 @@ _BUILDERS: Mapping[str, Callable[[ProfileDocument, Any, int], Any]] = MappingPro
 
 
 def profiled_instance(problem: str, profiles: ProfileDocument, options: Any, seed: int) -> Any:
-    """Draw an instance of a problem; `options` are those of the problem's generator.
+    """Generate an instance of a problem; `options` are those of the problem's generator.
 
     Raises
     ------
     InvalidOptionError
-        If no instance of the problem can be built from profiles.
+        If the problem can't be built from profiles.
     """
     if problem not in _BUILDERS:
-        raise InvalidOptionError(f"{problem!r} takes no job profiles; {', '.join(_BUILDERS)} do")
+        raise InvalidOptionError(f"{problem!r} can't use job profiles; only {', '.join(_BUILDERS)} can")
     return _BUILDERS[problem](profiles, options, seed)

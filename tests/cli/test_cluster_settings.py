@@ -116,7 +116,7 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
         (("--what-if", "{}/then.yaml", "--write-config", "kueue"), "exclude each other"),
         (("--write-config", "yarn"), "--write-config must be"),
         (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no kueue settings"),
-        (("--what-if", "{}/jobs.csv", "--policy", "fifo"), "object 1 is no mapping"),
+        (("--what-if", "{}/jobs.csv", "--policy", "fifo"), "object 1 isn't a mapping"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_a_line(world, words, cause):
@@ -134,7 +134,7 @@ def test_a_bad_quota_file_is_one_line(world):
     )
     result = run(*of(world), "--policy", "hierarchical-quota", "--option", f"quotas={world / 'bad.yaml'}")
     assert result.exit_code == 2
-    assert "cohort 'x' is its own parent, by 'x of y'; mend it" in result.stderr
+    assert "cohort 'x' is an ancestor of itself, by 'x of y'; remove the cycle" in result.stderr
     assert len(result.stderr.strip().splitlines()) <= 4  # the header's remarks of the jobs, and the error
 
 

@@ -112,7 +112,7 @@ def test_a_run_begins_in_the_state_and_its_log_is_verified(state, tmp_path):
     ("words", "said"),
     [
         (("--generate", "philly", "--jobs", "5", "--forecast", "9"), "--forecast requires --state FILE"),
-        (("--state", "STATE", "--gpus", "1x4"), "hold 8 GPUs, and the cluster has 4"),
+        (("--state", "STATE", "--gpus", "1x4"), "running jobs have 8 GPUs, but the cluster has 4"),
         (("--state", "STATE", "--gpus", "1x8", "--option", "state.then=1"), "unknown option state.then"),
         (("--state", "STATE", "--gpus", "1x8", "--generate", "philly"), "--generate and --state exclude each other"),
         (("--state", "STATE", "--gpus", "1x8", "--option", "forecast.arrival_days=99"), "arrival_days must be in"),

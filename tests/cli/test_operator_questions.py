@@ -139,7 +139,7 @@ WRONG = {
     "GPUs of a type that the cluster hasn't": (
         lambda state: state.replace("gres/gpu:h100", "gres/gpu:b200"),
         ("--state", "{}/bad.txt", "--policy", "easy"),
-        "GPU type 'b200', and the cluster has",
+        "GPU type 'b200', but the cluster has",
     ),
     "a partition that the cluster hasn't": (
         lambda state: state.replace("|train|", "|gold|"),
@@ -149,7 +149,7 @@ WRONG = {
     "more held than there is": (
         lambda state: re.sub(r"gpu:h100=\d+,gres/gpu=\d+", "gpu:h100=24,gres/gpu=24", state),
         ("--state", "{}/bad.txt", "--policy", "easy"),
-        "the jobs that run hold",
+        "running jobs have",
     ),
     "a negative limit": (
         lambda state: re.sub(r"\|0-\d\d:00:00\|", "|-1:00:00|", state),

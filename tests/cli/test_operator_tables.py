@@ -79,7 +79,7 @@ def test_columns_that_are_unknown_and_types_and_partitions_that_are_kept(operato
     assert row["wait_mean_h"] == 0
     one = tmp_path / "one.json"
     one.write_text(json.dumps({"schema": "optim/cluster/1", "machines": [{"gpus": 8, "kind": "a100"}]}))
-    assert "GPU type 'v100', and the cluster has a100" in refused(operators("unknowncols.csv"), gpus=one)
+    assert "GPU type 'v100', but the cluster has a100" in refused(operators("unknowncols.csv"), gpus=one)
     machines = [{"gpus": 8, "kind": kind, "partitions": ["a"]} for kind in ("a100", "v100")]
     one.write_text(json.dumps({"schema": "optim/cluster/1", "machines": machines}))
     assert "partition 'b' with GPU type 'a100'" in refused(operators("unknowncols.csv"), gpus=one)

@@ -305,7 +305,7 @@ def test_what_a_user_of_the_trace_should_know_is_said(tmp_path):
     assert result.exit_code == 0, result.output
     said = result.stderr
     for line in ("3 jobs", "1 left out: without run time", "1 left out: larger than the cluster", "they were sorted",
-                 "at the very time of another", "drawn from tables 6 and 7"):  # fmt: skip
+                 "at the same time as another", "drawn from tables 6 and 7"):  # fmt: skip
         assert line in said
 
 
@@ -537,7 +537,7 @@ def test_where_nothing_can_be_played_no_remedy_is_offered(tmp_path, resources, s
     result = run("simulate", "cluster", "--trace", table, "--trace-format", "sacct", "--gpus", "1x2")
     assert result.exit_code == 2
     assert said in result.stderr
-    assert "only jobs of whole GPUs of one type that are over can be played" in result.stderr
+    assert "only finished jobs of full GPUs of one type can be simulated" in result.stderr
     assert "larger cluster" not in result.stderr
 
 

@@ -151,8 +151,8 @@ def test_bench_rows_hold_welfare_payments_leftover_and_winners():
 def test_sizes_of_another_problem_are_refused():
     result = typed("bench auction --jobs 3")
     assert result.exit_code == 2
-    assert "--jobs is no size of 'auction' instances" in result.stderr
-    assert "--apps is no size of 'admission' instances" in typed("instance generate admission --apps 3").stderr
+    assert "--jobs isn't a size of 'auction' instances" in result.stderr
+    assert "--apps isn't a size of 'admission' instances" in typed("instance generate admission --apps 3").stderr
 
 
 def test_own_files_run_the_suites_of_their_problem_only():

@@ -24,7 +24,7 @@ def test_options_are_the_generators_own():
         InvalidOptionError, match=r"unknown option 'jobs'; did you mean num_jobs\? there are: .*num_jobs"
     ):
         optim.generate("admission", jobs=3)
-    with pytest.raises(InvalidOptionError, match="'cluster' has no generator; those with one: admission"):
+    with pytest.raises(InvalidOptionError, match="'cluster' has no generator; choose one of admission"):
         optim.generate("cluster")
 
 
@@ -63,7 +63,7 @@ def test_what_is_drawn_has_the_digest_that_was_pinned():
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"options": replace(SMALL.options, num_slots=7)}])
 def test_another_instance_is_refused_with_both_digests(change):
-    with pytest.raises(InvalidProblemError, match=rf"small: the generator draws another .* pinned {SMALL.digest}"):
+    with pytest.raises(InvalidProblemError, match=rf"small: the generator gives another .* pinned {SMALL.digest}"):
         drawn("small", replace(SMALL, **change))
 
 

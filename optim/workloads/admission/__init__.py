@@ -1,1 +1,1 @@
-"""Admission instances: drawn from calibrated distributions, or sampled from traces."""
+"""Admission instances, generated from calibrated distributions or sampled from traces."""

@@ -1,4 +1,4 @@
-"""Draw admission instances: the paper's ranges, bursty arrivals, heavy tails that can end in time."""
+"""Generator of admission instances: the paper's ranges, bursty arrivals, heavy tails cut at the horizon."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from optim.models.admission.instance import AdmissionInstance
 DAY_S = 86_400
 
 PEAK_S = 14 * 3600
-"""Second of the day at which most jobs arrive; the horizon starts at midnight."""
+"""Second of the day with the highest arrival rate; the horizon starts at midnight."""
 
 
 def draw_arrivals(
@@ -29,20 +29,20 @@ def draw_arrivals(
     """Draw ascending arrival slots.
 
     The rate of slot t is ``(1 + swing cos(2 pi (t slot_s - peak) / day)) G_t`` with independent gamma factors
-    G_t of mean 1 and variance `burstiness`; given how many points a Poisson process has, they are independent
+    G_t of mean 1 and variance `burstiness`; given the number of arrivals, they are independent
     draws with probabilities proportional to the rate. Over many slots of mean rate m the variance of a slot's
     count is about ``m + m^2 (burstiness + swing^2 / 2)``.
 
     Parameters
     ----------
     num_jobs, num_slots, slot_s
-        Jobs, slots in which they may arrive, and a slot's length in seconds.
+        Number of jobs, number of slots in which they may arrive, and a slot's length in seconds.
     swing
         Relative amplitude of the daily wave, in [0, 1].
     burstiness
-        Variance of the rate factor, at least 0; 0 leaves a plain Poisson process.
+        Variance of the rate factor, at least 0; 0 gives a Poisson process.
     rng
-        Source of chance.
+        Source of randomness.
 
     Returns
     -------
@@ -68,18 +68,18 @@ def draw_arrivals(
 def draw_durations(
     median: float, sigma: float, shortest: float, longest: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw from log-normal distributions that are cut off on both sides, by inversion.
+    """Draw from log-normal distributions truncated on both sides, by inversion.
 
     Parameters
     ----------
     median, sigma
-        Median and standard deviation of the logarithm, before the cut.
+        Median and standard deviation of the logarithm, before truncation.
     shortest
-        Least duration.
+        Minimum duration.
     longest
-        Largest duration a job, shape (jobs,); where it is below `shortest`, both are `longest`.
+        Maximum duration per job, shape (jobs,); a value below `shortest` replaces the minimum as well.
     rng
-        Source of chance.
+        Source of randomness.
 
     Returns
     -------
@@ -119,17 +119,17 @@ SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
         "c4.8xlarge": (0, 36, 60, 800),
     }
 )
-"""What one server of a type has, in the order of `RESOURCES`: GPUs, vCPUs and memory are the vendor's; these types have
-no disks of their own, so storage is attached."""
+"""Resources of one server by type, in the order of `RESOURCES`. GPUs, vCPUs and memory are the vendor's; these types have
+no local disks, so storage is attached."""
 
 GPU_TYPES = ("p2.xlarge", "p2.8xlarge", "p2.16xlarge", "g3.4xlarge", "g3.8xlarge", "g3.16xlarge")
 
 CPU_TYPES = ("c4.2xlarge", "c4.4xlarge", "c4.8xlarge")
-"""Default PS hosts: the smaller C4 types hold less than one PS of the usual demands."""
+"""Default PS hosts; the smaller C4 types can't host one PS of the usual demands."""
 
 
 def check_types(name: str, types: tuple[str, ...]) -> None:
-    """Raise InvalidOptionError unless there is a type, and all are known."""
+    """Raise InvalidOptionError unless there is at least one type, and all are known."""
     unknown = [kind for kind in types if kind not in SERVER_TYPES]
     if not types or unknown:
         found = repr(unknown[0]) if unknown else "none"
@@ -137,7 +137,7 @@ def check_types(name: str, types: tuple[str, ...]) -> None:
 
 
 def draw_servers(types: tuple[str, ...], num_servers: int, num_slots: int, rng: np.random.Generator) -> ServerClasses:
-    """Draw each server's type uniformly; types that none is drawn of are left out."""
+    """Draw each server's type uniformly; types without a server are left out."""
     drawn = np.bincount(rng.integers(len(types), size=num_servers), minlength=len(types))
     counts = {name: number for name, number in zip(types, drawn.tolist(), strict=True) if number}
     capacity = np.array([np.rint(np.array(SERVER_TYPES[name]) * MICRO) for name in counts], dtype=np.int64)
@@ -159,12 +159,12 @@ def merged(first: ServerClasses, second: ServerClasses) -> ServerClasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilityMix:
-    """How jobs value their delay: f(d) = theta1 / (1 + exp(theta2 (d - theta3))).
+    """Distribution of the jobs' utilities f(d) = theta1 / (1 + exp(theta2 (d - theta3))).
 
     Parameters
     ----------
     insensitive, sensitive, critical
-        Weights of the classes; they need not add up to anything.
+        Weights of the classes, with any sum.
     theta1
         Range of the priority, uniform.
     sensitive_theta2, critical_theta2
@@ -173,7 +173,7 @@ class UtilityMix:
     Raises
     ------
     InvalidOptionError
-        If a weight is negative, all are 0, or a range doesn't rise from a number of at least 0.
+        If a weight is negative, all are 0, or a range decreases or starts below 0.
 
     References
     ----------
@@ -196,14 +196,14 @@ class UtilityMix:
             check_range(name, getattr(self, name), least=0.0)
 
     def draw(self, theta3: FloatArray, rng: np.random.Generator) -> tuple[SigmoidUtility, ...]:
-        """Draw one utility a target delay, rounded to what a person would write.
+        """Draw one utility per target delay, rounded to few digits.
 
         Parameters
         ----------
         theta3
             Target delays in slots, shape (jobs,).
         rng
-            Source of chance.
+            Source of randomness.
         """
         weights = np.array([self.insensitive, self.sensitive, self.critical])
         kind = rng.choice(3, size=len(theta3), p=weights / weights.sum())
@@ -227,7 +227,7 @@ class UtilityMix:
 
 
 def check_range(name: str, limits: tuple[float, float], *, least: float, is_open: bool = False) -> None:
-    """Raise InvalidOptionError unless a range (low, high) doesn't fall and starts at `least` or above."""
+    """Raise InvalidOptionError unless a range (low, high) has low <= high and starts at `least` or above."""
     low, high = limits
     starts_well = low > least if is_open else low >= least
     if not (starts_well and low <= high < float("inf")):
@@ -236,19 +236,19 @@ def check_range(name: str, limits: tuple[float, float], *, least: float, is_open
 
 
 PROFILED_SIZES = {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6}
-"""Sizes of instances of measured jobs, unless others are asked for."""
+"""Default sizes of instances of measured jobs."""
 
 MAX_CHUNKS = 100
 
 MIN_CHUNKS = 5
-"""The paper's range of N, for clusters of ten servers or more."""
+"""The paper's minimum of N, for clusters of ten servers or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorOptions:
     """Sizes and distributions of a generated admission instance.
 
-    Ranges are (low, high), both included, and uniform unless said otherwise.
+    Ranges are (low, high), both included, and uniform unless stated otherwise.
 
     Parameters
     ----------
@@ -257,20 +257,20 @@ class GeneratorOptions:
     slot_s
         Length of a slot in seconds.
     chunks
-        Range of N, the most workers of a job. None for the paper's 5 to 100, or on fewer than ten worker
+        Range of N, the maximum workers of a job. None for the paper's 5 to 100, or on fewer than ten worker
         servers H for H to H^2 (at most the paper's limits), so that small clusters get small jobs.
     epochs, minibatches, gradient_mb, worker_mbps, ps_mbps
-        Ranges of E, M, e, b, B. Where communication would take more than the share
-        `communication` (a range) of the drawn time of a mini-batch, b is raised, then e lowered.
+        Ranges of E, M, e, b, B. If communication would take more than the share
+        `communication` (a range) of the drawn time of a mini-batch, the generator raises b, then lowers e.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb, storage_gb
-        Ranges of the demands, whole numbers.
+        Integer ranges of the demands.
     target_delay
-        Range of theta3 in slots, whole numbers.
+        Integer range of theta3 in slots.
     duration_median, duration_sigma
-        Shortest durations (all N workers always running, in slots) are log-normal, cut off below
-        `shortest` and above what can finish within theta3, a third of the horizon, and the slots left.
+        Shortest durations (with all N workers, in slots) are log-normal, truncated below at
+        `shortest` and above at the minimum of theta3, a third of the horizon, and the remaining slots.
     shortest
-        Least shortest duration, in slots.
+        Minimum shortest duration, in slots.
     utilities
         Classes of utilities and their shares.
     arrival_span
@@ -278,16 +278,16 @@ class GeneratorOptions:
     arrival_swing, arrival_burstiness
         Amplitude of the daily wave and variance of the slots' random rate (`draw_arrivals`).
     worker_types, ps_types
-        Server types, each server's drawn uniformly.
+        Server types; each server's type is uniform.
     shared_servers
         Whether workers and PSs may use all servers.
     chunk_integral, max_share_per_server, min_utility
-        As in the instance.
+        See `AdmissionInstance`.
     min_schedulable
-        Jobs that can't finish even alone are redrawn until at least this share can.
+        Jobs that can't finish even alone are redrawn until at least this share of jobs can.
     draw_work
-        Of jobs from profiles that state their work: whether each makes as much of it as its drawn duration is of
-        `duration_median`, and not all of it. None: as the profiles say (`is_work_drawn`); all of it, where they don't.
+        For jobs from profiles that state their work: whether each job's share of this work is its drawn duration over
+        `duration_median`, instead of 1. None to follow the profiles (`is_work_drawn`), or to use all work without this field.
 
     Raises
     ------
@@ -297,11 +297,11 @@ class GeneratorOptions:
     Notes
     -----
     Ranges and classes are those of the paper's evaluation. Drawing E, M and tau from them independently
-    makes most jobs last longer than the horizon, so the shortest duration is drawn and tau follows from it.
+    makes most jobs last longer than the horizon, so the generator draws the shortest duration and derives tau from it.
     The tail is that of the published run times: a log-normal's mean over its median is exp(sigma^2 / 2), and
     Philly's 18,006 s over 874 s gives sigma = 2.46 (Helios' 6,652 s over 206 s: 2.64; Acme-Seren's 1,414 s
-    over 122 s: 2.21). What is cut off is the work that nobody could finish in time. The median is set so
-    that the durations that remain resemble those of the reference instances.
+    over 122 s: 2.21). Truncation removes work that can't finish in time. The median is set so
+    that the remaining durations resemble those of the reference instances.
 
     References
     ----------
@@ -362,9 +362,9 @@ class GeneratorOptions:
         if self.chunks is not None:
             check_range("chunks", self.chunks, least=1.0)
         if not self.communication[1] < 1:
-            raise InvalidOptionError(f"communication must stay below 1, got {self.communication}")
+            raise InvalidOptionError(f"communication must be below 1, got {self.communication}")
         if (Fraction(str(self.slot_s)) * MICRO).denominator != 1:
-            raise InvalidOptionError(f"slot_s must have at most 6 digits after the point, got {self.slot_s}")
+            raise InvalidOptionError(f"slot_s must have at most 6 decimal places, got {self.slot_s}")
         if self.worker_mbps[1] > self.ps_mbps[0]:
             raise InvalidOptionError(
                 f"worker_mbps must not exceed ps_mbps anywhere, got {self.worker_mbps} and {self.ps_mbps}: "
@@ -383,14 +383,14 @@ class GeneratorOptions:
 
 
 HORIZON_SHARE = 1 / 3
-"""Shortest durations take at most this share of the horizon."""
+"""Maximum of shortest durations as a share of the horizon."""
 
 KILO = 1_000
-"""Gradients are whole kilobytes: 1e3 of their 1e-6 megabytes."""
+"""Micro-megabytes per kilobyte: gradients are integer kilobytes."""
 
 
 def draw_jobs(options: GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Jobs:
-    """Draw a job for each arrival."""
+    """Draw one job per arrival."""
     size = len(arrival)
     epochs, chunks, minibatches = (
         rng.integers(low, high, size=size, endpoint=True)
@@ -426,7 +426,7 @@ def draw_jobs(options: GeneratorOptions, arrival: IntArray, rng: np.random.Gener
 
 
 def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
-    """Return jobs of one segment each with those of `which` exchanged for others, under the same names."""
+    """Return one-segment jobs, with those of `which` replaced by others, under the same names."""
     changed: dict[str, Any] = {}
     for name in {each.name for each in fields(jobs)} - {"ids", "segment_offset", "segment_start"}:
         column = getattr(jobs, name)
@@ -442,7 +442,7 @@ def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
 def _draw_communication(
     options: GeneratorOptions, seconds: FloatArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Draw e and b such that sending takes at most a drawn share of the mini-batches' seconds."""
+    """Draw e and b such that sending takes at most the drawn share of the mini-batches' seconds."""
     size = len(seconds)
     gradient = rng.uniform(*options.gradient_mb, size=size)
     drawn_rate = rng.integers(*options.worker_mbps, size=size, endpoint=True)
@@ -456,7 +456,7 @@ def _draw_communication(
 
 
 def _draw_demands(size: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
-    """Draw whole demands by job and resource."""
+    """Draw integer demands by job and resource."""
     return np.stack([rng.integers(low, high, size=size, endpoint=True) for low, high in ranges], axis=1) * MICRO
 
 
@@ -465,31 +465,31 @@ __all__ = ["GeneratorOptions", "generate"]
 DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], Jobs]
 
 MAX_ROUNDS = 50
-"""Rounds of redrawing jobs that can't finish: where one job in five can, 50 rounds leave one in 70,000."""
+"""Maximum rounds of redrawing jobs that can't finish. If one job in five can, 50 rounds leave one stuck job in 70,000."""
 
 
 def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw_jobs) -> AdmissionInstance:
-    """Draw an admission instance.
+    """Generate an admission instance.
 
     Parameters
     ----------
     options
         Sizes and distributions.
     seed
-        Same options and seed, same instance.
+        Equal options and seeds give equal instances.
     draw_jobs
-        Draws a job for each arrival, where jobs are to be of another kind than the paper's.
+        Function that draws one job per arrival, to replace the paper's jobs.
 
     Returns
     -------
     AdmissionInstance
-        All its quantities are decimals of at most six digits after the point.
+        Its quantities are decimals with at most six decimal places.
 
     Raises
     ------
     InvalidOptionError
-        If too few jobs can finish on the servers that were drawn (`GeneratorOptions.min_schedulable`), or more is to be
-        drawn than a reader takes (`ReadLimits`).
+        If too few jobs can finish on the drawn servers (`GeneratorOptions.min_schedulable`), or the size exceeds the
+        readers' limits (`ReadLimits`).
 
     Examples
     --------
@@ -523,14 +523,14 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw
 
 
 def _check_sizes(options: GeneratorOptions) -> None:
-    """Raise where an instance would be larger than what a reader takes."""
+    """Raise InvalidOptionError if an instance would exceed the readers' limits."""
     for name in ("num_jobs", "num_slots", "num_worker_servers", "num_ps_servers"):
         check_drawn("count", getattr(options, name), name)
     check_drawn("cells", options.num_slots * options.num_jobs, "num_slots times num_jobs")
 
 
 def _draw_sides(options: GeneratorOptions, rng: np.random.Generator) -> tuple[ServerClasses, ServerClasses]:
-    """Draw the worker and the PS servers: one object twice where they are shared."""
+    """Draw the worker and the PS servers; one object twice if they are shared."""
     workers, ps = (
         draw_servers(types, number, options.num_slots, rng)
         for types, number in (
@@ -563,23 +563,23 @@ def _assemble(
 
 
 def _decimal_fraction(value: float) -> Fraction:
-    """Return a number as an exact decimal of six digits."""
+    """Return a number as an exact decimal with six decimal places."""
     return Fraction(round(value * MICRO), MICRO)
 
 
 SEED_STEP = 1000
-"""Up to so many days of different seeds share none of theirs."""
+"""Up to this many days, different seeds share no day."""
 
 
 def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[AdmissionInstance, ...]:
-    """Draw days with as many of the generator's jobs as an instance has, on the instance's servers.
+    """Generate days with the instance's number of jobs, on the instance's servers.
 
     Parameters
     ----------
     instance
-        Servers, slots and rules. Its jobs aren't looked at, but for their number, and that no day is the instance itself.
+        Servers, slots and rules. Its jobs give only their number, and are compared so that no day repeats the instance.
     num_days, seed
-        How many; same seed, same days.
+        Number of days; equal seeds give equal days.
 
     Raises
     ------
@@ -588,7 +588,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
     """
     if instance.resources != RESOURCES:
         raise InvalidOptionError(
-            f"--histories draws jobs that need {', '.join(RESOURCES)}; instance {instance.name!r} has "
+            f"--histories generates jobs that need {', '.join(RESOURCES)}; instance {instance.name!r} has "
             f"{', '.join(instance.resources)}: give --history FILE instead"
         )
     options = GeneratorOptions(
@@ -607,7 +607,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
 
 
 def _are_same(jobs: Jobs, others: Jobs) -> bool:
-    """Return whether jobs are others by what they arrive with: the generator drew them by the same seed."""
+    """Return whether two sets of jobs agree at arrival, which shows that the generator had the same seed."""
     return all(
         np.array_equal(getattr(jobs, name), getattr(others, name))
         for name in ("arrival", "epochs", "chunks", "minibatches", "gradient_micro_mb", "worker_demand")

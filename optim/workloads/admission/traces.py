@@ -21,49 +21,48 @@ from optim.workloads.traces.job_table import JobTable, NodeTable, ReadOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """What to take from a trace, and what the trace doesn't say.
+    """Selection from a trace, and assumptions for data that it lacks.
 
     Parameters
     ----------
     num_jobs
-        Size of the sample; all jobs of the window where it holds fewer.
+        Size of the sample; a window with fewer jobs is taken in full.
     num_slots, slot_minutes
         Horizon in slots, and the length of a slot.
     num_worker_servers, num_ps_servers
         Numbers of servers; None for a cluster sized by `cluster_share` and `ps_per_gpu`.
     cluster_share
-        GPU-slots of the cluster over those of all of the sample's jobs. None for the trace's own ratio of GPUs to
-        jobs: the most GPUs that the trace's jobs held at once, for as many jobs as the window has submissions.
+        GPU-slots of the cluster over those of all of the sample's jobs. None for the trace's ratio of GPUs to
+        jobs: the maximum of GPUs in use at once, over the number of the window's submissions.
     ps_per_gpu
-        PSs that the default cluster can host for each GPU: a job of one GPU that runs its two workers
+        PSs that the default cluster can host per GPU: a job of one GPU with two workers
         needs one.
     gpus_per_server, pss_per_server
         Workers (PSs) that fit on one of the default cluster's servers.
     chunks_per_gpu
-        N over the GPUs that the job held: how much faster it may run than it did.
+        N over the job's recorded GPUs, which bounds its speed-up over the recorded run.
     workers_per_ps
         B / b: workers that one PS serves.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb
-        Demands of one worker and one PS, where the trace doesn't state them; always those of which a default server
-        holds `gpus_per_server` or `pss_per_server`.
+        Demands of one worker and one PS, if the trace lacks them; a default server always fits
+        `gpus_per_server` or `pss_per_server` of these.
     target_delay
         Range of theta3 over the job's shortest duration, uniform.
     utilities
         Classes of utilities and their shares.
     max_duration_s
-        Longer run times are cut to this; None for no cut. Run times of the Philly list include failed
+        Bound to which longer run times are cut; None for no cut. Run times of the Philly list include failed
         attempts, and 48 hours and 60 days are common cuts.
     window_start_s
         First submission time of the window; None for the window with the most submissions.
     virtual_cluster
-        Take only this virtual cluster's jobs; None for all.
+        Use only the jobs of this virtual cluster; None for all.
     min_schedulable
-        Least share of the sample that must be able to finish alone in the cluster.
+        Minimum share of the sample that must be able to finish alone in the cluster.
     gpu_type
         Column of Gavel's throughput table.
     throughputs, nodes
-        Files beside the trace: Gavel's throughput table, Alibaba's node list. None to look for the
-        published name in the trace's folder.
+        Gavel's throughput table, Alibaba's node list. None to look for the published name in the trace's folder.
 
     Raises
     ------
@@ -105,12 +104,12 @@ class TraceOptions:
         check_in("[0, inf)", self, "worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb")
         check_in("[0, 1]", self, "min_schedulable")
         if self._exact_slot.denominator != 1:
-            raise InvalidOptionError(f"slot_minutes must be whole micro-seconds, got {self.slot_minutes}")
+            raise InvalidOptionError(f"slot_minutes must be an integer number of microseconds, got {self.slot_minutes}")
         check_range("target_delay", self.target_delay, least=0.0)
 
     @property
     def reading(self) -> ReadOptions:
-        """What the readers of traces need to know of it."""
+        """Options for the readers of traces."""
         return ReadOptions(
             virtual_cluster=self.virtual_cluster,
             gpu_type=self.gpu_type,
@@ -125,18 +124,18 @@ class TraceOptions:
 
     @property
     def slot_micro_s(self) -> int:
-        """Length of a slot in 1e-6 seconds, a whole number."""
+        """Length of a slot in microseconds, an integer."""
         return int(self._exact_slot)
 
     @property
     def _exact_slot(self) -> Fraction:
-        """Length of a slot in 1e-6 seconds, read as the decimal that the option was written as."""
+        """Length of a slot in microseconds, from the option's exact decimal."""
         return Fraction(str(self.slot_minutes)) * 60 * MICRO
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TraceSample:
-    """Jobs drawn from a window.
+    """Jobs sampled from a window.
 
     Parameters
     ----------
@@ -145,9 +144,9 @@ class TraceSample:
     arrival
         Arrival slots: the first slot that begins at or after the submission; shape (sample,).
     start_s
-        Submission that opens the window, on the trace's own clock; slot 0 begins then.
+        First submission of the window, on the trace's clock; slot 0 begins then.
     submissions
-        Jobs that the window holds.
+        Number of jobs in the window.
     """
 
     rows: IntArray
@@ -157,11 +156,11 @@ class TraceSample:
 
 
 def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator) -> TraceSample:
-    """Draw jobs uniformly, without replacement, from a window as long as the horizon.
+    """Sample jobs uniformly, without replacement, from a window as long as the horizon.
 
     A job may not start before its submission, so it arrives in the first slot that begins afterwards; the
-    window holds the submissions whose arrival slot is within the horizon. Without a given start it is the
-    window with the most of them, the earliest of several (all jobs of one clock).
+    window has the submissions whose arrival slot is within the horizon. By default it is the
+    window with the most submissions (all on one clock), the earliest of several.
 
     Parameters
     ----------
@@ -170,12 +169,12 @@ def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator
     options
         `num_jobs`, `num_slots`, `slot_minutes`, `window_start_s`.
     rng
-        Source of chance.
+        Source of randomness.
 
     Raises
     ------
     InvalidOptionError
-        If no job is submitted in the window that was asked for.
+        If no job is submitted in the requested window.
     """
     clock, start = _busiest_window(table, options)
     slot = np.ceil((table.submit_s - start) / options.slot_s)
@@ -185,7 +184,7 @@ def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator
             f"window_start_s: no job is submitted in the window from {start:g} s; choose another start"
         )
     drawn = rng.choice(inside, size=min(options.num_jobs, len(inside)), replace=False)
-    # Rows settle the order of jobs that were submitted together.
+    # The row number breaks ties between jobs with equal submission times.
     rows = drawn[np.lexsort((drawn, table.submit_s[drawn]))]
     return TraceSample(rows=rows, arrival=slot[rows].astype(np.int64), start_s=float(start), submissions=len(inside))
 
@@ -202,18 +201,18 @@ def _busiest_window(table: JobTable, options: TraceOptions) -> tuple[int, float]
         if best is None or inside[first] > best[0]:
             best = (int(inside[first]), clock, float(starts[first]))
     if best is None:
-        raise InvalidOptionError("a sample needs at least one job")
+        raise InvalidOptionError("the trace has no job; a sample needs at least one")
     return best[1], best[2]
 
 
 MOST = 0.5
-"""Share of the jobs whose workers must fit on a node of a trace."""
+"""Minimum share of the jobs whose workers must fit on a usable node of a trace."""
 
 
 def max_gpus_held(table: JobTable, clock: int) -> float:
-    """Return the most GPUs that the jobs of one clock hold at once, each running from its submission on.
+    """Return the maximum of GPUs that the jobs of one clock use at once if each starts at its submission.
 
-    That is what the trace tells of its cluster's size; a job that ends when another begins doesn't meet it.
+    This is the trace's evidence of its cluster's size; a job that ends when another begins doesn't overlap it.
     """
     own = table.clock == clock
     gpus = table.workers[own] * (1.0 if table.demand is None else table.demand[own, 0])
@@ -224,19 +223,19 @@ def max_gpus_held(table: JobTable, clock: int) -> float:
 
 
 def uniform_cluster(gpus: int, options: TraceOptions) -> tuple[ServerClasses, ServerClasses]:
-    """Return servers that hold the options' workers and PSs without remainder.
+    """Return servers on which the options' workers and PSs fit without remainder.
 
     Parameters
     ----------
     gpus
-        Workers that the cluster should hold, unless `num_worker_servers` says otherwise.
+        Workers that the cluster should host, unless `num_worker_servers` is set.
     options
-        Demands, sizes of servers, and numbers where they are given.
+        Demands, sizes of servers, and numbers of servers if set.
 
     Raises
     ------
     InvalidProblemError
-        If these are more servers than the limit on counts.
+        If the number of servers exceeds the limit on counts.
     """
     worker = np.array([options.worker_gpu, options.worker_vcpu, options.worker_memory_gb])
     ps = np.array([0.0, options.ps_vcpu, options.ps_memory_gb])
@@ -254,29 +253,29 @@ def uniform_cluster(gpus: int, options: TraceOptions) -> tuple[ServerClasses, Se
 def cluster_of_nodes(
     nodes: NodeTable, gpus: int, demand: FloatArray, options: TraceOptions, rng: np.random.Generator
 ) -> tuple[ServerClasses, ServerClasses]:
-    """Draw servers from a trace's own: nodes with GPUs host workers, nodes without host PSs.
+    """Sample servers from the trace's nodes: nodes with GPUs host workers, nodes without host PSs.
 
-    Nodes are taken in random order, without replacement: as many as the options say, or else until they hold
-    `gpus` GPUs (PSs for as many), leaving out those that hold more than is still missing. Nodes that are too
-    small for most of the jobs' workers are passed over.
+    Nodes are sampled without replacement: as many as the options state, or else until they have
+    `gpus` GPUs (or PSs for these), skipping nodes with more than the missing number. Nodes that are too
+    small for most of the jobs' workers are skipped.
 
     Parameters
     ----------
     nodes
-        The trace's servers.
+        The trace's nodes.
     gpus
-        GPUs that the cluster should have, unless `num_worker_servers` says otherwise.
+        GPUs that the cluster should have, unless `num_worker_servers` is set.
     demand
-        What one worker of each job takes, shape (jobs, resources).
+        Demand of one worker of each job, shape (jobs, resources).
     options
-        Demands of PSs, and numbers of servers where they are given.
+        Demands of PSs, and numbers of servers if set.
     rng
-        Source of chance.
+        Source of randomness.
 
     Raises
     ------
     InvalidProblemError
-        If there are no nodes of a kind, or fewer than the options ask for.
+        If there are no nodes with or without GPUs, or fewer than the options request.
     """
     has_gpu = nodes.capacity[:, 0] > 0
     fits_most = (demand[:, None, :] <= nodes.capacity[None]).all(axis=2).mean(axis=0) >= MOST
@@ -296,30 +295,28 @@ def cluster_of_nodes(
     ):
         order = rng.permutation(which)
         if number is not None and number > len(order):
-            raise InvalidProblemError(
-                f"{name} must be at most {len(order)}, the trace's nodes that can be used, got {number}"
-            )
+            raise InvalidProblemError(f"{name} must be at most {len(order)}, the trace's usable nodes, got {number}")
         chosen = _until_full(order, size, total) if number is None else order[:number]
         if not len(chosen):
-            raise InvalidProblemError(f"the node list has no node to count as {name}; give one that has")
+            raise InvalidProblemError(f"the node list has no node that counts as {name}; give a list with such nodes")
         sides.append(_grouped(nodes, chosen, options))
     return sides[0], sides[1]
 
 
 def num_ps(gpus: int, options: TraceOptions) -> int:
-    """Return how many PSs the default cluster hosts."""
+    """Return the number of PSs that the default cluster hosts."""
     return max(1, math.ceil(options.ps_per_gpu * gpus))
 
 
 def _even_sizes(total: int, largest: int) -> list[int]:
-    """Return sizes of as few servers as can hold `total`, differing by one at most."""
+    """Return the sizes of the fewest servers with this total, differing by at most one."""
     number = math.ceil(total / largest)
     check_limit("count", number, "servers for a trace's jobs")
     return [total // number + (k < total % number) for k in range(number)]
 
 
 def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
-    """Return the servers that hold `total` together: in order, those that fit, then the smallest left."""
+    """Return servers with this total: in order, skipping those that exceed it, then the smallest of the rest."""
     chosen: list[int] = []
     missing = float(total)
     for server in order.tolist():
@@ -337,7 +334,7 @@ def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
 
 
 def _grouped(nodes: NodeTable, which: IntArray, options: TraceOptions) -> ServerClasses:
-    """Return drawn nodes with equal ones as one class, largest classes of a kind first."""
+    """Return sampled nodes grouped into classes of equal nodes, largest classes first."""
     counts = Counter((nodes.kind[k], tuple(nodes.capacity[k].tolist())) for k in which.tolist())
     ordered = sorted(counts.items(), key=lambda entry: (entry[0][0], -entry[1], entry[0][1]))
     return _classes([(kind, np.array(capacity), count) for (kind, capacity), count in ordered], options)
@@ -353,13 +350,13 @@ def _classes(rows: list[tuple[str, FloatArray, int]], options: TraceOptions) -> 
 
 
 TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
-"""Resource types of instances that come from traces."""
+"""Resources of instances from traces."""
 
 UNITS = ("GPUs", "vCPUs", "GB of memory")
-"""What their amounts are called."""
+"""Units of these resources."""
 
 WORKER_MBPS = 1000
-"""b; only its ratio to B matters, since run times already hold the time of communication (e = 0)."""
+"""b; only its ratio to B matters, since run times already include communication (e = 0)."""
 
 
 def map_sample(
@@ -371,26 +368,26 @@ def map_sample(
 ) -> AdmissionInstance:
     """Return the instance of a sample.
 
-    A job that held G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots: E = ceil(d / slot)
-    epochs of N chunks, of which each takes a worker G / N of a slot.
+    A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots: E = ceil(d / slot)
+    epochs of N chunks, each of which takes a worker G / N of a slot.
 
     Parameters
     ----------
     name
         The instance's name.
     table, sample
-        Jobs of the trace, and which of them to take.
+        Jobs of the trace, and those to use.
     options
-        What the trace doesn't say.
+        Assumptions for data that the trace lacks.
     rngs
-        Sources of chance for utilities and for servers.
+        Sources of randomness for utilities and for servers.
 
     Raises
     ------
     InvalidOptionError
-        If slots are so short that W can't be met exactly in micro-seconds.
+        If slots are so short that W isn't exact in microseconds.
     InvalidProblemError
-        If the trace has fewer servers than the options ask for.
+        If the trace has fewer servers than the options request.
     """
     jobs = _jobs(table, sample, options, rngs[0])
     work = table.workers[sample.rows] * jobs.epochs
@@ -411,7 +408,7 @@ def map_sample(
     if (instance.work != work).any():
         raise InvalidOptionError(
             f"slot_minutes must be longer for run times of up to {int(jobs.epochs.max())} slots, got "
-            f"{options.slot_minutes:g}: their work is no whole number of micro-seconds"
+            f"{options.slot_minutes:g}: their work isn't an integer number of microseconds"
         )
     return instance
 
@@ -450,7 +447,7 @@ def _jobs(table: JobTable, sample: TraceSample, options: TraceOptions, rng: np.r
 
 
 def _default_gpus(table: JobTable, sample: TraceSample, gpu_slots: float, options: TraceOptions) -> int:
-    """Return the GPUs of a cluster of the trace's own ratio, or of a share of the sample's GPU-slots."""
+    """Return the cluster's GPUs, by the trace's ratio or as a share of the sample's GPU-slots."""
     if options.cluster_share is not None:
         return max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots))
     held = max_gpus_held(table, int(table.clock[sample.rows[0]]))
@@ -458,7 +455,7 @@ def _default_gpus(table: JobTable, sample: TraceSample, gpu_slots: float, option
 
 
 def _micro(quantities: FloatArray) -> IntArray:
-    """Return demands in 1e-6 units, rounded up: a worker takes at least what the trace says."""
+    """Return demands in units of 1e-6, rounded up so that a worker gets at least the recorded amount."""
     micro: IntArray = np.ceil(np.round(quantities * MICRO, 3)).astype(np.int64)
     return micro
 
@@ -468,25 +465,24 @@ __all__ = ["TRACE_FORMATS", "TraceOptions", "TraceSummary", "read_trace"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """What was taken from a trace, and what was left.
+    """Summary of the used and dropped parts of a trace.
 
     Parameters
     ----------
     trace_format, rows_read, dropped
-        Format, rows of the file, and how many of them were left out, by reason.
+        Format, rows of the file, and numbers of dropped rows by reason.
     window_start_s, window_submissions
-        Where the window begins on the trace's clock, and how many jobs were submitted in it.
+        Beginning of the window on the trace's clock, and number of submissions in it.
     num_jobs, schedulable_jobs
-        Size of the sample, and how many of its jobs finish before the horizon if they have the cluster
-        for themselves.
+        Size of the sample, and number of its jobs that would finish before the horizon alone in the cluster.
     sampled_gpu_slots, gpu_slots, cluster_gpu_slots
         GPU-slots that all sampled jobs need, that the schedulable ones need, and that the cluster has.
     cut_jobs
         Jobs whose run time was cut (`TraceOptions.max_duration_s`).
     invented
-        What the trace doesn't say and the options or a draw do, one phrase each.
+        Data that the options or a draw supply, one phrase each.
     notes
-        What else to know, one line each.
+        Further remarks, one line each.
     """
 
     trace_format: str
@@ -505,12 +501,12 @@ class TraceSummary:
 
     @property
     def covered(self) -> float:
-        """Share of the sampled GPU-slots that the schedulable jobs hold."""
+        """Share of the sampled GPU-slots that the schedulable jobs need."""
         return self.gpu_slots / self.sampled_gpu_slots if self.sampled_gpu_slots else 0.0
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What was read, how it fits the cluster, what is invented, and the notes: a line each."""
+        """Lines on the rows read, the fit to the cluster, the invented data, and the notes."""
         cut = f"; {self.cut_jobs} run times cut" if self.cut_jobs else ""
         return (
             f"{self.trace_format}: {self.rows_read} rows read, left out: {_left_out(self.dropped)}; "
@@ -531,11 +527,11 @@ def read_trace(
 ) -> tuple[AdmissionInstance, TraceSummary]:
     """Sample an admission instance from a trace.
 
-    A job that held G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
-    N = `chunks_per_gpu` G: it may run faster than it did, or slower. Its utility, which no trace states, is
-    drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone says how
-    many PSs the workers need. The cluster's size follows `TraceOptions.cluster_share`. What is invented is listed
-    in the summary.
+    A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
+    N = `chunks_per_gpu` G, so that it may run faster or slower than recorded. Its utility, which no trace records, is
+    drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the
+    number of PSs. The cluster's size follows `TraceOptions.cluster_share`. The summary lists the invented
+    data.
 
     Parameters
     ----------
@@ -544,19 +540,19 @@ def read_trace(
     trace_format
         One of `TRACE_FORMATS`.
     options
-        What to take, and what the trace doesn't say.
+        Selection, and assumptions for data that the trace lacks.
     seed
-        Same file, options and seed, same instance.
+        Equal files, options and seeds give equal instances.
 
     Returns
     -------
     tuple
-        The instance and what was taken and left out.
+        The instance, and a summary of the used and dropped parts.
 
     Raises
     ------
     InvalidProblemError
-        If the file is bad, no job is left, or fewer than `min_schedulable` of the sample can finish alone.
+        If the file is invalid, no job is left, or fewer than `min_schedulable` of the sample can finish alone.
     InvalidOptionError
         If the format is unknown, the window empty, or slots are too short for the run times.
     """
@@ -584,7 +580,7 @@ def read_trace(
 
 
 def _too_small(instance: AdmissionInstance, options: TraceOptions, *, has_nodes: bool) -> str:
-    """Return which resource no server has enough of for most of the workers that can't run, and the remedy; "" if none lacks."""
+    """Return the resource that is too small on all servers for most of the workers, with the remedy; "" if there is none."""
     stuck = instance.jobs.worker_demand[instance.earliest_completion < 0] / MICRO
     largest = instance.worker_servers.capacity.max(axis=(0, 1)) / MICRO
     lacks = stuck > largest
@@ -592,7 +588,7 @@ def _too_small(instance: AdmissionInstance, options: TraceOptions, *, has_nodes:
         return ""
     at = int(lacks.sum(axis=0).argmax())
     name, most = TRACE_RESOURCES[at], float(stuck[:, at].max())
-    said = f"one worker takes up to {most:g} {UNITS[at]}, and the largest server has {largest[at]:g}"
+    said = f"one worker needs up to {most:g} {UNITS[at]}, but the largest server has {largest[at]:g}"
     if has_nodes or at == 0:
         return f"{said}; choose larger nodes, or jobs that ask for less"
     least = math.ceil(float((stuck / [options.worker_gpu, options.worker_vcpu, options.worker_memory_gb]).max()))
@@ -628,10 +624,10 @@ def _summary(
 
 
 def _invented(table: JobTable, options: TraceOptions) -> tuple[str, ...]:
-    """Return what the trace doesn't say and the instance does."""
+    """Return the instance's data that the trace lacks."""
     found = [
         "utilities",
-        f"up to {options.chunks_per_gpu:g} workers a GPU held",
+        f"up to {options.chunks_per_gpu:g} workers per recorded GPU",
         f"PSs of {options.ps_vcpu:g} vCPUs and {options.ps_memory_gb:g} GB",
         f"bandwidth (one PS for {options.workers_per_ps} workers)",
     ]

@@ -1,4 +1,4 @@
-"""Draw auctions: a cluster, partly held under leases, and apps of tuning trials that bid for the rest."""
+"""Generator of auctions: a cluster, partly allocated under leases, and apps of tuning trials that bid for the rest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,10 +25,10 @@ from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
 from optim.models.auction.instance import AuctionInstance
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
-"""Gang sizes by the name of the mix; each app's is drawn uniformly."""
+"""Gang sizes by the name of the mix; each app's size is uniform."""
 
 PROFILED_SIZES = {"num_apps": 16, "num_gpus": 64, "num_machines": 16}
-"""Sizes of auctions of measured apps, unless others are asked for."""
+"""Default sizes of auctions of measured apps."""
 
 MIXED_SIZES = "gangs"
 DIVIDING_SIZES = "dividing"
@@ -36,17 +36,17 @@ CLASS_BIDS = "classes"
 NAMED_BIDS = "named"
 
 TRIALS = ((0.2, 1, 5), (0.35, 6, 20), (0.5, 21, 80), (1.0, 81, 100))
-"""Cumulative share of apps with at least and at most so many trials."""
+"""Cumulative share of apps, with minimum and maximum number of trials."""
 
 MEDIAN_WORK_MIN, WORK_SIGMA, MAX_WORK_MIN = 250.0 * 60, 0.7, 730.0 * 60
-"""Serial GPU minutes of an app's work: median and largest as in the paper, log-normal between."""
+"""Serial GPU-minutes of an app's work, log-normal with the paper's median and maximum."""
 
 SMALL_CLUSTER = 16
-"""Up to so many machines a rack holds `RACK_OF_SMALL` machines, otherwise `RACK`."""
+"""Clusters up to this many machines have `RACK_OF_SMALL` machines per rack, others `RACK`."""
 RACK, RACK_OF_SMALL = 8, 4
 
 MAX_DRAW = 32
-"""Demands are drawn log-uniformly from one gang to this many GPUs, then scaled to the contention asked for."""
+"""Demands are log-uniform from one gang to this many GPUs, then scaled to the requested contention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,11 @@ class GeneratorOptions:
     num_apps, num_gpus, num_machines
         Sizes; GPUs are spread over the machines as evenly as possible.
     slots_per_machine
-        Islands of fast links a machine.
+        Groups of fast links per machine.
     allocated_share
-        Share of the GPUs held under leases, drawn at random GPU by GPU.
+        Share of the GPUs allocated under leases, sampled GPU by GPU.
     contention
-        The apps' demand over the GPUs on offer, at least.
+        Lower bound of the apps' demand over the GPUs on offer.
     gangs
         `mixed` (1, 2, 4, 8), `elastic` (1) or `any` (1 to 8; worst for packing).
     sizes
@@ -70,13 +70,13 @@ class GeneratorOptions:
     widest
         Widest locality that apps bid for: `cluster`, `rack`, `machine` or `slot`; bundles of one machine pack worst.
     bids
-        `classes`: by number and locality; `named`: each bid names one machine, at an app's own speed there.
+        `classes`: by number and locality; `named`: each bid names one machine, at the app's speed on it.
     network_share
-        Share of the apps whose training is bound by the network; the rest by computing.
+        Share of the apps whose training is bound by the network instead of computation.
     new_share
-        Share of the apps that have just been submitted.
+        Share of newly submitted apps.
     horizon, empty_value, lease_min
-        As in the instance.
+        See `AuctionInstance`.
 
     Raises
     ------
@@ -85,8 +85,8 @@ class GeneratorOptions:
 
     Notes
     -----
-    Trials an app and its work follow the shape of the paper's workload (20 % of apps with at most 5 trials, half
-    with at most 80; median work 250 GPU hours). A named speed is uniform on 0.3 to 1; on a sixth of the machines,
+    Trials per app and work follow the shape of the paper's workload (20 % of apps with at most 5 trials, half
+    with at most 80; median work 250 GPU-hours). A named speed is uniform on 0.3 to 1; on a sixth of the machines,
     the app's home, it is 1.
 
     References
@@ -118,7 +118,7 @@ class GeneratorOptions:
         check_in("(0, inf)", self, "lease_min")
         if self.num_gpus < self.num_machines * self.slots_per_machine:
             raise InvalidOptionError(
-                f"num_gpus must be at least one a slot ({self.num_machines * self.slots_per_machine}), got {self.num_gpus}"
+                f"num_gpus must be at least one per slot ({self.num_machines * self.slots_per_machine}), got {self.num_gpus}"
             )
         known = {
             "gangs": tuple(GANGS),
@@ -132,21 +132,21 @@ class GeneratorOptions:
 
 
 def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdown] | None = None) -> AuctionInstance:
-    """Draw an auction.
+    """Generate an auction.
 
     Parameters
     ----------
     options
         Sizes and distributions.
     seed
-        Same options and seed, same instance.
+        Equal options and seeds give equal instances.
     slowdowns
-        Kinds of apps by how placements slow them down, each as likely; the two kinds of the options unless given.
+        App types by their slowdowns, with equal probability; by default the options' two types.
 
     Raises
     ------
     InvalidOptionError
-        If more is to be drawn than a reader takes (`ReadLimits`).
+        If the size exceeds the readers' limits (`ReadLimits`).
 
     Examples
     --------
@@ -194,7 +194,7 @@ def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdo
 
 
 def draw_cluster(options: GeneratorOptions, rng: np.random.Generator) -> Cluster:
-    """Draw which GPUs are held; racks are filled in order."""
+    """Draw the allocated GPUs; racks are filled in order."""
     machines, rack = options.num_machines, RACK if options.num_machines > SMALL_CLUSTER else RACK_OF_SMALL
     num_slots = machines * options.slots_per_machine
     gpus = np.full(num_slots, options.num_gpus // num_slots)
@@ -212,7 +212,7 @@ def draw_cluster(options: GeneratorOptions, rng: np.random.Generator) -> Cluster
 
 
 def draw_profiles(options: GeneratorOptions, cluster: Cluster, rng: np.random.Generator) -> list[AppProfile]:
-    """Draw the apps: demand, trials, work done and left, placement sensitivity."""
+    """Draw the apps: demand, trials, finished and remaining work, placement sensitivity."""
     n = options.num_apps
     gang = rng.choice(GANGS[options.gangs], size=n)
     raw = np.exp(rng.uniform(0.0, np.log(MAX_DRAW), size=n))
@@ -241,14 +241,14 @@ def draw_profiles(options: GeneratorOptions, cluster: Cluster, rng: np.random.Ge
 
 
 def _demands(raw: np.ndarray, gang: np.ndarray, wanted: float) -> np.ndarray:
-    """Scale demands up to the sum that is wanted, whole gangs each."""
+    """Scale demands, as integer numbers of gangs, up to the wanted sum."""
     factor = max(1.0, wanted / raw.sum()) if len(raw) else 1.0
     demands: np.ndarray = np.ceil(raw * factor / gang).astype(np.int64) * gang
     return demands
 
 
 def _trials(demand: int, gang: int, total: float, progress: float, rng: np.random.Generator) -> tuple[Trial, ...]:
-    """Draw an app's trials: their parallelism sums to its demand, their work to its work."""
+    """Draw an app's trials, whose parallelism and work sum to the app's."""
     u = rng.random()
     _, least, most = next(entry for entry in TRIALS if u < entry[0])
     number = min(int(rng.integers(least, most + 1)), demand // gang)
@@ -265,7 +265,7 @@ def _trials(demand: int, gang: int, total: float, progress: float, rng: np.rando
 def _named_table(
     profile: AppProfile, cluster: Cluster, lease_min: float, sizes: tuple[int, ...] | None, rng: np.random.Generator
 ) -> BidsDocument:
-    """Bid for GPUs of one machine each, at the app's own speed there."""
+    """Bid for GPUs of one machine each, at the app's speed there."""
     speed = rng.uniform(0.3, 1.0, size=cluster.num_machines)
     speed[rng.random(cluster.num_machines) < 1 / 6] = 1.0
     ideal, work = ideal_minutes(profile, cluster.num_gpus), profile.work_min

@@ -1,1 +1,1 @@
-"""Spot markets from files and from a calibrated generator, and bidding instances made of them."""
+"""Bidding instances from spot price history, recorded or generated."""

@@ -1,4 +1,4 @@
-"""Draw bidding instances: from generated price history, and without bids."""
+"""Generator of bidding instances: from price history, or without bids."""
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -25,38 +25,38 @@ SIZES = (1.0, 2.0, 4.0, 8.0)
 USUAL_RATE = 0.4
 
 USUAL_SPREAD = 0.8
-"""Losses an hour, as a median and a standard deviation of logarithms: about those of the published preemption series."""
+"""Median and log-deviation of the losses per hour, close to those of the published preemption series."""
 
 YOUNG = (1.6, 1.3, 1.1, 1.0, 0.8, 0.6)
-"""How much likelier young machines are to be lost, by age."""
+"""Loss rate by age, relative to the average: young machines are lost more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityOptions:
-    """A footprint without bids.
+    """Options of a decision without bids.
 
     Parameters
     ----------
     zone_types, num_zones, num_regions
-        Kinds of machines on offer, spread over zones, and these over regions.
+        Numbers of machine types on offer, of zones over which they are spread, and of regions of the zones.
     windows
-        Hours drawn from the hazards, all equally likely.
+        Number of hours sampled from the hazards, with equal probability.
     zone_share, region_share
-        Shares of the losses of the steadiest kind that come from causes common to its zone, and to its region.
+        Shares of the losses of the most reliable type from causes common to its zone, and to its region.
     zone_limit, region_limit
-        Most GPUs in a zone, and in a region.
+        Maximum GPUs in a zone, and in a region.
     max_count
-        Most machines of a kind.
+        Maximum machines of a type.
     fixed_usd
-        Dollars an hour of what runs anyway, and does no work.
+        Dollars per hour of machines that run in any case and do no work.
     serial
         Amdahl's serial share.
     startup_min
         Minutes until machines work.
     min_gpus, min_probability
-        GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
+        Required GPUs at the end of the hour, and the required probability; 0 GPUs for no requirement.
     preemptions
-        File of recorded preemption series, whose fitted hazards stand in for drawn ones.
+        File of recorded preemption series, whose fitted hazards replace the drawn ones.
     """
 
     zone_types: int = 40
@@ -89,12 +89,12 @@ class CapacityOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CapacityDraw:
-    """A drawn decision, and the hazards behind it.
+    """A generated decision, and the hazards behind it.
 
     Parameters
     ----------
     instance
-        What is decided.
+        The decision.
     shocks
         The hour's shocks by cause.
     capacity
@@ -106,24 +106,24 @@ class CapacityDraw:
     capacity: FloatArray
 
     def probability(self, counts: IntArray, least: float) -> float:
-        """Return the exact probability that a footprint keeps a capacity through the hour."""
+        """Return the exact probability that a portfolio keeps at least this capacity for the hour."""
         return self.shocks.probability(counts * self.capacity, least)
 
 
 def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
-    """Draw kinds of machines with prices and hazards, and windows of an hour from them.
+    """Draw machine types with prices and hazards, and sample one-hour windows from the hazards.
 
     Parameters
     ----------
     options
-        Sizes and what is needed.
+        Sizes and requirements.
     seed
-        Same options and seed, same draw.
+        Equal options and seeds give equal draws.
 
     Raises
     ------
     InvalidOptionError
-        If more windows are to be drawn than a reader takes (`ReadLimits`).
+        If the number of windows exceeds the readers' limits (`ReadLimits`).
     """
     check_drawn("cells", options.windows * options.zone_types, "windows times zone_types")
     rng = np.random.default_rng(seed)
@@ -173,12 +173,12 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
 
 
 def _asked(options: CapacityOptions) -> str:
-    """Return what is asked to last, for an instance's name."""
+    """Return the required capacity, for an instance's name."""
     return f"-{options.min_gpus}gpus-{options.min_probability:g}" if options.min_gpus else ""
 
 
 def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: CapacityOptions) -> Caps:
-    """Return the most GPUs of each zone, and of each region."""
+    """Return the maximum GPUs of each zone, and of each region."""
     in_zone = np.arange(len(region))[:, None] == zone
     in_region = np.arange(int(region.max()) + 1)[:, None] == region[zone]
     zones, regions = (
@@ -194,7 +194,7 @@ def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: Cap
 
 
 def _hazards(options: CapacityOptions, rng: np.random.Generator) -> Hazards:
-    """Return hazards of all kinds: those of recorded series, each kind a series', jittered; or drawn ones."""
+    """Return hazards of all types: drawn ones, or those of recorded series with jitter, one series per type."""
     size = options.zone_types
     names = tuple(map(str, range(size)))
     if options.preemptions:
@@ -208,13 +208,13 @@ def _hazards(options: CapacityOptions, rng: np.random.Generator) -> Hazards:
 
 @lru_cache(maxsize=1)
 def _fitted(path: str, changed: int) -> Hazards:
-    """Fit a file's hazards once for all seeds; `changed` tells one state of it from another."""
+    """Fit a file's hazards once for all seeds; `changed` identifies the file's version."""
     del changed
     return fit_hazards(read_spells(path))
 
 
 def _shared(losses: FloatArray, zone: IntArray, region: IntArray, options: CapacityOptions) -> CommonShocks:
-    """Part expected losses into own, zone's and region's causes: no kind's whole is changed."""
+    """Split expected losses into individual, zone and region causes, with each type's total unchanged."""
     num_regions = int(region.max()) + 1
     home = region[zone]
     by_region = np.array([options.region_share * losses[home == r].min(initial=np.inf) for r in range(num_regions)])
@@ -226,7 +226,7 @@ def _shared(losses: FloatArray, zone: IntArray, region: IntArray, options: Capac
 
 
 def _windows(shocks: CommonShocks, windows: int, rng: np.random.Generator) -> IntArray:
-    """Draw the second of the hour in which each kind is lost, -1 where it lasts; shape (kinds, windows)."""
+    """Draw the second of the hour in which each type is lost, -1 if it isn't; shape (kinds, windows)."""
 
     def first(expected: FloatArray) -> FloatArray:
         """Return the hours until the first shock of each cause."""
@@ -257,12 +257,12 @@ OF_BIDS = (
     "slots",
     "one_bid_per_market",
 )
-"""Options that mean nothing where nobody bids."""
+"""Options without effect in decisions without bids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorOptions(BiddingOptions):
-    """Sizes of the history behind an instance, and what is decided (`BiddingOptions`).
+    """Sizes of the history behind an instance, and the decision (`BiddingOptions`).
 
     Parameters
     ----------
@@ -271,14 +271,14 @@ class GeneratorOptions(BiddingOptions):
     days
         Length of the history.
     prices, on_demand
-        Files of a real history and of on-demand prices, which then stand in for the generated one.
+        Files of a recorded history and of on-demand prices, which replace the generated one.
     zone_types, preemptions
-        A decision without bids instead: so many kinds of machines by zone and type (see `CapacityOptions`), with hazards
-        fitted on a file of recorded preemption series if one is given. `max_count` and `startup_min` hold for them, and so do
-        `windows` and `serial` where they differ from their defaults, which stand for those of `CapacityOptions`; the options of
-        bids (`OF_BIDS`) are refused.
+        Number of machine types by zone for a decision without bids (see `CapacityOptions`), and a file of recorded
+        preemption series to fit hazards on. `max_count` and `startup_min` apply to it, and so do
+        `windows` and `serial` if they differ from their defaults, which stand for those of `CapacityOptions`. Options of
+        bids (`OF_BIDS`) are errors.
     min_gpus, min_probability
-        Without bids: GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
+        Without bids: required GPUs at the end of the hour, and the required probability; 0 GPUs for no requirement.
     """
 
     num_types: int = 5
@@ -295,33 +295,33 @@ class GeneratorOptions(BiddingOptions):
         BiddingOptions.__post_init__(self)
         check_in("[1, inf)", self, "days")
         if bool(self.prices) != bool(self.on_demand):
-            raise InvalidOptionError("prices and on_demand go together: a file of each")
+            raise InvalidOptionError("prices and on_demand need each other; give a file of each")
         check_in("[0, 1000]", self, "zone_types")
         if self.preemptions and not self.zone_types:
-            raise InvalidOptionError("preemptions go with zone_types, the number of kinds of machines on offer")
+            raise InvalidOptionError("preemptions needs zone_types, the number of machine types on offer")
         if self.min_gpus and not self.zone_types:
-            raise InvalidOptionError("min_gpus goes with zone_types, the number of kinds of machines on offer")
+            raise InvalidOptionError("min_gpus needs zone_types, the number of machine types on offer")
         self._check_without_bids()
         CapacityOptions(min_gpus=self.min_gpus, min_probability=self.min_probability)
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
     def _check_without_bids(self) -> None:
-        """Refuse options of bids where there are none: nothing would come of them."""
+        """Raise InvalidOptionError for options of bids in a decision without bids."""
         given = [one.name for one in fields(self) if one.name in OF_BIDS and getattr(self, one.name) != one.default]
         if self.zone_types and given:
             given.sort(key=OF_BIDS.index)
-            raise InvalidOptionError(f"zone_types draws a decision without bids; leave it out, or {', '.join(given)}")
+            raise InvalidOptionError(f"zone_types gives a decision without bids; leave it out, or {', '.join(given)}")
 
 
 def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
-    """Draw a history, and from it a decision.
+    """Generate a history, and a decision from it.
 
     Parameters
     ----------
     options
         Sizes and distributions.
     seed
-        Same options and seed, same instance.
+        Equal options and seeds give equal instances.
 
     Examples
     --------
@@ -348,14 +348,14 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
 
 
 def history_for(options: GeneratorOptions, seed: int) -> PriceHistory:
-    """Read the prices that the options name, or draw some.
+    """Read the prices of the options' files, or generate some.
 
     Parameters
     ----------
     options
         Files, or sizes.
     seed
-        Of drawn prices.
+        Seed of generated prices.
     """
     if options.prices:
         return _read(options.prices, options.on_demand, _changed(options))[0]
@@ -364,13 +364,13 @@ def history_for(options: GeneratorOptions, seed: int) -> PriceHistory:
 
 
 def _changed(options: GeneratorOptions) -> tuple[int, ...]:
-    """Return when the files were last changed."""
+    """Return the files' times of last change."""
     return tuple(Path(name).stat().st_mtime_ns for name in (options.prices, options.on_demand) if Path(name).exists())
 
 
 @lru_cache(maxsize=1)
 def _read(prices: str, on_demand: str, changed: tuple[int, ...]) -> tuple[PriceHistory, EvictionTable]:
-    """Read a history once for all seeds; `changed` tells one state of the files from another."""
+    """Read a history once for all seeds; `changed` identifies the files' versions."""
     del changed
     history = read_prices(Path(prices), read_on_demand(Path(on_demand)), rates=read_rates(Path(on_demand)))
     return history, fit_evictions(history)

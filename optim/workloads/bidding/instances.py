@@ -1,4 +1,4 @@
-"""Bidding instances from price history: types of machines, hours in expectation, windows as scenarios."""
+"""Bidding instances from price history: machine types, one-hour expectations, windows as scenarios."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ VCPUS: Mapping[str, int] = MappingProxyType(
         **{"p2.xlarge": 4, "p2.8xlarge": 32, "p2.16xlarge": 64, "p3.2xlarge": 8, "p3.8xlarge": 32, "p3.16xlarge": 64},
     }
 )
-"""Virtual processors of instance types, as listed by Amazon."""
+"""vCPUs of instance types, from Amazon's list."""
 
 GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
@@ -51,7 +51,7 @@ GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
         **{f"Standard_NC{24 * n}ads_A100_v4": ("A100-80", n) for n in (1, 2, 4)},
     }
 )
-"""GPUs of instance types of Amazon, Google and Azure, as these list them."""
+"""GPUs of instance types, from the lists of Amazon, Google and Azure."""
 
 GPU_RATES: Mapping[str, float] = MappingProxyType(
     {
@@ -60,38 +60,38 @@ GPU_RATES: Mapping[str, float] = MappingProxyType(
         **{"A100": 1555 / 900, "A100-80": 2039 / 900, "H100": 3350 / 900, "H100-80": 3350 / 900},
     }
 )
-"""Work of one GPU over a V100's: bandwidths of their memories in GB/s, as listed by Nvidia, which training follows more
-closely than their peaks of arithmetic."""
+"""Work rate of a GPU relative to a V100: memory bandwidths in GB/s from Nvidia's lists, which predict training speed better
+than peak arithmetic."""
 
 
 class Work(StrEnum):
-    """What a machine's work is counted by."""
+    """Unit of a machine's work."""
 
     GPUS = "gpus"
     VCPUS = "vcpus"
 
 
 def kind_of_work(types: Iterable[str]) -> Work:
-    """Return what all of some types have: GPUs if each has any, else processors."""
+    """Return GPUs if every type has GPUs, else processors."""
     return Work.GPUS if all(name in GPUS or name in GPU_RATES for name in types) else Work.VCPUS
 
 
 def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work: Work = Work.VCPUS) -> float:
-    """Return the work of one instance in an hour: what `rates` says of its type, else what the tables say.
+    """Return the work of one instance per hour, from `rates`, else from the tables.
 
-    Counted by GPUs, a V100 does 1; counted by processors, 4 of them (a c3.xlarge) do, and GPUs nothing.
+    By GPUs, a V100 does 1; by processors, 4 vCPUs (a c3.xlarge) do 1, and GPUs nothing.
 
     Raises
     ------
     InvalidProblemError
-        If neither knows the type; what a name says of a size is no measure of what a machine does.
+        If neither has the type; a size in its name doesn't measure its speed.
     """
     if rates and instance_type in rates:
         return rates[instance_type]
     if work is Work.GPUS and instance_type in GPUS:
         kind, count = GPUS[instance_type]
         return count * GPU_RATES[kind]
-    if work is Work.GPUS and instance_type in GPU_RATES:  # Google prices GPUs by themselves
+    if work is Work.GPUS and instance_type in GPU_RATES:  # Google prices GPUs separately
         return GPU_RATES[instance_type]
     if work is Work.VCPUS and instance_type in VCPUS:
         return VCPUS[instance_type] / 4
@@ -103,34 +103,34 @@ def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work
 
 
 GRID_MICRO = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
-"""Bid deltas on offer, micro-dollars: $0.0001 to $0.4."""
+"""Bid margins on offer, micro-dollars: $0.0001 to $0.4."""
 
 MAX_TRIES = 1000
-"""Draws of a time at which all markets have a price and no gap is near."""
+"""Attempts to sample a time at which all markets have a price and no gap is near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiddingOptions:
-    """What is decided, and what a footprint costs and loses.
+    """Options of the decision, and costs and losses of a portfolio.
 
     Parameters
     ----------
     deltas_micro
-        Bid deltas on offer in every market.
+        Bid margins on offer in every market.
     max_count, total
-        Most instances of one bid, and of all bids together.
+        Maximum instances per bid, and of all bids together.
     reliable, reliable_usd
-        Machines on demand that hold the state and do no work, and what one costs an hour.
+        On-demand machines that store the state and do no work, and dollars per hour of one.
     serial
         Amdahl's serial share.
     startup_min, scale_min, eviction_min
-        Minutes until new machines work, and that all lose by a change of the footprint and by an eviction.
+        Minutes until new machines work, and minutes that all machines lose by a change of the portfolio and by an eviction.
     term
-        Who loses by evictions, in the one-hour form.
+        Scope of eviction losses, in the one-hour form.
     windows, slots
-        Scenarios and slots an hour; 0 windows for the one-hour form.
+        Scenarios, and slots per hour; 0 windows for the one-hour form.
     one_bid_per_market
-        Whether each market may be bid on with one delta only.
+        Whether each market allows only one margin.
     """
 
     deltas_micro: tuple[int, ...] = GRID_MICRO
@@ -157,27 +157,27 @@ class BiddingOptions:
 def draw_instance(
     history: PriceHistory, table: EvictionTable, options: BiddingOptions, seed: int, *, name: str | None = None
 ) -> BiddingInstance:
-    """Draw a moment of a history, and return the decision it poses.
+    """Sample a time of a history, and return its decision.
 
     Parameters
     ----------
     history
-        Where the moment, and the windows of scenarios, are drawn from.
+        Price history, from which the time and the scenarios' windows are sampled.
     table
-        What is known of evictions.
+        Known eviction rates.
     options
-        What is decided.
+        Options of the decision.
     seed
-        Same arguments, same instance.
+        Equal arguments give equal instances.
     name
         Name of the instance.
 
     Raises
     ------
     InvalidOptionError
-        If more windows are to be drawn than a reader takes (`ReadLimits`).
+        If the number of windows exceeds the readers' limits (`ReadLimits`).
     InvalidProblemError
-        If there is hardly an hour in which all markets have prices.
+        If hardly any hour has prices in all markets.
     """
     check_drawn("count", options.windows, "windows")
     num_bids = history.num_markets * len(options.deltas_micro)
@@ -194,14 +194,14 @@ def draw_instance(
 def instance_at(
     history: PriceHistory, table: EvictionTable, now_s: int, options: BiddingOptions, name: str
 ) -> BiddingInstance:
-    """Return the one-hour decision at a moment: present prices, and evictions by the table."""
+    """Return the one-hour decision at a time, from current prices and the table's evictions."""
     deltas = options.deltas_micro
     startup_s = round(60 * options.startup_min)
     price, evicted, usable = [], [], []
     for m, path in enumerate(history.paths):
         now_micro = path.price_at(now_s)
         if now_micro is None:
-            raise InvalidProblemError(f"{history.markets[m].name} has no price at {now_s}; choose a later moment")
+            raise InvalidProblemError(f"{history.markets[m].name} has no price at {now_s}; choose a later time")
         t = table.index[history.markets[m].name]
         for delta in deltas:
             row = table.row(delta)
@@ -221,7 +221,7 @@ def instance_at(
 def instance_of_windows(
     history: PriceHistory, begin_s: IntArray, options: BiddingOptions, name: str
 ) -> BiddingInstance:
-    """Return the decision over windows of one hour, all equally likely."""
+    """Return the decision over one-hour windows with equal probability."""
     deltas = np.array(options.deltas_micro, dtype=np.int64)
     charges, evictions = [], []
     for path in history.paths:
@@ -242,7 +242,7 @@ def instance_of_windows(
 
 
 def _draw_times(history: PriceHistory, number: int, rng: np.random.Generator) -> list[int]:
-    """Draw whole minutes at which every market has a price, and an hour without gaps follows."""
+    """Sample full minutes at which every market has a price, followed by an hour without gaps."""
     begin = max(int(path.time_s[0]) for path in history.paths)
     times: list[int] = []
     for _ in range(MAX_TRIES * number):
@@ -251,7 +251,7 @@ def _draw_times(history: PriceHistory, number: int, rng: np.random.Generator) ->
             times.append(time_s)
             if len(times) == number:
                 return times
-    raise InvalidProblemError("the history has hardly an hour in which all markets have prices; give a longer one")
+    raise InvalidProblemError("hardly any hour of the history has prices in all markets; give a longer history")
 
 
 def _assemble(history: PriceHistory, options: BiddingOptions, outlook: Outlook, name: str) -> BiddingInstance:

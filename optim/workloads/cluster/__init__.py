@@ -1,1 +1,1 @@
-"""Workloads of a cluster of GPUs: jobs of public traces and of one's own tables."""
+"""Workloads of a GPU cluster: jobs of public traces and of the user's tables."""

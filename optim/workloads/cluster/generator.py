@@ -1,4 +1,4 @@
-"""Draw jobs as Philly's were, and how they ended."""
+"""Generator of jobs like Philly's, and of their outcomes."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from optim.workloads.traces.job_table import JobTable, ReadOptions
 PASSED, KILLED, UNSUCCESSFUL = range(3)
 
 REASONS = tuple(reason for reason in FAILURES.values() if reason.log_normal is not None)
-"""Those whose run times to failure are published."""
+"""Failure reasons with published run times to failure."""
 
 REASON_NAMES = tuple(reason.name for reason in REASONS)
 
@@ -25,18 +25,18 @@ NONE = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """How jobs ended.
+    """Outcomes of jobs.
 
     Parameters
     ----------
     status
-        Number into `STATUSES`; shape (jobs,).
+        Index into `STATUSES`; shape (jobs,).
     reason
-        Number into `REASONS`, -1 for jobs that didn't fail; shape (jobs,).
+        Index into `REASONS`, -1 for jobs that didn't fail; shape (jobs,).
     tries
-        How often the job was tried, all of them in its run time, and none of them well if it failed; shape (jobs,).
+        Number of attempts, all within the run time; all of them failed if the job did; shape (jobs,).
     fails_us
-        After how much run time each try failed, -1 for jobs that didn't fail; shape (jobs,).
+        Run time after which each attempt failed, -1 for jobs that didn't fail; shape (jobs,).
     """
 
     status: IntArray
@@ -46,19 +46,19 @@ class Outcomes:
 
 
 def draw_outcomes(gpus: IntArray, duration_us: IntArray, seed: int) -> Outcomes:
-    """Draw how jobs ended, from tables 6 and 7 of the Philly study.
+    """Draw the outcomes of jobs, from tables 6 and 7 of the Philly study.
 
     A job's status depends on its GPU-time by a multinomial logit whose coefficients give the published shares of jobs and of
-    GPU-time in expectation. The reason of a failure is drawn by the number of jobs that had it, times how likely its run
-    times to failure (log-normal through the published median and ninth decile) make the job's own: a run time holds all of
-    its tries, whose number is geometric with the mean of the reason.
+    GPU-time in expectation. The weight of a failure reason is the number of jobs with it, times the likelihood of the job's run
+    time under the reason's run times to failure (log-normal through the published median and ninth decile). A run time includes
+    all attempts, whose number is geometric with the reason's mean.
 
     Parameters
     ----------
     gpus, duration_us
-        Gangs and run times; shape (jobs,).
+        Gang sizes and run times; shape (jobs,).
     seed
-        Same jobs and seed, same outcomes.
+        Equal jobs and seeds give equal outcomes.
 
     References
     ----------
@@ -81,9 +81,9 @@ def draw_outcomes(gpus: IntArray, duration_us: IntArray, seed: int) -> Outcomes:
 
 
 def status_chances(time: FloatArray) -> FloatArray:
-    """Return how likely each status is for jobs of some GPU-time; shape (jobs, statuses).
+    """Return the probability of each status for jobs with this GPU-time; shape (jobs, statuses).
 
-    Shares of the jobs are met exactly in expectation, those of GPU-time as far as a logit can.
+    The expected shares of jobs are exact, those of GPU-time as close as a logit allows.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def status_chances(time: FloatArray) -> FloatArray:
         If no job has GPU-time.
     """
     if not len(time) or time.max() <= 0:
-        raise InvalidProblemError("outcomes are drawn for jobs with GPU-time; there is none")
+        raise InvalidProblemError("drawing outcomes needs jobs with GPU-time; give at least one")
     size = np.log(np.maximum(time, 1.0))
     size = (size - size.mean()) / max(float(size.std()), 1e-9)
     weight = time / time.sum()
@@ -112,7 +112,7 @@ def status_chances(time: FloatArray) -> FloatArray:
 
 
 def _reasons(gpus: IntArray, duration_us: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw a reason each: jobs of its size that had it, times the density of its run times to failure."""
+    """Draw a failure reason per job: the number of jobs of its size with the reason, times the density of its run time."""
     prior = np.array([[_jobs_of_size(reason, size) for reason in REASONS] for size in range(3)])
     fits = np.array([reason.log_normal for reason in REASONS], dtype=float)
     tries = np.array([reason.trials / reason.jobs for reason in REASONS])
@@ -126,13 +126,13 @@ def _reasons(gpus: IntArray, duration_us: IntArray, rng: np.random.Generator) ->
 
 
 def _jobs_of_size(reason: FailureReason, size: int) -> float:
-    """Return how many jobs of 1, 2 to 4 or more GPUs had a reason; as its trials are split, where that is known."""
+    """Return the number of jobs of 1, 2 to 4 or more GPUs with a reason, split like its trials where known."""
     split = reason.by_size or tuple(math.fsum(c) for c in zip(*(r.by_size for r in REASONS if r.by_size), strict=True))
     return reason.jobs * split[size] / math.fsum(split)
 
 
 BURST_GAP_S = 60.0
-"""Submissions that follow each other within this time are one burst."""
+"""Submissions with gaps up to this belong to one burst."""
 
 GAP_SHARE, GAP_S = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0), (0.3, 0.5, 2.0, 5.0, 12.0, 27.0, 56.0, 60.0)
 
@@ -143,18 +143,18 @@ PAUSE_S = (61.0, 77.0, 109.0, 189.0, 355.0, 599.0, 600.0, 601.0, 602.0, 1021.0, 
 SIZE_SHARE = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 
 SIZE = (1.0, 1.0, 2.0, 2.0, 4.0, 7.0, 22.0, 85.0, 159.0, 481.0, 1169.0)
-"""Quantiles of gaps within bursts, of pauses between them, and of their sizes, days 40 to 117 of the merged list."""
+"""Quantiles of gaps within bursts, pauses between bursts, and burst sizes, from days 40 to 117 of the merged list."""
 
 BIG_BURST, BIG_SINGLE_SHARE = 20, 0.972
-"""Bursts of so many jobs and more hold 60 % of the jobs; this share of them asks for one GPU."""
+"""Bursts of at least this size contain 60 % of the jobs; this share of them asks for one GPU."""
 
 GANGS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 
 GANG_WEIGHTS = (16848, 1114, 2035, 2449, 5, 378, 15, 70, 2, 1)
-"""Gangs of bursts' first jobs."""
+"""Weights of the gang sizes of bursts' first jobs."""
 
 LIKE_THE_BURST = 0.9
-"""Share of a burst's jobs with the gang of its first."""
+"""Share of a burst's jobs with the gang size of its first job."""
 
 LIKENESS = 0.55
 """Correlation of the run times' logarithms within a burst."""
@@ -169,13 +169,13 @@ RUN_S = (
     (1.0, 85.0, 877.0, 12567.0, 112913.0, 365273.0, 655638.0, 1941748.0, LONGEST_S),
     (9.0, 51.0, 556.0, 8440.0, 55944.0, 184152.0, 379621.0, 1370566.0, LONGEST_S),
 )
-"""Quantiles of run times in seconds by the study's sizes of jobs; log-normal fits are too fat at the top."""
+"""Quantiles of run times in seconds by the study's classes of job sizes; log-normal fits have too heavy upper tails."""
 
 QUOTAS = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
-"""Machines of the virtual clusters, as Helios' authors gave them: their shares of the bursts, too."""
+"""Machines of the virtual clusters, from Helios' authors; also their shares of the bursts."""
 
 TILT = 2.0
-"""How much some virtual clusters lean to small gangs and others to large ones."""
+"""Strength of the preference of some virtual clusters for small gangs and of others for large ones."""
 
 USERS_A_CLUSTER = 25
 
@@ -187,14 +187,14 @@ class PhillyOptions:
     Parameters
     ----------
     jobs
-        How many.
+        Number of jobs.
     bursts_from
         A list of Philly's jobs, merged or Pollux', whose bursts are resampled with their gangs and run times; None to draw
-        them from the quantiles above.
+        bursts from the quantiles above.
     load
-        How much faster than in the list jobs come.
+        Factor on the arrival rate of the list.
     cap_s
-        Longer run times are cut to this.
+        Upper bound to which longer run times are cut.
 
     Raises
     ------
@@ -217,20 +217,20 @@ class PhillyOptions:
 def draw_jobs(options: PhillyOptions, seed: int) -> JobTable:
     """Draw jobs in bursts.
 
-    A burst's jobs share user, virtual cluster and mostly the gang, and their run times are alike. Users are Zipf within a
-    virtual cluster, which the source doesn't tell: an assumption.
+    A burst's jobs share the user, the virtual cluster and mostly the gang size, and have correlated run times. Users
+    follow a Zipf law within a virtual cluster; this is an assumption, since the source has no users.
 
     Parameters
     ----------
     options
         Size and shape.
     seed
-        Same options and seed, same jobs.
+        Equal options and seeds give equal jobs.
 
     Raises
     ------
     InvalidProblemError
-        If the list of jobs is bad, or has a single burst.
+        If the list of jobs is invalid, or has only one burst.
 
     References
     ----------
@@ -267,7 +267,7 @@ def draw_jobs(options: PhillyOptions, seed: int) -> JobTable:
 
 
 def _from_quantiles(jobs: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-    """Return submissions, gangs, run times and the number of the burst of each job."""
+    """Return submission, gang size, run time and burst index of each job."""
     sizes: list[int] = []
     total = 0
     while total < jobs:
@@ -294,7 +294,7 @@ def _from_quantiles(jobs: int, rng: np.random.Generator) -> tuple[FloatArray, In
 
 
 def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-    """Return jobs of bursts of a list drawn with replacement, each with the pause before it."""
+    """Return jobs of a list's bursts, sampled with replacement, each burst with the pause before it."""
     table = read_jobs(path, "philly", ReadOptions())
     order = np.argsort(table.submit_s, kind="stable")
     times = table.submit_s[order]
@@ -307,7 +307,7 @@ def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatAr
     burst: list[IntArray] = []
     total = 0
     while total < jobs:
-        chosen = rng.integers(1, len(first), size=max(16, jobs // 4))  # nobody knows the pause before the first
+        chosen = rng.integers(1, len(first), size=max(16, jobs // 4))  # the pause before the first burst is unknown
         rows.extend(np.arange(first[b], first[b] + size[b]) for b in chosen.tolist())
         burst.extend(np.full(size[b], len(burst) + n) for n, b in enumerate(chosen.tolist()))
         total += int(size[chosen].sum())
@@ -317,7 +317,7 @@ def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def _clusters(gang: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw each burst's virtual cluster, by its share and how much it leans to such gangs."""
+    """Draw each burst's virtual cluster, by the cluster's share and its preference for such gangs."""
     share = np.array(QUOTAS, float) / sum(QUOTAS)
     lean = np.linspace(-TILT, TILT, len(QUOTAS))[np.random.default_rng(len(QUOTAS)).permutation(len(QUOTAS))]
     size = np.log2(np.minimum(gang, 16))

@@ -1,4 +1,4 @@
-"""Hierarchies as files name them: each entry its parent."""
+"""Hierarchies in files that name each entry's parent."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from optim.core.errors import InvalidProblemError
 
 
 def parents_first(parent: Mapping[str, str], what: str, root: str = "") -> list[str]:
-    """Return names so that each stands behind its parent; `root`, the parent of those at the top, is left out.
+    """Return names with each parent before its children; `root`, the parent of top-level entries, is left out.
 
     Raises
     ------
     InvalidProblemError
-        If some are each other's parents, or a parent isn't there; `what` they are is named.
+        If parents form a cycle, or a parent is missing; `what` names the entries in the text.
 
     Examples
     --------
@@ -25,10 +25,10 @@ def parents_first(parent: Mapping[str, str], what: str, root: str = "") -> list[
         while at != root and at not in order:
             if at in chain:
                 raise InvalidProblemError(
-                    f"{what} {at[:40]!r} is its own parent, by {' of '.join(chain)[:80]!r}; mend it"
+                    f"{what} {at[:40]!r} is an ancestor of itself, by {' of '.join(chain)[:80]!r}; remove the cycle"
                 )
             if at not in parent:
-                raise InvalidProblemError(f"{what} {at[:40]!r}, a parent, has no row of its own; add it")
+                raise InvalidProblemError(f"{what} {at[:40]!r} is a parent but has no row; add it")
             chain[at] = None
             at = parent[at]
         order.update(dict.fromkeys(reversed(chain)))

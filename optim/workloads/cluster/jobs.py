@@ -1,4 +1,4 @@
-"""From the table of a trace to jobs that a cluster can play, with the GPU types they may use."""
+"""Conversion of a trace's table to jobs for the cluster simulation, with the GPU types that they may use."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from optim.workloads.cluster.generator import REASON_NAMES, draw_outcomes
 from optim.workloads.traces.job_table import JobTable, seconds_of
 
 EITHER = "|"
-"""Between the types that one job may run on."""
+"""Separator between the types that one job may run on."""
 
 NAMES_SHOWN = 5
 
@@ -26,21 +26,21 @@ REMEDY = "or leave such jobs out with --option oversized=drop"
 
 
 def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes: list[str]) -> FloatArray | None:
-    """Return run times on the cluster's types of GPU over those told, NaN where a job may not run; None if types make no difference.
+    """Return run times by the cluster's GPU types over the recorded ones, NaN for forbidden types; None if types are irrelevant.
 
     Parameters
     ----------
     table, cluster
-        Jobs, and where they are to run.
+        Jobs, and the cluster to run them on.
     order
-        Rows that are to be played.
+        Rows to simulate.
     notes
-        Where it is said what isn't kept.
+        List to which remarks on ignored records are added.
 
     Raises
     ------
     InvalidProblemError
-        If the trace tells run times by type, and none on one of the cluster's.
+        If the trace has run times by type, but lacks one of the cluster's types.
     """
     if table.has_partitions and not cluster.partitions:
         _say_lost_partitions(table, order, notes)
@@ -51,24 +51,22 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
     may_run = _by_type(table, cluster) & _by_partition(table, cluster)
     if table.type_ratio is None and may_run[order].all():
         if len(cluster.kinds) > 1 and (table.gpu_type is None or not (table.gpu_type[order] != "").any()):
-            notes.append(
-                f"no type of GPU is recorded: every job runs on any of {_list(cluster.kinds)}, and as fast on each"
-            )
+            notes.append(f"no GPU type is recorded: every job runs on any of {_list(cluster.kinds)}, at the same speed")
         return None
     unknown = int((table.gpu_type[order] == "").sum()) if table.gpu_type is not None else 0
     if unknown:
-        said = "job records no type of GPU: it runs" if unknown == 1 else "jobs record no type of GPU: they run"
+        said = "job records no GPU type: it runs" if unknown == 1 else "jobs record no GPU type: they run"
         notes.append(f"{unknown} {said} on any")
     return np.where(may_run, ratio, np.nan)
 
 
 def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
-    """Refuse jobs that no GPU of the cluster may run.
+    """Raise InvalidProblemError for jobs that no GPU of the cluster may run.
 
     Raises
     ------
     InvalidProblemError
-        If there are rows; it names what they ask for, and what there is.
+        If there are rows; the text gives the first job's request and the cluster's types or partitions.
     """
     if not len(rows):
         return
@@ -77,13 +75,13 @@ def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
     asked = "" if table.gpu_type is None else str(table.gpu_type[row])
     if asked and not known & _alternatives(asked):
         raise InvalidProblemError(
-            f"{_jobs(table, rows)} GPU type {asked[:40]!r}, and the cluster has {_list(cluster.names_of_gpus)}; name it in the "
+            f"{_jobs(table, rows)} GPU type {asked[:40]!r}, but the cluster has {_list(cluster.names_of_gpus)}; name it in the "
             f"topology, {REMEDY}"
         )
     partition = "" if table.virtual_cluster is None else str(table.virtual_cluster[row])
     there = sorted({name for names in cluster.partitions for name in names})
     raise InvalidProblemError(
-        f"{_jobs(table, rows)} partition {partition[:40]!r}{f' with GPU type {asked[:40]!r}' if asked else ''}, and the cluster "
+        f"{_jobs(table, rows)} partition {partition[:40]!r}{f' with GPU type {asked[:40]!r}' if asked else ''}, but the cluster "
         f"has partitions {_list(there)}; add such machines to the topology, {REMEDY}"
     )
 
@@ -94,7 +92,7 @@ def _jobs(table: JobTable, rows: IntArray) -> str:
 
 
 def _told(table: JobTable, cluster: Cluster) -> FloatArray:
-    """Return the run times that a trace tells by type."""
+    """Return the run times by type that a trace records."""
     missing = [name for name in cluster.names_of_gpus if name not in table.types]
     if missing or table.type_ratio is None:
         raise InvalidProblemError(
@@ -109,7 +107,7 @@ def _alternatives(text: str) -> set[str]:
 
 
 def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]":
-    """Tell which types each job may run on by the type of GPU that it records; letters' case makes no difference."""
+    """Return which types each job may run on by its recorded GPU type, ignoring case."""
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
     if table.gpu_type is not None:
         for text in set(table.gpu_type.tolist()) - {""}:
@@ -119,7 +117,7 @@ def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]"
 
 
 def _by_partition(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]":
-    """Tell which types each job may run on by its partition, where the cluster says what is in which."""
+    """Return which types each job may run on by its partition, if the cluster has partitions."""
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
     if cluster.partitions and table.virtual_cluster is not None and not table.names_queues:
         for text in set(table.virtual_cluster.tolist()) - {""}:
@@ -128,29 +126,29 @@ def _by_partition(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bo
 
 
 def _say_lost_types(table: JobTable, order: IntArray, notes: list[str]) -> None:
-    """Say what the trace records of types that a cluster without names can't keep apart."""
+    """Note the recorded types that a cluster without names can't distinguish."""
     if table.gpu_type is None:
         return
     said = _counted(table.gpu_type[order])
     if said:
         notes.append(
-            f"GPU types that the trace records ({said}) are not kept: the cluster is given without types, so that every job runs "
-            "on any GPU; give a topology that names them (--gpus FILE.json)"
+            f"recorded GPU types ({said}) are ignored: the cluster has no types, so that every job runs on any GPU; "
+            "give a topology that names them (--gpus FILE.json)"
         )
 
 
 def _say_lost_partitions(table: JobTable, order: IntArray, notes: list[str]) -> None:
-    """Say which partitions a cluster that names none can't keep apart."""
+    """Note the recorded partitions that a cluster without partitions can't distinguish."""
     said = "" if table.virtual_cluster is None else _counted(table.virtual_cluster[order])
     if said:
         notes.append(
-            f"partitions that the trace records ({said}) are not kept: the cluster names none, so that jobs of each run on any "
-            "machine, but under policies that go by virtual clusters; give a topology that says which machines are in which"
+            f"recorded partitions ({said}) are ignored: the cluster has none, so that their jobs run on any machine, except under "
+            "policies by virtual cluster; give a topology that assigns machines to partitions"
         )
 
 
 def _counted(texts: TextArray) -> str:
-    """Return the texts with their numbers of jobs, most frequent first; "" where at most one is told."""
+    """Return the texts with their numbers of jobs, most frequent first; "" unless there are several."""
     counts = Counter(texts.tolist())
     counts.pop("", None)
     return _list([f"{name} for {count}" for name, count in counts.most_common()]) if len(counts) > 1 else ""
@@ -164,21 +162,21 @@ def _list(names: "list[str] | tuple[str, ...]") -> str:
 OVERSIZED, NO_TYPE = "larger than the cluster", "that no GPU of the cluster can run"
 
 MIB_A_GB = 1024.0
-"""Virtual clusters that a message names."""
+"""MiB per GB."""
 
 DRAWN = "drawn"
-"""In the notes of jobs whose outcomes were drawn."""
+"""Word in the notes that marks drawn outcomes."""
 
 
 class Oversized(StrEnum):
-    """What to do with gangs larger than the cluster."""
+    """Treatment of gangs larger than the cluster."""
 
     REFUSE = "refuse"
     DROP = "drop"
 
 
 class Failures(StrEnum):
-    """How jobs of a trace that doesn't say it ended."""
+    """Treatment of outcomes that the trace doesn't record."""
 
     NONE = "none"
     STUDY = "study"
@@ -186,23 +184,23 @@ class Failures(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which of a trace's jobs are played, and what is drawn that the trace doesn't say.
+    """Selection of a trace's jobs to simulate, and of missing data to draw.
 
     Parameters
     ----------
     first
-        The first so many in time; None for all.
+        Number of jobs to take, the earliest ones; None for all.
     since
-        Only jobs submitted from this date on, or from so many seconds of the trace's clock; None for all.
+        Take jobs submitted from this date on, or from this second of the trace's clock; None for all.
     oversized
-        What to do with gangs larger than the cluster.
+        Treatment of gangs larger than the cluster.
     checkpoints
-        Minutes between checkpoints by virtual cluster or partition, NAME:MINUTES or NAME:none for jobs that start again, with commas; a
-        table's own column counts more. None for those of the run's rules.
+        Minutes between checkpoints by virtual cluster or partition, NAME:MINUTES or NAME:none for jobs that restart from scratch,
+        separated by commas; a column of the table takes precedence. None to use the run's rules.
     failures
-        Whether status and failures are drawn from tables 6 and 7 of the Philly study.
+        Whether to draw status and failures from tables 6 and 7 of the Philly study.
     seed
-        Of what is drawn.
+        Seed of these draws.
 
     Raises
     ------
@@ -233,7 +231,7 @@ class Selection:
         Raises
         ------
         InvalidOptionError
-            If the text is of another form.
+            If the text has another form.
         """
         found = {}
         for part in self.checkpoints.split(",") if self.checkpoints else ():
@@ -244,7 +242,7 @@ class Selection:
                 minutes = -1.0
             if not name or not (0 < minutes <= 1e6 or text == "none"):
                 raise InvalidOptionError(
-                    f"checkpoints must be NAME:MINUTES or NAME:none, with commas, got {part[:40]!r}"
+                    f"checkpoints must be NAME:MINUTES or NAME:none, separated by commas, got {part[:40]!r}"
                 )
             found[name] = minutes
         return found
@@ -258,19 +256,19 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     table
         Jobs of a trace.
     selection
-        Which of them.
+        Selection of the jobs.
     cluster
-        Where they are to run: gangs that are larger may be dropped, and jobs are kept on the types of GPU and in the partitions
-        that the trace records, with run times by type where it tells them, as far as the cluster names types and partitions.
-        None for any.
+        The cluster to run them on. Larger gangs may be dropped. Jobs are restricted to their recorded GPU types and
+        partitions, with recorded run times by type, as far as the cluster names types and partitions.
+        None for any cluster.
 
     Raises
     ------
     InvalidProblemError
-        If no job is left, those left are on several clocks, the trace knows no run time on one of the cluster's types of GPU,
-        or a job asks for a type or partition that the cluster hasn't and `oversized` doesn't drop it.
+        If no job is left, the remaining jobs are on several clocks, the trace lacks run times on one of the cluster's GPU types,
+        or a job asks for a missing type or partition and `oversized` doesn't drop it.
     InvalidOptionError
-        If `since` is no date, or a date and the trace tells none.
+        If `since` isn't a date, or is one although the trace has none.
     """
     order = np.argsort(table.submit_s, kind="stable")
     dropped, dropped_gpu_h = dict(table.dropped), dict(table.dropped_gpu_h)
@@ -316,7 +314,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     if share is not None and (share < WHOLE_MILLI).any():
         parts = int((share < WHOLE_MILLI).sum())
         jobs = "1 job asks" if parts == 1 else f"{parts} jobs ask"
-        notes.append(f"{jobs} for part of a GPU: rounded up to whole ones unless sharing=true")
+        notes.append(f"{jobs} for part of a GPU: rounded up to full GPUs unless sharing=true")
     return Workload(
         submit_us=np.rint((submit - submit[0]) * US).astype(np.int64),
         gpus=table.workers[order],
@@ -332,7 +330,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
 
 
 def _checkpoints(table: JobTable, order: IntArray, selection: Selection) -> dict[str, IntArray]:
-    """Return the work between jobs' own checkpoints, where the table or the selection tells it of any.
+    """Return the work between checkpoints by job, if the table or the selection gives any.
 
     Raises
     ------
@@ -356,7 +354,7 @@ def _checkpoints(table: JobTable, order: IntArray, selection: Selection) -> dict
 
 
 def _remedy(dropped: Mapping[str, int]) -> str:
-    """Return what would leave jobs in, by why none is left: nothing that a user could choose where their rows can't be played."""
+    """Return the changes that would keep jobs, by the reasons for dropping them."""
     ways = {
         EARLIER: "an earlier date (--from)",
         ELSEWHERE: "another virtual cluster",
@@ -367,18 +365,18 @@ def _remedy(dropped: Mapping[str, int]) -> str:
     return (
         f"; choose {' or '.join(chosen)}"
         if chosen
-        else ": only jobs of whole GPUs of one type that are over can be played"
+        else ": only finished jobs of full GPUs of one type can be simulated"
     )
 
 
 def _recorded_wait(waited_s: FloatArray | None) -> tuple[int, float] | None:
-    """Return of how many jobs the wait is told, and its mean in hours; a job that began before its submission tells none."""
+    """Return the number of jobs with a recorded wait, and its mean in hours; negative waits count as unrecorded."""
     known = np.zeros(0) if waited_s is None else waited_s[np.isfinite(waited_s) & (waited_s >= 0)]
     return (len(known), float(known.mean()) / 3600) if len(known) else None
 
 
 def _check_clock(table: JobTable, order: IntArray) -> None:
-    """Refuse jobs on several clocks: their times can't be compared."""
+    """Raise InvalidProblemError for jobs on several clocks, whose times can't be compared."""
     clocks = len(np.unique(table.clock[order]))
     if clocks <= 1:
         return
@@ -386,25 +384,25 @@ def _check_clock(table: JobTable, order: IntArray) -> None:
     shown = [name[:20] for name in names[:NAMES_SHOWN]] + ["..."] * (len(names) > NAMES_SHOWN)
     known = f" (there are: {', '.join(shown)})" if names else ""
     raise InvalidProblemError(
-        f"the trace's jobs are on {clocks} clocks of their own and can't be laid over each other; choose one virtual cluster "
+        f"the trace's jobs are on {clocks} separate clocks, so that their times can't be compared; choose one virtual cluster "
         f"by trace.virtual_cluster=NAME{known}, or leave one in the file"
     )
 
 
 def _remarks(read_s: FloatArray, played_s: FloatArray) -> list[str]:
-    """Say whether rows had to be sorted, and how many of those played share their time."""
+    """Return remarks on unsorted rows, and on simulated jobs with equal submission times."""
     remarks = []
     if (np.diff(read_s) < 0).any():
-        remarks.append("the rows aren't in the order of time: they were sorted")
+        remarks.append("the rows weren't in the order of time and were sorted")
     doubled = len(played_s) - len(np.unique(played_s))
     if doubled:
         jobs = "1 job was" if doubled == 1 else f"{doubled} jobs were"
-        remarks.append(f"{jobs} submitted at the very time of another: they keep the order of their rows")
+        remarks.append(f"{jobs} submitted at the same time as another: they keep the order of their rows")
     return remarks
 
 
 def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
-    """Return what a workload may know besides times and gangs."""
+    """Return a workload's optional fields."""
     columns: dict[str, Any] = {}
     for column, names, texts in (
         ("group", "groups", table.virtual_cluster),
@@ -450,13 +448,13 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
 
 
 def _named(texts: TextArray) -> tuple[tuple[str, ...], IntArray]:
-    """Return distinct texts and each job's number among them."""
+    """Return distinct texts and each job's index among them."""
     names, number = np.unique(texts.astype(str), return_inverse=True)
     return tuple(names.tolist()), number.astype(np.int64)
 
 
 def _apps(texts: TextArray) -> IntArray:
-    """Return numbers of apps; jobs without one are apps of their own."""
+    """Return indices of apps; a job without one is a separate app."""
     names, app = _named(texts)
     alone = np.flatnonzero(texts == "")
     app[alone] = len(names) + np.arange(len(alone))
@@ -464,15 +462,15 @@ def _apps(texts: TextArray) -> IntArray:
 
 
 def _usable_gpus(ratio: FloatArray, cluster: Cluster) -> FloatArray:
-    """Return how many GPUs there are of the types that each job can run on; shape (jobs,)."""
+    """Return the number of GPUs of the types that each job can run on; shape (jobs,)."""
     there = np.bincount(cluster.kind, weights=cluster.gpus, minlength=len(cluster.kinds))
     return np.asarray(np.isfinite(ratio) @ there)
 
 
 def _outcomes(table: JobTable, gpus: IntArray, duration_us: IntArray, seed: int, notes: list[str]) -> Mapping[str, Any]:
-    """Return drawn status and failures, unless the trace tells how jobs ended."""
+    """Return drawn status and failures, unless the trace records outcomes."""
     if table.status is not None:
-        notes.append("the trace tells how jobs ended: nothing was drawn")
+        notes.append("the trace records how jobs ended: no outcomes were drawn")
         return {}
     drawn = draw_outcomes(gpus, duration_us, seed)
     notes.append(f"status and failures are {DRAWN} from tables 6 and 7 of the Philly study")

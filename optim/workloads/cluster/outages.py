@@ -1,4 +1,4 @@
-"""Machines that leave and return by plan: maintenance windows, drains, and changes of the number of machines."""
+"""Planned absences of machines: maintenance windows, drains, and changes of the number of machines."""
 
 import re
 from collections.abc import Iterator
@@ -26,21 +26,21 @@ Window = tuple[int, int, int]
 
 
 def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> tuple[Window, ...]:
-    """Return when each machine isn't there by plan, in order, windows of one machine that meet put together.
+    """Return each machine's planned outages, in order, with adjacent windows of one machine merged.
 
-    The table has columns `machine` (a number from 0 on, or a range such as `40-59`), `start` and `end`; empty fields are the
-    beginning, and for good. Or it has `start` and `machines`: how many there are from then on, those with the lowest numbers. Times
-    are seconds after the first submission that is played, or dates where the jobs' source tells dates.
+    The table has columns `machine` (a number from 0 on, or a range such as `40-59`), `start` and `end`; an empty start is the
+    beginning, an empty end means forever. Alternatively it has `start` and `machines`, the number of machines from then on, of which the
+    lowest-numbered stay. Times are seconds after the first simulated submission, or dates if the jobs have dates.
 
     Parameters
     ----------
     begin
-        Date of the first submission, None where it isn't known.
+        Date of the first submission, None if unknown.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a machine isn't there, a time can't be read, or a window ends before it begins.
+        If a column is missing, a machine doesn't exist, a time can't be read, or a window ends before it begins.
     """
     header = header_of(path)
     if COUNT in header and MACHINE not in header:
@@ -48,7 +48,7 @@ def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> 
     else:
         windows = list(_by_machine(path, cluster, begin))
     if not windows:
-        raise InvalidProblemError(f"{path}: every window is over before the first submission; leave --outages out")
+        raise InvalidProblemError(f"{path}: every window ends before the first submission; leave --outages out")
     return tuple(_joined(windows))
 
 
@@ -59,7 +59,7 @@ def _times(path: str | Path, column: str, texts: NDArray[Any], begin: datetime |
     if first not in (None, EPOCH) or (first is EPOCH and begin is not None):
         if begin is None:
             raise InvalidProblemError(
-                f"{path}: column {column!r}: the jobs tell no dates; give seconds after the first submission"
+                f"{path}: column {column!r}: the jobs have no dates; give seconds after the first submission"
             )
         seconds = seconds + (first - begin).total_seconds()
     is_late = is_told & (np.abs(np.nan_to_num(seconds)) * US > LATEST_US)
@@ -99,7 +99,7 @@ def _by_count(path: str | Path, cluster: Cluster, begin: datetime | None) -> Ite
 
 
 def _joined(windows: list[Window]) -> Iterator[Window]:
-    """Yield windows in order, those of one machine that meet or overlap as one."""
+    """Yield windows in order, with those of one machine that meet or overlap merged."""
     last: Window | None = None
     for machine, start, end in sorted(windows):
         if last is not None and last[0] == machine and start <= last[2]:

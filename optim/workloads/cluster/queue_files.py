@@ -1,6 +1,6 @@
-"""Queues as their operators write them: YAML of Kueue (ClusterQueue, Cohort, ResourceFlavor, LocalQueue) and of KAI Scheduler (Queue).
+"""Operators' queue definitions: YAML of Kueue (ClusterQueue, Cohort, ResourceFlavor, LocalQueue) and of KAI Scheduler (Queue).
 
-Only GPUs are counted: the resource ``gpu``, or one whose name ends in ``/gpu``. Fields that decide nothing here are named.
+Only GPUs count: the resource ``gpu``, or one whose name ends in ``/gpu``. A note lists the fields without effect here.
 """
 
 import json
@@ -34,7 +34,7 @@ from optim.workloads.cluster.hierarchies import parents_first
 
 MILLI = 1_000
 CLUSTER = "(cluster)"
-"""Name of the root above KAI's queues: the cluster's GPUs that no queue is promised."""
+"""Name of the root above KAI's queues, which has the GPUs outside of all quotas."""
 
 GPU_NAME = re.compile(r"(?:.*/)?gpu")
 _QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
@@ -51,25 +51,25 @@ KINDS: Mapping[str, str] = {
     "Configuration": "config.kueue.x-k8s.io/",
     "Queue": KAI,
 }
-"""Kinds that are read, and what their ``apiVersion`` begins with."""
+"""Kinds that are read, and the prefix of their ``apiVersion``."""
 
 ChoiceT = TypeVar("ChoiceT", Queueing, Reclaim, WithinQueue, ShareRule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
-    """What a file says of queues.
+    """Content of a queue file.
 
     Parameters
     ----------
     path
-        Where it was read from.
+        Source file.
     kinds
         Its objects by kind and then name.
     ignored
-        Fields in it that decide nothing here.
+        Fields without effect here.
     is_kai
-        Whether they are KAI Scheduler's queues, else Kueue's.
+        Whether the queues are KAI Scheduler's, else Kueue's.
     """
 
     path: str
@@ -78,19 +78,19 @@ class QueueFile:
     is_kai: bool
 
     def tree(self, num_gpus: int) -> QuotaTree:
-        """Return the queues of a cluster of so many GPUs, which KAI's queues without limits share.
+        """Return the queues for a cluster with this many GPUs, which KAI's queues without limits share.
 
         Raises
         ------
         InvalidProblemError
-            If a field can't be read, cohorts are each other's parents, or a queue names another that isn't there.
+            If a field can't be read, cohorts form a cycle, or a queue names a missing one.
         """
         with naming(self.path):
             return _kai_tree(self, num_gpus) if self.is_kai else _kueue_tree(self)
 
 
 class _Object:
-    """One object of a file: fields are taken out by path, and what is left is remarked."""
+    """One object of a file, which records the fields that are never read."""
 
     def __init__(self, kind: str, name: str, body: Mapping[str, Any], unread: dict[str, None]) -> None:
         self.kind, self.name, self.body, self.unread = kind, name, body, unread
@@ -100,7 +100,7 @@ class _Object:
         return f"{self.kind} {self.name[:40]!r}"
 
     def section(self, holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """Return a mapping in another, empty where it isn't there."""
+        """Return a mapping within another, empty if absent."""
         value = holder.get(key)
         if value is None:
             return {}
@@ -109,7 +109,7 @@ class _Object:
         return value
 
     def entries(self, holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-        """Return a list of mappings, empty where it isn't there."""
+        """Return a list of mappings, empty if absent."""
         value = holder.get(key)
         value = [] if value is None else value
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -117,7 +117,7 @@ class _Object:
         return value
 
     def text(self, holder: Mapping[str, Any], *keys: str) -> str:
-        """Return the first text that is there of some keys, "" if none is."""
+        """Return the text of the first key that is present, "" if none is."""
         for key in keys:
             value = holder.get(key)
             if value is not None:
@@ -127,7 +127,7 @@ class _Object:
         return ""
 
     def choice(self, holder: Mapping[str, Any], key: str, default: ChoiceT) -> ChoiceT:
-        """Return one of the values of an enumeration."""
+        """Return a value of an enumeration."""
         value = holder.get(key)
         if value is None:
             return default
@@ -137,12 +137,12 @@ class _Object:
         return type(default)(value)
 
     def whole(self, holder: Mapping[str, Any], key: str, default: int) -> int:
-        """Return a whole number of 32 bits."""
+        """Return a 32-bit integer."""
         value = holder.get(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**31:
-            raise InvalidProblemError(f"{self.where}: {key} must be a whole number of 32 bits, got {str(value)[:40]!r}")
+            raise InvalidProblemError(f"{self.where}: {key} must be a 32-bit integer, got {str(value)[:40]!r}")
         return value
 
     def quantity(self, value: Any, key: str) -> int:
@@ -163,14 +163,14 @@ class _Object:
         return float(number)
 
     def remark(self, holder: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> None:
-        """Note the keys that aren't known."""
+        """Record unknown keys."""
         for key in holder:
             if key not in known:
                 self.unread[f"{self.kind}.{prefix}{str(key)[:40]}"] = None
 
 
 def _amount(value: Any) -> Fraction | None:
-    """Return a quantity of Kubernetes, None if it is none."""
+    """Return a Kubernetes quantity, None if the value isn't one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     match = _QUANTITY.fullmatch(str(value))
@@ -178,7 +178,7 @@ def _amount(value: Any) -> Fraction | None:
 
 
 def _duration_s(value: Any) -> float | None:
-    """Return the seconds of a duration such as ``1h30m``, None if it is none."""
+    """Return the seconds of a duration such as ``1h30m``, None if the value isn't one."""
     match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if match is None or not any(match.groups()):
         return None
@@ -186,12 +186,12 @@ def _duration_s(value: Any) -> float | None:
 
 
 def read_queues(path: str | Path) -> QueueFile:
-    """Read the objects of a file; their quotas are worked out by `QueueFile.tree`.
+    """Read the objects of a file; `QueueFile.tree` computes their quotas.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read or isn't YAML, an object is of an unknown kind or twice there, or there is no queue.
+        If the file can't be read or isn't YAML, an object has an unknown kind or appears twice, or there is no queue.
     MissingDependencyError
         If PyYAML isn't installed.
     """
@@ -201,7 +201,7 @@ def read_queues(path: str | Path) -> QueueFile:
         if kind == "LocalQueue":
             name = f"{document['metadata'].get('namespace') or 'default'}/{name}"
         if name in kinds[kind]:
-            raise InvalidProblemError(f"{path}: {kind} {name[:40]!r} is there twice; leave one")
+            raise InvalidProblemError(f"{path}: {kind} {name[:40]!r} appears twice; remove one")
         kinds[kind][name] = document
         check_limit("count", sum(map(len, kinds.values())), f"{path}: objects")
     is_kai = bool(kinds["Queue"])
@@ -209,19 +209,19 @@ def read_queues(path: str | Path) -> QueueFile:
         both = (
             "both Kueue's ClusterQueues and KAI Scheduler's Queues" if is_kai else "neither a ClusterQueue nor a Queue"
         )
-        raise InvalidProblemError(f"{path}: it has {both}; give queues of one of them")
+        raise InvalidProblemError(f"{path}: the file has {both}; give queues of one of them")
     unread: dict[str, None] = {}
     with naming(path):
         for kind, objects in kinds.items():
             for name, body in objects.items():
                 _remark(_Object(kind, name, body.get("spec") or {}, unread), body)
     file = QueueFile(path=str(path), kinds=kinds, ignored=tuple(unread), is_kai=is_kai)
-    file.tree(1)  # what can't be read is refused here
+    file.tree(1)  # raises for unreadable fields
     return file
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Any]:
-    """Yield objects, those of lists one by one."""
+    """Yield objects, with lists expanded."""
     for document in documents:
         if (
             isinstance(document, dict)
@@ -235,11 +235,11 @@ def _objects(documents: Sequence[Any]) -> Iterator[Any]:
 
 def _kind_and_name(where: str, document: Any) -> tuple[str, str]:
     if not isinstance(document, dict):
-        raise InvalidProblemError(f"{where} is no mapping; a Kubernetes object has apiVersion, kind and metadata")
+        raise InvalidProblemError(f"{where} isn't a mapping; a Kubernetes object has apiVersion, kind and metadata")
     kind, version = str(document.get("kind")), str(document.get("apiVersion"))
     if kind not in KINDS or not version.startswith(KINDS[kind]):
         raise InvalidProblemError(
-            f"{where} is of kind {kind[:40]!r} of {version[:40]!r}; the kinds that are read: {', '.join(KINDS)}; leave it out"
+            f"{where} is of kind {kind[:40]!r} of {version[:40]!r}; supported kinds: {', '.join(KINDS)}; leave it out"
         )
     metadata = document.get("metadata") or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -251,7 +251,7 @@ def _kind_and_name(where: str, document: Any) -> tuple[str, str]:
 
 
 def _remark(one: _Object, document: Mapping[str, Any]) -> None:
-    """Note the fields of an object that decide nothing here."""
+    """Record the fields of an object without effect here."""
     if not isinstance(one.body, dict):
         raise InvalidProblemError(f"{one.where}: spec must be a mapping, got {str(one.body)[:40]!r}")
     if one.kind == "ClusterQueue":
@@ -288,7 +288,7 @@ def _remark(one: _Object, document: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class _Node:
-    """A row of the tree to be."""
+    """A row of the tree under construction."""
 
     name: str
     cohort: str
@@ -312,7 +312,7 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
         for name, body in file.kinds["ClusterQueue"].items()
     ]
     for named in [*cohorts.values(), *queues]:
-        if named.cohort and named.cohort not in cohorts:  # one that only its members name
+        if named.cohort and named.cohort not in cohorts:  # a cohort without an object of its own
             cohorts[named.cohort] = _Node(name=named.cohort, cohort="", is_queue=False)
     local = {}
     for name, body in file.kinds["LocalQueue"].items():
@@ -331,7 +331,7 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
         labels[name] = sorted((str(value), str(key)) for key, value in one.section(one.body, "nodeLabels").items())
     used = dict.fromkeys(flavor for node in [*queues, *cohorts.values()] for flavor in node.quotas)
     if not used:
-        raise InvalidProblemError("no quota of GPUs in it (a resource whose name ends in /gpu); add one")
+        raise InvalidProblemError("the file has no quota of GPUs (a resource whose name ends in /gpu); add one")
     values = {flavor: tuple(value for value, _ in labels.get(flavor, ())) for flavor in used}
     keys = {flavor: tuple(key for _, key in labels.get(flavor, ())) for flavor in used}
     shares, half_life_h = _configured(file)
@@ -342,7 +342,7 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
 
 
 def _configured(file: QueueFile) -> tuple[tuple[ShareRule, ...], float]:
-    """Return what Kueue's own configuration says: when shares allow to preempt, and the half-life of usage."""
+    """Return the settings of Kueue's configuration: when shares allow preemption, and the half-life of usage."""
     for name, body in file.kinds["Configuration"].items():
         one = _Object("Configuration", name, body, {})
         fair, decayed = one.section(body, "fairSharing"), one.section(body, "admissionFairSharing")
@@ -350,7 +350,7 @@ def _configured(file: QueueFile) -> tuple[tuple[ShareRule, ...], float]:
         shares = tuple(
             one.choice({"preemptionStrategies": each}, "preemptionStrategies", ShareRule.FINAL_SHARE) for each in given
         )
-        # Without `enable` a section turns fair sharing on since Kueue 0.15, and older files always say it.
+        # Since Kueue 0.15 a section without `enable` turns fair sharing on; older files always have the field.
         is_on = bool(fair) and fair.get("enable", True) is True
         half_life_s = _duration_s(decayed.get("usageHalfLifeTime", "0s"))
         if half_life_s is None:
@@ -372,7 +372,7 @@ def _quotas(one: _Object) -> dict[str, tuple[int, int, int]]:
                 names.add(name)
                 if len(names) > 1:
                     said = " and as ".join(sorted(names))[:80]
-                    raise InvalidProblemError(f"{one.where} counts GPUs as {said}; one name is played")
+                    raise InvalidProblemError(f"{one.where} counts GPUs as {said}; only one name is supported")
                 if "nominalQuota" not in resource:
                     raise InvalidProblemError(f"{one.where}: resource {name[:40]!r} has no nominalQuota; add it")
                 limits = [
@@ -381,7 +381,7 @@ def _quotas(one: _Object) -> dict[str, tuple[int, int, int]]:
                 ]
                 key = one.text(flavor, "name")
                 if key in found:
-                    raise InvalidProblemError(f"{one.where}: flavor {key[:40]!r} has two quotas of GPUs; leave one")
+                    raise InvalidProblemError(f"{one.where}: flavor {key[:40]!r} has two quotas of GPUs; remove one")
                 found[key] = (one.quantity(resource["nominalQuota"], "nominalQuota"), limits[0], limits[1])
     return found
 
@@ -415,7 +415,7 @@ def _cluster_queue(one: _Object) -> _Node:
 
 
 def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> QuotaTree:
-    """Return a tree of nodes that stand behind their cohorts."""
+    """Return a tree of nodes, each after its cohort."""
     row = {node.name: at for at, node in enumerate(nodes) if not node.is_queue}
     amounts = np.zeros((3, len(nodes), len(flavors)), np.int64)
     amounts[1:] = UNLIMITED
@@ -444,11 +444,11 @@ def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> Quot
 
 KAI_RULES = QueueRules(reclaim=Reclaim.ANY, within=WithinQueue.LOWER_PRIORITY)
 KAI_PRIORITY = 100
-"""Of a queue that names none (``defaultQueuePriority``)."""
+"""Priority of a queue without one (``defaultQueuePriority``)."""
 
 
 def _kai_tree(file: QueueFile, num_gpus: int) -> QuotaTree:
-    """Return KAI's queues below one root that holds what of the cluster no queue is promised."""
+    """Return KAI's queues below one root, which has the GPUs outside of all quotas."""
     objects = {name: _Object("Queue", name, body.get("spec") or {}, {}) for name, body in file.kinds["Queue"].items()}
     parent = {name: one.text(one.body, "parentQueue") for name, one in objects.items()}
     for name, above in parent.items():
@@ -503,7 +503,7 @@ def _kai_tree(file: QueueFile, num_gpus: int) -> QuotaTree:
 
 
 def _kai_amount(one: _Object, key: str, unlimited: int) -> int:
-    """Return a quota or limit of GPUs; -1 is unlimited, an unset limit the quota, and a queue that says nothing of GPUs has no limit."""
+    """Return a quota or limit of GPUs. -1 is unlimited, an unset limit equals the quota, and a queue without GPUs has no limit."""
     gpu = one.section(one.section(one.body, "resources"), "gpu")
     value = gpu.get(key)
     if value == -1 or (key == "limit" and not gpu):
@@ -524,13 +524,13 @@ def _min_runtime_us(one: _Object, key: str) -> int:
 
 
 def write_kueue(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
-    """Return a tree as Kueue's YAML, and what of it Kueue's objects can't say.
+    """Return a tree as Kueue's YAML, and its settings that Kueue can't express.
 
     Reading the text gives the same queues, quotas, limits and rules.
     """
     untranslated = []
     if len(set(tree.priority.tolist())) > 1:
-        untranslated.append("priorities of queues: Kueue shares what is borrowed by weight alone")
+        untranslated.append("priorities of queues: Kueue shares borrowed quota by weight alone")
     if (tree.reclaim_after_us > 0).any() or (tree.preempt_after_us > 0).any():
         untranslated.append("minimum run times before a job is stopped: Kueue stops jobs at any age")
     if tree.half_life_h and not any(rules.by_usage for rules in tree.rules):
@@ -539,9 +539,7 @@ def write_kueue(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
     for flavor in tree.flavors:
         values, keys = tree.labels.get(flavor, ()), tree.label_keys.get(flavor, ())
         if len(keys) < len(values):
-            untranslated.append(
-                f"keys of the node labels of flavor {flavor}: put your own in place of label-0 and so on"
-            )
+            untranslated.append(f"keys of the node labels of flavor {flavor}: replace label-0 and so on")
             keys = tuple(f"label-{at}" for at in range(len(values)))
         spec = {"nodeLabels": dict(zip(keys, values, strict=True))} if values else {}
         documents.append(_kubernetes("ResourceFlavor", flavor, spec))

@@ -1,4 +1,4 @@
-"""From what runs and waits on a cluster to jobs and a present state in which a simulation begins."""
+"""Conversion of running and pending jobs to a workload and an initial state of the simulation."""
 
 import re
 from dataclasses import replace
@@ -21,18 +21,18 @@ from optim.workloads.traces.slurm import SEPARATOR, read_sacct_state
 from optim.workloads.traces.squeue import read_squeue
 
 Placed = list[tuple[int, int]]
-"""Machines and how many GPUs of each."""
+"""Machines, with the number of allocated GPUs on each."""
 
 
 def read_queue_state(path: Path, now: str | None = None) -> QueueState:
-    """Read what runs and waits, whichever of the three forms a file has.
+    """Read running and pending jobs from a file in one of the three forms.
 
     Raises
     ------
     InvalidProblemError
-        If it is none of them, or is wrong.
+        If the file has none of the forms, or is invalid.
     InvalidOptionError
-        If `now` is no date.
+        If `now` isn't a date.
     """
     data = read_bytes(path)
     begin = first_sign(data)
@@ -42,21 +42,21 @@ def read_queue_state(path: Path, now: str | None = None) -> QueueState:
     if begin != b"[" and {"JobID", "JobIDRaw"} & set(header_of(path, SEPARATOR)):
         return read_sacct_state(path, now)
     raise InvalidProblemError(
-        f"{path}: not a state; give what squeue --json, sacct -P (with running and pending jobs) or kubectl get pods -o json prints"
+        f"{path}: not a state; give the output of squeue --json, sacct -P (with running and pending jobs) or kubectl get pods -o json"
     )
 
 
 def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, FloatArray]:
-    """Return the jobs of a state on a cluster, where and since when they run, and limits of run times (NaN for none; shape (jobs,)).
+    """Return a state's jobs, their allocations and starts, and limits of run times (NaN for none; shape (jobs,)).
 
-    Run times, which nobody knows, are the limits, or an hour more than was held. Named machines are the cluster's, in the order of their
-    names, each the first that is large enough and of a type of its jobs; jobs whose machines aren't named are placed largest first,
-    on one machine if one holds them, else on wholly free ones, else anywhere.
+    Unknown run times are the limits, or an hour more than the elapsed time. Machines, in the order of their names, are each mapped to the
+    first machine of the cluster that is large enough and has a type of its jobs. Jobs without named machines are placed largest first,
+    on one machine if it has enough free GPUs, else on idle machines, else anywhere.
 
     Raises
     ------
     InvalidProblemError
-        If jobs ask for types or partitions that the cluster hasn't, or more GPUs are held than there are.
+        If jobs ask for types or partitions that the cluster lacks, or more GPUs are allocated than exist.
     """
     _check_held(state, cluster)
     jobs = cluster_jobs(state.table(), Selection(), cluster)
@@ -91,12 +91,12 @@ def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, 
 
 
 def _check_held(state: QueueState, cluster: Cluster) -> None:
-    """Refuse states in which more GPUs are held than there are, in all or of a type."""
+    """Raise InvalidProblemError if more GPUs are allocated than exist, in total or of a type."""
     running = [job for job in state.jobs if job.start_s is not None]
     held = sum(job.gpus for job in running)
     if held > cluster.num_gpus:
         raise InvalidProblemError(
-            f"the jobs that run hold {held} GPUs, and the cluster has {cluster.num_gpus}; give the cluster they run on (--gpus)"
+            f"running jobs have {held} GPUs, but the cluster has {cluster.num_gpus}; give the cluster they run on (--gpus)"
         )
     names = [name.casefold() for name in cluster.names_of_gpus]
     there = np.bincount(cluster.kind, cluster.gpus, len(names))
@@ -105,14 +105,14 @@ def _check_held(state: QueueState, cluster: Cluster) -> None:
         of_kind = sum(job.gpus for job in running if job.gpu_type == kind)
         if total and of_kind > total:
             raise InvalidProblemError(
-                f"the jobs that run hold {of_kind} GPUs of type {kind[:40]!r}, and the cluster has {total}; correct the topology"
+                f"running jobs have {of_kind} GPUs of type {kind[:40]!r}, but the cluster has {total}; correct the topology"
             )
 
 
 def _named_machines(
     nodes: dict[int, tuple[tuple[str, int], ...]], usable: "list[np.typing.NDArray[np.bool_]]", cluster: Cluster
 ) -> dict[str, int]:
-    """Return which machine each name stands for."""
+    """Return the cluster's machine for each name."""
     users: dict[str, list[int]] = {}
     held: dict[str, int] = {}
     for row, named in nodes.items():
@@ -125,7 +125,7 @@ def _named_machines(
         fits = is_open & (cluster.gpus >= held[name]) & np.logical_and.reduce([usable[row] for row in users[name]])
         if not fits.any():
             raise InvalidProblemError(
-                f"machine {name[:40]!r}, on which {held[name] or 'some'} GPUs are held, is none of the cluster's "
+                f"machine {name[:40]!r}, with {held[name] or 'some'} allocated GPUs, fits none of the cluster's "
                 f"{cluster.num_machines} that are left; give the cluster the jobs run on (--gpus)"
             )
         machine_of[name] = int(np.flatnonzero(fits)[0])
@@ -134,12 +134,12 @@ def _named_machines(
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts n2 before n10."""
+    """Return a key that sorts n2 before n10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Placed:
-    """Return the GPUs of a job on its machines: those told, else an equal part of each, else what is free in their order."""
+    """Return the GPUs of a job on its machines: the recorded ones, else equal parts, else the free ones in their order."""
     told = sum(named.values())
     if told != gang and gang % len(named) == 0 and all(free[machine] >= gang // len(named) for machine in named):
         named = dict.fromkeys(named, gang // len(named))
@@ -152,7 +152,7 @@ def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Pl
     places = [(machine, gpus) for machine, gpus in named.items() if gpus]
     if sum(gpus for _, gpus in places) < gang or any(free[machine] < gpus for machine, gpus in places):
         raise InvalidProblemError(
-            f"job {name[:40]!r} holds {gang} GPUs of machines that have fewer left; give the cluster it runs on (--gpus)"
+            f"job {name[:40]!r} has {gang} GPUs on machines with fewer left; give the cluster it runs on (--gpus)"
         )
     for machine, gpus in places:
         free[machine] -= gpus
@@ -160,7 +160,7 @@ def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Pl
 
 
 def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free: IntArray, cluster: Cluster) -> Placed:
-    """Return the GPUs of a job whose machines aren't named."""
+    """Return the GPUs of a job without named machines."""
     room = np.where(usable, free, 0)
     fitting = np.flatnonzero(room >= gang)
     if len(fitting):
@@ -177,12 +177,12 @@ def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free:
             gang -= gpus
     if gang:
         raise InvalidProblemError(
-            f"job {name[:40]!r} finds {gang} of its GPUs nowhere: more are held than there are where it may run; "
+            f"job {name[:40]!r} can't be placed: {gang} of its GPUs exceed the free ones where it may run; "
             "give the cluster it runs on (--gpus)"
         )
     return places
 
 
 def is_table_of_jobs(path: Path) -> bool:
-    """Return whether a state's file holds jobs that are over, too, so that it is its own history: what `sacct` prints does."""
+    """Return whether a state's file also has finished jobs, as the output of `sacct`, so that it serves as the history."""
     return first_sign(read_bytes(path)) not in (b"{", b"[")

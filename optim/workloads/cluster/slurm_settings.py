@@ -1,4 +1,4 @@
-"""Slurm's own settings of priority: lines of slurm.conf, and what `sacctmgr -P show associations` and `show qos` print."""
+"""Slurm's priority settings: slurm.conf, and the output of `sacctmgr -P show associations` and `show qos`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
 
 
 def parse_span_s(text: str) -> int | None:
-    """Return the seconds of a time as Slurm writes it, None if it is none.
+    """Return the seconds of a time in Slurm's notation, None for other texts.
 
     The forms are minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes and days-hours:minutes:seconds.
 
@@ -60,7 +60,7 @@ def format_span(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPriority:
-    """What a partition adds to its jobs' order: ``PriorityJobFactor`` (1 unless given) and ``PriorityTier`` (1 unless given)."""
+    """Terms of a partition in its jobs' priority: ``PriorityJobFactor`` and ``PriorityTier``, both 1 by default."""
 
     job_factor: int = 1
     tier: int = 1
@@ -68,16 +68,16 @@ class PartitionPriority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrioritySettings:
-    """What slurm.conf says of priorities.
+    """Priority settings of slurm.conf.
 
     Parameters
     ----------
     options
-        Options of the policy ``multifactor``, by name; of what the file leaves out as Slurm has it.
+        Options of the policy ``multifactor``, by name, with Slurm's defaults for absent parameters.
     partitions
-        By name.
+        Partitions by name.
     ignored
-        Parameters of priority, preemption and scheduling in the file that decide nothing here.
+        Parameters of priority, preemption and scheduling without effect here.
     """
 
     options: Mapping[str, Any]
@@ -104,43 +104,43 @@ def _minutes(text: str) -> float | None:
 
 
 PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
-    "priorityweightage": ("weight_age", _whole, "a whole number below 2^32 is"),
-    "priorityweightfairshare": ("weight_fair_share", _whole, "a whole number below 2^32 is"),
-    "priorityweightjobsize": ("weight_job_size", _whole, "a whole number below 2^32 is"),
-    "priorityweightpartition": ("weight_partition", _whole, "a whole number below 2^32 is"),
-    "priorityweightqos": ("weight_qos", _whole, "a whole number below 2^32 is"),
+    "priorityweightage": ("weight_age", _whole, "an integer below 2^32"),
+    "priorityweightfairshare": ("weight_fair_share", _whole, "an integer below 2^32"),
+    "priorityweightjobsize": ("weight_job_size", _whole, "an integer below 2^32"),
+    "priorityweightpartition": ("weight_partition", _whole, "an integer below 2^32"),
+    "priorityweightqos": ("weight_qos", _whole, "an integer below 2^32"),
     "priorityfavorsmall": ("favor_small", _yes, "YES or NO is"),
-    "prioritymaxage": ("max_age_h", _hours, "a time such as 7-0 is"),
-    "prioritydecayhalflife": ("half_life_h", _hours, "a time such as 7-0 is"),
-    "prioritycalcperiod": ("calc_period_min", _minutes, "minutes, more than 0, are"),
-    "fairsharedampeningfactor": ("damping", _whole, "a whole number is"),
-    "preemptexempttime": ("exempt_s", parse_span_s, "a time such as 0:30:00 is"),
+    "prioritymaxage": ("max_age_h", _hours, "a time such as 7-0"),
+    "prioritydecayhalflife": ("half_life_h", _hours, "a time such as 7-0"),
+    "prioritycalcperiod": ("calc_period_min", _minutes, "minutes above 0"),
+    "fairsharedampeningfactor": ("damping", _whole, "an integer"),
+    "preemptexempttime": ("exempt_s", parse_span_s, "a time such as 0:30:00"),
 }
-"""Parameters of slurm.conf, in lower case: the policy's option, how a value is read, and what is due."""
+"""Parameters of slurm.conf, in lower case: the policy's option, the parser, and the expected form."""
 
 DEFAULTS: Mapping[str, Any] = {
     **{f"weight_{name}": 0 for name in ("age", "fair_share", "job_size", "partition", "qos")},
     "max_age_h": 168.0,
     "half_life_h": 168.0,
 }
-"""Slurm's own values of parameters that a slurm.conf leaves out, where the policy's options have others: no weight, and 7-0 for the times."""
+"""Slurm's defaults where the policy's options have others: no weight, and 7-0 for the times."""
 
 DECIDED = {"prioritytype": "priority/multifactor", "preempttype": "preempt/qos", "preemptmode": "requeue"}
-"""Parameters whose value must be that of what is played."""
+"""Parameters for which only the simulated value is allowed."""
 
 FLAGS = {"no_fair_tree": ("fair_tree", False)}
 ABOUT = ("priority", "preempt", "fairshare", "scheduler")
-"""Beginnings of the parameters that are named where they decide nothing here."""
+"""Prefixes of the parameters that are listed if they have no effect here."""
 
 
 def read_priority_settings(path: str | Path) -> PrioritySettings:
-    """Read what a slurm.conf says of priorities: lines ``Priority...=`` and, of ``PartitionName=``, factor and tier.
+    """Read the priority settings of a slurm.conf: lines ``Priority...=``, and factor and tier of ``PartitionName=``.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, a value can't be read, or another plug-in than multifactor or preemption than by quality of
-        service is chosen.
+        If the file or a value can't be read, or it selects another plug-in than multifactor, or another preemption than by
+        quality of service.
     """
     data = read_bytes(path)
     check_limit("rows", data.count(b"\n"), f"{path}: lines")
@@ -158,7 +158,7 @@ def read_priority_settings(path: str | Path) -> PrioritySettings:
             _take(where, key, value.strip('"'), options, ignored)
     if not options and not partitions:
         raise InvalidProblemError(
-            f"{path}: no parameter of priority in it, such as PriorityWeightAge=1000; give a slurm.conf"
+            f"{path}: the file has no parameter of priority, such as PriorityWeightAge=1000; give a slurm.conf"
         )
     return PrioritySettings(options={**DEFAULTS, **options}, partitions=partitions, ignored=tuple(ignored))
 
@@ -169,19 +169,19 @@ def _partition(where: str, keys: Mapping[str, str]) -> PartitionPriority:
         if key in keys:
             value = _whole(keys[key])
             if value is None or value > 65533:
-                raise InvalidProblemError(f"{where}: {key} must be a whole number up to 65533, got {keys[key][:40]!r}")
+                raise InvalidProblemError(f"{where}: {key} must be an integer up to 65533, got {keys[key][:40]!r}")
             found[name] = value
     return PartitionPriority(**found)
 
 
 def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: dict[str, None]) -> None:
-    """Take one parameter in."""
+    """Add one parameter to the options or to the ignored ones."""
     name = key.casefold()
     if name in PARAMETERS:
         option, read, due = PARAMETERS[name]
         options[option] = read(value)
         if options[option] is None:
-            raise InvalidProblemError(f"{where}: {key[:40]} is {value[:40]!r}; {due} due")
+            raise InvalidProblemError(f"{where}: {key[:40]} must be {due}, got {value[:40]!r}")
     elif name == "priorityflags":
         for flag in value.split(","):
             known = FLAGS.get(flag.casefold())
@@ -191,7 +191,9 @@ def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: di
                 options[known[0]] = known[1]
     elif name in DECIDED:
         if DECIDED[name] not in [part.casefold() for part in value.split(",")]:
-            raise InvalidProblemError(f"{where}: {key[:40]} is {value[:40]!r}; {DECIDED[name]} is what is played")
+            raise InvalidProblemError(
+                f"{where}: {key[:40]} must be {DECIDED[name]}, which is simulated, got {value[:40]!r}"
+            )
     elif name.startswith(ABOUT):
         ignored[key[:40]] = None
 
@@ -199,7 +201,7 @@ def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: di
 def _texts(
     path: str | Path, wanted: Mapping[str, tuple[str, ...]], needed: tuple[str, ...], command: str
 ) -> dict[str, TextArray]:
-    """Return columns of a table with bars, by our names; headers are compared without spaces and capitals."""
+    """Return columns of a table separated by bars, under the names used here; headers match regardless of spaces and case."""
     header = header_of(path, SEPARATOR)
     there = {name.replace(" ", "").casefold(): name for name in header}
     found = {
@@ -223,7 +225,7 @@ def read_associations(path: str | Path) -> AssociationTree:
     Raises
     ------
     InvalidProblemError
-        If a column is missing, shares are no number, an account's parent isn't there, or accounts are each other's parents.
+        If a column is missing, shares aren't numbers, an account's parent is missing, or accounts form a cycle.
     """
     wanted = {
         "account": ("account",),
@@ -236,13 +238,13 @@ def read_associations(path: str | Path) -> AssociationTree:
     clusters = sorted(set(columns["cluster"].tolist())) if "cluster" in columns else []
     if len(clusters) > 1:
         raise InvalidProblemError(
-            f"{path}: it is of {len(clusters)} clusters; print one, with cluster={clusters[0][:40]!r}"
+            f"{path}: the file has {len(clusters)} clusters; print one, with cluster={clusters[0][:40]!r}"
         )
     is_parent = columns["shares"] == "parent"
     shares = np.array(
         [_whole(text) if text else 1 for text in np.where(is_parent, "0", columns["shares"]).tolist()], object
     )
-    refuse(path, "Share", shares == None, "expected a whole number of shares, or parent", columns["shares"])  # noqa: E711
+    refuse(path, "Share", shares == None, "expected an integer number of shares, or parent", columns["shares"])  # noqa: E711
     account, user = columns["account"].tolist(), columns["user"].tolist()
     of_accounts: dict[str, int] = {}
     of_users: dict[tuple[str, str], int] = {}
@@ -256,9 +258,7 @@ def read_associations(path: str | Path) -> AssociationTree:
         order = parents_first(parent, "account", ROOT)
     missing = next(((name, who) for name, who in of_users if name not in {ROOT, *parent}), None)
     if missing:
-        raise InvalidProblemError(
-            f"{path}: account {missing[0][:40]!r} of user {missing[1][:40]!r} has no row of its own; add it"
-        )
+        raise InvalidProblemError(f"{path}: account {missing[0][:40]!r} of user {missing[1][:40]!r} has no row; add it")
     number = {name: at for at, name in enumerate([ROOT, *order])}
     rows = [of_accounts[name] for name in order] + list(of_users.values())
     count = 1 + len(rows)
@@ -280,15 +280,15 @@ class QualityOfService:
     Parameters
     ----------
     name
-        As jobs name it.
+        Name by which jobs refer to it.
     priority
         At least 0.
     preempts
-        Names of those whose jobs its jobs may preempt.
+        Names of the qualities of service whose jobs it may preempt.
     exempt_s
-        How long its jobs run at least before they are preempted; None for what slurm.conf says.
+        Minimum run time of its jobs before preemption; None to use slurm.conf's.
     usage_factor
-        What its jobs' usage is multiplied with.
+        Factor on its jobs' usage.
     """
 
     name: str
@@ -299,12 +299,12 @@ class QualityOfService:
 
 
 def read_qualities_of_service(path: str | Path) -> tuple[QualityOfService, ...]:
-    """Read qualities of service as ``sacctmgr -P show qos`` prints them.
+    """Read qualities of service, as ``sacctmgr -P show qos`` prints them.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a number can't be read, a name comes twice, or one preempts another that isn't there.
+        If a column is missing, a number can't be read, a name appears twice, or a preempted one is missing.
     """
     wanted = {
         "name": ("name",),
@@ -326,13 +326,13 @@ def read_qualities_of_service(path: str | Path) -> tuple[QualityOfService, ...]:
         )
         if priority is None or times is None or (exempt[row] and shortest is None):
             raise InvalidProblemError(
-                f"{path}: quality of service {name[:40]!r} has a priority, exempt time or usage factor that can't be read; mend it"
+                f"{path}: quality of service {name[:40]!r} has an unreadable priority, exempt time or usage factor; correct it"
             )
         others = tuple(each for each in preempt[row].split(",") if each)
         unknown = [each for each in others if each not in names]
         if unknown or names.count(name) > 1:
-            said = f"preempts {unknown[0][:40]!r}, which isn't in the file" if unknown else "comes twice"
-            raise InvalidProblemError(f"{path}: quality of service {name[:40]!r} {said}; mend it")
+            said = f"preempts {unknown[0][:40]!r}, which isn't in the file" if unknown else "appears twice"
+            raise InvalidProblemError(f"{path}: quality of service {name[:40]!r} {said}; correct it")
         found.append(
             QualityOfService(name=name, priority=priority, preempts=others, exempt_s=shortest, usage_factor=times)
         )

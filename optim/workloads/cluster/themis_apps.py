@@ -1,4 +1,4 @@
-"""Draw the workload of a Themis cluster: apps of tuning trials that arrive one after the other."""
+"""Generator of a Themis cluster's workload: apps of tuning trials that arrive over time."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from optim.models.cluster.workload import PPM, US, Workload
 MINUTE_US, HOUR_MIN = 60 * US, 60.0
 
 TRIALS_SHARE, TRIALS_LEAST = (0.0, 0.2, 0.35, 0.5, 1.0), (1.0, 6.0, 21.0, 81.0, 101.0)
-"""Trials an app: a fifth of the apps has at most 5, 35 % at most 20, half at most 80, none more than 100."""
+"""Trials per app: a fifth of the apps has at most 5, 35 % at most 20, half at most 80, all at most 100."""
 
 TASK_SHARE, TASK_MIN = (0.0, 0.1, 0.5, 0.8, 0.95, 1.0), (20.0, 80.0, 240.0, 380.0, 600.0, 1600.0)
-"""Quantiles of a trial's run time in minutes; the least is assumed."""
+"""Quantiles of a trial's run time in minutes; the minimum is an assumption."""
 
 TYPICAL_MIN, TYPICAL_SPREAD = 240.0, 0.35
-"""An app takes the gang that brings its trials near this median: how near, as a deviation of logarithms."""
+"""An app takes the gang size whose median trial is near this time, with this deviation of logarithms."""
 
 MEDIAN_WORK_H, WORK_SIGMA, MAX_WORK_H = 250.0, 0.7, 730.0
-"""An app's GPU-hours, log-normal: median and largest are the paper's."""
+"""An app's GPU-hours, log-normal, with the paper's median and maximum."""
 
 GANGS = (1, 2, 4, 8)
 
@@ -33,15 +33,15 @@ class ThemisOptions:
     Parameters
     ----------
     apps
-        How many.
+        Number of apps.
     gap_min
         Mean minutes between two arrivals, exponential.
     network_share
-        Share of the apps whose training is bound by the network; the rest by computing.
+        Share of the apps whose training is bound by the network instead of computation.
     alignment
         Correlation between an app's number of trials and its GPU-hours.
     gang
-        GPUs of every trial; 0 to draw each app's from 1, 2, 4 and 8.
+        GPUs of every trial; 0 to draw each app's size from 1, 2, 4 and 8.
 
     Raises
     ------
@@ -62,27 +62,27 @@ class ThemisOptions:
         check_in("[0, 1]", self, "network_share", "alignment")
         check_in("[0, 1024]", self, "gang")
         if not isinstance(self.gang, int):
-            raise InvalidOptionError(f"gang must be a whole number, got {self.gang}")
+            raise InvalidOptionError(f"gang must be an integer, got {self.gang}")
 
 
 def draw_apps(options: ThemisOptions, seed: int) -> Workload:
-    """Draw apps and their trials; all of an app's trials are submitted at its arrival.
+    """Generate apps and their trials; an app submits all of its trials at its arrival.
 
-    A trial's work is its app's share of the GPU-hours by a draw from the quantiles of run times.
+    Each trial gets a part of its app's GPU-hours, in proportion to a draw from the quantiles of run times.
 
     Parameters
     ----------
     options
         Size and shape.
     seed
-        Same options and seed, same workload.
+        Equal options and seeds give equal workloads.
 
     Notes
     -----
-    The paper's three distributions can't hold together with independent draws: half of the apps have more than 80 trials
-    of 280 minutes on average, 373 GPU-hours on one GPU each, where the median app has 250. Apps with more trials are
-    therefore larger (`alignment`); trials still come out shorter than published (10, 50, 80, 95 %: about 50, 165, 310
-    and 570 minutes instead of 80, 240, 380 and 600), while trials an app and GPU-hours an app are as published.
+    The paper's three distributions are incompatible with independent draws: half of the apps have more than 80 trials
+    of 280 minutes on average, 373 GPU-hours on one GPU each, but the median app has 250. Apps with more trials are
+    therefore larger (`alignment`). Trials are still shorter than published (10, 50, 80, 95 %: about 50, 165, 310
+    and 570 minutes instead of 80, 240, 380 and 600); trials and GPU-hours per app match the paper.
 
     References
     ----------
@@ -116,7 +116,7 @@ def draw_apps(options: ThemisOptions, seed: int) -> Workload:
 
 
 def levels_ppm(slowdown: Slowdown) -> list[int]:
-    """Return a slowdown by the smallest of machine, rack and cluster that holds a gang, in parts per million."""
+    """Return a slowdown by the smallest of machine, rack and cluster that fits a gang, in parts per million."""
     return [round(PPM * value / slowdown.slot) for value in (slowdown.slot, slowdown.rack, slowdown.cluster)]
 
 
@@ -130,7 +130,7 @@ def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, 
 
 
 def _gangs(options: ThemisOptions, trials: IntArray, work_h: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw each app's gang: the nearer its trials come to the typical run time, the likelier; any, where none comes near."""
+    """Draw each app's gang size, likelier the nearer its trials come to the typical run time; any if none comes near."""
     if options.gang:
         return np.full(options.apps, options.gang, np.int64)
     minutes = work_h[:, None] * HOUR_MIN / trials[:, None] / np.array(GANGS)

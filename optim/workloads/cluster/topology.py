@@ -1,4 +1,4 @@
-"""Clusters as users give them: machines x GPUs, a topology file, Tiresias' specification, Alibaba's list of nodes."""
+"""Clusters as users specify them: machines x GPUs, a topology file, Tiresias' specification, Alibaba's node list."""
 
 from pathlib import Path
 
@@ -15,15 +15,15 @@ SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p
 
 
 def read_cluster(text: str) -> Cluster:
-    """Return the cluster that a text gives: `MACHINESxGPUS` such as ``60x8``, or a file.
+    """Return the cluster for a text: `MACHINESxGPUS` such as ``60x8``, or a file.
 
-    A file is a topology in JSON (``optim/cluster/1``), or a table: one of Tiresias' specifications, or Alibaba's list of nodes (of 2023 or 2026),
-    whose nodes without GPUs are left out.
+    A file is a topology in JSON (``optim/cluster/1``), or a table: a specification of Tiresias, or Alibaba's node list (of 2023 or
+    2026), whose nodes without GPUs are ignored.
 
     Raises
     ------
     InvalidProblemError
-        If it is none of these, or has no machine.
+        If the text is none of these, or the cluster has no machine.
     """
     path = Path(text)
     if GRID.fullmatch(text.strip()) or not path.is_file():
@@ -62,7 +62,7 @@ def _from_nodes(path: Path) -> Cluster:
     nodes = read_nodes(path)
     capacity = nodes.capacity[nodes.capacity[:, 0] > 0]
     if not len(capacity):
-        raise InvalidProblemError(f"{path}: no node has a GPU; give a list with some")
+        raise InvalidProblemError(f"{path}: no node has a GPU; give a list with GPU nodes")
     named = [kind.rpartition(" x ")[0] for kind, gpus in zip(nodes.kind, nodes.capacity[:, 0], strict=True) if gpus > 0]
     kinds = tuple(dict.fromkeys(named))
     return Cluster(

@@ -155,7 +155,7 @@ def test_the_summary_says_how_much_of_the_work_is_covered_and_what_is_invented(t
     assert summary.covered == 240 / (240 + 720)
     for part in (
         "these need 240 of the 960 sampled GPU-slots (25%), the cluster has 816",
-        "invented: utilities, up to 2 workers a GPU held, PSs of 2 vCPUs and 8 GB, bandwidth (one PS for 4 workers)",
+        "invented: utilities, up to 2 workers per recorded GPU, PSs of 2 vCPUs and 8 GB, bandwidth (one PS for 4 workers)",
         "workers' 4 vCPUs and 16 GB, servers of 2 GPUs and of 2 PSs",
     ):
         assert part in str(summary)
@@ -301,7 +301,7 @@ def test_workers_that_fit_no_server_are_said_with_the_resource_and_the_option_th
         read_trace(path, "csv", TraceOptions(**options), 0)
     said = str(caught.value)
     assert (
-        "only 1 of 3 sampled jobs can run at all: one worker takes up to 64 GB of memory, and the largest server has 32"
+        "only 1 of 3 sampled jobs can run at all: one worker needs up to 64 GB of memory, but the largest server has 32"
         in said
     )
     assert "--instance-option worker_memory_gb=64 (a GPU of theirs) or gpus_per_server=4" in said

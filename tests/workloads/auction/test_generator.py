@@ -65,7 +65,7 @@ def test_bids_are_better_in_tighter_placements_and_with_more_gpus():
     ("options", "text"),
     [
         ({"num_apps": -1}, "num_apps must be at least 0"),
-        ({"num_gpus": 3, "num_machines": 4}, "at least one a slot"),
+        ({"num_gpus": 3, "num_machines": 4}, "at least one per slot"),
         ({"allocated_share": 1.5}, r"allocated_share must be in \[0, 1\]"),
         ({"contention": -1.0}, r"contention must be in \[0, 1e6\]"),
         ({"contention": 1e100}, r"contention must be in \[0, 1e6\]"),

@@ -65,8 +65,8 @@ def test_all_that_a_table_tells_is_kept_in_the_order_of_time():
     assert jobs.fails_us.tolist() == [2_000_000, -1, -1, -1]
     assert jobs.loss[0].tolist() == [1, 0]
     assert [note.split(":")[0] for note in jobs.notes] == [
-        "the rows aren't in the order of time",
-        "1 job was submitted at the very time of another",
+        "the rows weren't in the order of time and were sorted",
+        "1 job was submitted at the same time as another",
         "1 job asks for part of a GPU",
     ]
 
@@ -94,16 +94,18 @@ def test_a_date_chooses_among_seconds_since_1970_as_among_milliseconds(tmp_path)
 
 def test_jobs_on_clocks_of_their_own_are_not_laid_over_each_other():
     apart = {"virtual_cluster": _texts("x", "y", "y", "x"), "clock": np.array([0, 1, 1, 0])}
-    with pytest.raises(InvalidProblemError, match=r"2 clocks .* choose one virtual cluster by .*\(there are: x, y\)"):
+    with pytest.raises(
+        InvalidProblemError, match=r"2 separate clocks.* choose one virtual cluster by .*\(there are: x, y\)"
+    ):
         cluster_jobs(_table(**apart), Selection())
     with pytest.raises(InvalidProblemError, match="choose one virtual cluster"):
         cluster_jobs(_table(**apart), Selection(first=1))
-    with pytest.raises(InvalidProblemError, match="2 clocks"):
+    with pytest.raises(InvalidProblemError, match="2 separate clocks"):
         cluster_jobs(_table(clock=apart["clock"]), Selection())
     many = {name: np.arange(12) for name in ("submit_s", "workers", "duration_s", "clock")} | {
         "ids": tuple("abcdefghijkl")
     }
-    with pytest.raises(InvalidProblemError, match=r"12 clocks .*\(there are: v0, v1, v10, v11, v2, \.\.\.\)"):
+    with pytest.raises(InvalidProblemError, match=r"12 separate clocks.*\(there are: v0, v1, v10, v11, v2, \.\.\.\)"):
         cluster_jobs(_table(**many, virtual_cluster=_texts(*(f"v{n}" for n in range(12)))), Selection())
     # What is left is on one clock.
     assert cluster_jobs(_table(**apart), Selection(since="20")).ids == ("a", "d")
@@ -141,7 +143,7 @@ def test_failures_are_drawn_only_where_asked_for_and_not_told():
     assert any("drawn from tables 6 and 7" in note for note in drawn.notes)
     told = cluster_jobs(_table(status=_texts("Pass", "Pass", "Pass", "Pass")), Selection(failures="study"))
     assert told.statuses == ("Pass",)
-    assert any("nothing was drawn" in note for note in told.notes)
+    assert any("no outcomes were drawn" in note for note in told.notes)
 
 
 @pytest.mark.parametrize(

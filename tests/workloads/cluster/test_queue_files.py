@@ -204,17 +204,17 @@ CYCLE = COHORTS.replace('name: "root-cohort"\n', 'name: "root-cohort"\nspec: {pa
 @pytest.mark.parametrize(
     ("texts", "cause"),
     [
-        ((CYCLE, A), "cohort 'root-cohort' is its own parent, by 'root-cohort of regular-org'"),
-        ((KAI + "  parentQueue: research-team\n",), "Queue 'research-team' is its own parent"),
+        ((CYCLE, A), "cohort 'root-cohort' is an ancestor of itself, by 'root-cohort of regular-org'"),
+        ((KAI + "  parentQueue: research-team\n",), "Queue 'research-team' is an ancestor of itself"),
         ((KAI + "  parentQueue: nowhere\n",), "names parentQueue 'nowhere'"),
-        ((A, A), "ClusterQueue 'team-a-cq' is there twice"),
+        ((A, A), "ClusterQueue 'team-a-cq' appears twice"),
         ((A, KAI), "both Kueue's"),
         ((COHORTS,), "neither a ClusterQueue nor a Queue"),
         ((A.replace("kind: ClusterQueue", "kind: Deployment"),), "of kind 'Deployment' of 'kueue"),
         ((A.replace("kueue.x-k8s.io/v1beta1", "apps/v1"),), "of kind 'ClusterQueue' of 'apps/v1'"),
         ((A.replace('name: "team-a-cq"', "labels: {}"),), "no metadata.name"),
-        (("- 1\n",), "no mapping"),
-        (("a\n",), "no mapping"),
+        (("- 1\n",), "isn't a mapping"),
+        (("a\n",), "isn't a mapping"),
         ((A.replace("nominalQuota: 9\n", "nominalQuota: -9\n"),), "nominalQuota must be an amount of GPUs"),
         ((A.replace("nominalQuota: 9\n", "nominalQuota: many\n"),), "got 'many'"),
         ((A.replace("nominalQuota: 9\n", "nominalQuota: 9999999999999\n"),), "of at most 1099511627"),
@@ -230,7 +230,7 @@ CYCLE = COHORTS.replace('name: "root-cohort"\n', 'name: "root-cohort"\nspec: {pa
         ((A.replace("namespaceSelector: {}", "fairSharing: {weight: heavy}"),), "weight must be a number"),
         ((KAI.replace("limit: 2}\n", "limit: 0.5}\n"),), "limit below its quota"),
         ((KAI + "  reclaimMinRuntime: soon\n",), "a duration such as 30m"),
-        ((KAI + "  priority: high\n",), "priority must be a whole number"),
+        ((KAI + "  priority: high\n",), "priority must be a 32-bit integer"),
         (
             (
                 A,

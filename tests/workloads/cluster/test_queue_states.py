@@ -189,14 +189,17 @@ def test_the_present_time_can_be_given(tmp_path):
         ({"start_time": number(NOON + 5)}, "must come in this order before now"),
         ({"nodes": "n[1-3]"}, "machine 'n3'"),
         ({"tres_alloc_str": "gres/gpu:h100=4,gres/gpu=4", "nodes": ""}, "asks for GPU type 'h100'"),
-        ({"tres_alloc_str": "gres/gpu:a100=40,gres/gpu=40", "nodes": ""}, "hold 40 GPUs, and the cluster has 20"),
+        (
+            {"tres_alloc_str": "gres/gpu:a100=40,gres/gpu=40", "nodes": ""},
+            "running jobs have 40 GPUs, but the cluster has 20",
+        ),
         (
             {"tres_alloc_str": "gres/gpu:v100=8,gres/gpu=8", "nodes": ""},
-            "hold 8 GPUs of type 'v100', and the cluster has 4",
+            "running jobs have 8 GPUs of type 'v100', but the cluster has 4",
         ),
         (
             {"tres_alloc_str": "gres/gpu:a100=9,gres/gpu=9", "nodes": "n1", "gres_detail": []},
-            "holds 9 GPUs of machines",
+            "has 9 GPUs on machines",
         ),
     ],
 )
@@ -215,7 +218,7 @@ def test_other_files_and_kinds_are_refused(tmp_path):
         read_queue_state(squeue(tmp_path))
     path = tmp_path / "other.csv"
     path.write_text("submit,gpus\n1,2\n")
-    with pytest.raises(InvalidProblemError, match="not a state; give what squeue --json"):
+    with pytest.raises(InvalidProblemError, match="not a state; give the output of squeue --json"):
         read_queue_state(path)
     with pytest.raises(InvalidProblemError, match=r"must request an integer of nvidia\.com/gpu, got '-1'"):
         read_queue_state(kubectl(tmp_path, pod("a", -1)))

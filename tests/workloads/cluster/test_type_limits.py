@@ -53,7 +53,7 @@ def test_types_of_sacct_are_kept(tmp_path):
     cluster = _topology(tmp_path, TYPES)
     jobs = _jobs(tmp_path, cluster)
     assert _machines(jobs, cluster) == {"1": [0, 1], "2": [2], "3": [0, 1, 2], "4": [0, 1]}
-    assert "1 job records no type of GPU: it runs on any" in jobs.notes
+    assert "1 job records no GPU type: it runs on any" in jobs.notes
 
 
 def test_the_bound_keeps_types_and_no_note_says_otherwise(tmp_path):
@@ -68,7 +68,7 @@ def test_the_bound_keeps_types_and_no_note_says_otherwise(tmp_path):
 def test_partitions_that_the_cluster_does_not_name_are_said(tmp_path):
     text = "submit,gpus,duration,partition,gpu_type\n0,1,5,fast,a100\n0,1,5,slow,a100\n0,1,5,slow,a100\n"
     for cluster in (Cluster.grid("3x4"), _topology(tmp_path, TYPES)):
-        said = "partitions that the trace records (slow for 2, fast for 1) are not kept: the cluster names none"
+        said = "recorded partitions (slow for 2, fast for 1) are ignored: the cluster has none"
         assert [note for note in _jobs(tmp_path, cluster, text, "csv").notes if note.startswith(said)]
     one = text.replace("slow", "fast")
     vc = text.replace("partition", "vc")  # a team, say, which has no machines of its own
@@ -92,24 +92,24 @@ def test_partitions_are_kept_where_the_topology_says_which_machines_they_have(tm
 def test_a_cluster_without_types_says_what_it_drops(tmp_path):
     jobs = _jobs(tmp_path, Cluster.grid("3x4"))
     assert not jobs.gpu_type_slowdown_ppm.shape[1]
-    said = "GPU types that the trace records (a100 for 2, V100 for 1) are not kept"
+    said = "recorded GPU types (a100 for 2, V100 for 1) are ignored"
     assert [note for note in jobs.notes if said in note]
     one = "submit,gpus,duration,gpu_type\n0,1,5,a100\n0,1,5,a100\n"
-    assert not [note for note in _jobs(tmp_path, Cluster.grid("3x4"), one, "csv").notes if "not kept" in note]
+    assert not [note for note in _jobs(tmp_path, Cluster.grid("3x4"), one, "csv").notes if "ignored" in note]
 
 
 def test_types_that_no_job_records_are_said(tmp_path):
     jobs = _jobs(tmp_path, _topology(tmp_path, TYPES), "submit,gpus,duration\n0,1,5\n", "csv")
-    assert jobs.notes[-1] == "no type of GPU is recorded: every job runs on any of a100, v100, and as fast on each"
+    assert jobs.notes[-1] == "no GPU type is recorded: every job runs on any of a100, v100, at the same speed"
 
 
 @pytest.mark.parametrize(
     ("machines", "said"),
     [
-        ([TYPES[0]], "job 2 asks for GPU type 'V100', and the cluster has a100; name it in the topology, or leave"),
+        ([TYPES[0]], "job 2 asks for GPU type 'V100', but the cluster has a100; name it in the topology, or leave"),
         (
             [PARTED[0], {**PARTED[2], "partitions": ["other"]}],
-            "job 2 asks for partition 'slow' with GPU type 'V100', and the cluster has partitions fast, other",
+            "job 2 asks for partition 'slow' with GPU type 'V100', but the cluster has partitions fast, other",
         ),
     ],
 )

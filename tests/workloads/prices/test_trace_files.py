@@ -212,7 +212,7 @@ def test_every_recording_is_a_market_of_its_own(tmp_path):
     with pytest.raises(InvalidOptionError, match="no subfolder has a file of x"):
         read_windows(tmp_path, ("x",), **told)
     (tmp_path / "two.csv").write_text(TABLE + TABLE.split("\n", 1)[1].replace("east", "west"))
-    with pytest.raises(InvalidProblemError, match=r"two\.csv: has 2 zones, where a file is one"):
+    with pytest.raises(InvalidProblemError, match=r"two\.csv: has 2 zones, but each file must have one"):
         read_windows(tmp_path, **told)
 
 
