@@ -1,6 +1,6 @@
-"""Measuring jobs: the step timer of a custom training script, timing, fitting, and the job profile.
+"""Measuring jobs: the step timer for a user's training script, timing, fitting, and the job profile.
 
-A training script needs `StepTimer` alone, which imports nothing but the standard library.
+A training script needs only `StepTimer`, which imports nothing but the standard library.
 """
 
 from optim.profiling.step_timer import StepTimer as StepTimer

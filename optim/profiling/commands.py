@@ -1,4 +1,4 @@
-"""Profile a custom training script: run it with several numbers of workers, and fit what its steps took."""
+"""Profile a user's training script: run it with several numbers of workers, and fit its step times."""
 
 import os
 import shlex
@@ -35,20 +35,20 @@ from optim.profiling.timing import DROPPED, Timing
 PLACE = "{workers}"
 MIN_STEPS = 3
 SHOWN = 200
-"""Characters of a failed script's last line that are shown."""
+"""Characters of a failed script's last line in the error."""
 
 GIGA = 1e9
 LOCAL_MBPS = 100_000.0
-"""Bandwidth within a machine, of which a script tells nothing: about a tenth of what memory copies."""
+"""Bandwidth within a machine, which a script doesn't measure: about a tenth of memory bandwidth."""
 
 LOOK_S = 0.1
 
 GRACE_S = 5.0
-"""Seconds that a script has to end after it was asked to."""
+"""Seconds that a script may take to end after SIGTERM."""
 
 
 class Steps(Struct):
-    """What one process of a script has measured, as `StepTimer` writes it."""
+    """Measurements of one process of a script, as `StepTimer` writes them."""
 
     schema: str
     seconds: list[float]
@@ -70,18 +70,18 @@ class Steps(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """A script's run with so many workers.
+    """Measurements of a script's run with one number of workers.
 
     Parameters
     ----------
     workers
-        How many.
+        Number of workers.
     step, alone
-        A step's timing, and that of a worker's own part of it; warm-up left out.
+        Timing of a step, and of one worker's part of it, without warm-up.
     startup_s, warmup_s
-        Seconds until the first step began, and that the steps left out took beyond as many usual ones.
+        Seconds until the first step began, and excess of the warm-up steps over as many usual ones.
     processes
-        What each process has told.
+        Measurements by process.
     """
 
     workers: int
@@ -101,36 +101,36 @@ def profile_command(
     stop: Interruption,
     progress: Progress,
 ) -> JobProfile:
-    """Run a script for each number of workers, and return its profile; `usage.model` names what the data support.
+    """Run a script for each number of workers, and return its profile; `usage.model` names the model that the data support.
 
     Parameters
     ----------
     command
-        With ``{workers}`` where the number goes. It calls a `StepTimer` each step.
+        Command with ``{workers}`` in place of the number. The script calls a `StepTimer` each step.
     workers
-        Numbers of workers, 1 among them.
+        Numbers of workers, including 1.
     options
-        What isn't measured on one machine.
+        Values that one machine can't measure.
     name
-        Of the job.
+        Name of the job.
 
     Raises
     ------
     InvalidOptionError
-        If the command has no place for the workers, or 1 isn't among them.
+        If the command has no ``{workers}``, or 1 isn't among the workers.
     NotAllowedError
         If the script fails, calls no timer, or is interrupted.
     """
     if PLACE not in command:
-        raise InvalidOptionError(f"--command must have {PLACE} where the number of workers goes, got {command!r}")
+        raise InvalidOptionError(f"--command must contain {PLACE} for the number of workers, got {command!r}")
     try:
         shlex.split(command)
     except ValueError as error:
-        raise InvalidOptionError(f"--command can't be cut into words: {error}; got {command!r}") from error
+        raise InvalidOptionError(f"--command can't be split into words: {error}; got {command!r}") from error
     if not name.strip():
-        raise InvalidOptionError("--name must not be empty; leave it out, or name the script's job")
+        raise InvalidOptionError("--name must not be empty; leave it out, or give a name")
     if 1 not in workers or len(set(workers)) < 2 or min(workers) < 1:
-        raise InvalidOptionError(f"--workers must be 1 and other numbers, got {','.join(map(str, workers))}")
+        raise InvalidOptionError(f"--workers must include 1 and other numbers, got {','.join(map(str, workers))}")
     counts = sorted(set(workers))
     best: dict[int, Measured] = {}
     progress.start(f"profile of {name}", options.rounds * len(counts))
@@ -143,14 +143,14 @@ def profile_command(
 
 
 def run_script(command: str, workers: int, stop: Interruption, *, patience_s: float = PATIENCE_S) -> Measured:
-    """Run a script to its end, and read what its processes have written.
+    """Run a script to its end, and read the measurements of its processes.
 
     Raises
     ------
     InvalidOptionError
         If the command can't be run.
     NotAllowedError
-        If the script fails, calls no timer, tells of no step for `patience_s`, or is interrupted.
+        If the script fails, calls no timer, reports no step for `patience_s`, or is interrupted.
     """
     with tempfile.TemporaryDirectory(prefix="optim-profile-") as folder:
         words, begun = shlex.split(command), time.time()
@@ -162,36 +162,38 @@ def run_script(command: str, workers: int, stop: Interruption, *, patience_s: fl
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    process_group=0,  # a script that starts workers is ended with all of them
+                    process_group=0,  # so that ending the script also ends its workers
                 )
             except OSError as error:
-                raise InvalidOptionError(f"--command can't be run: {error}; give a program and its words") from error
+                raise InvalidOptionError(
+                    f"--command can't be run: {error}; give a program and its arguments"
+                ) from error
             try:
                 while running.poll() is None and not stop.is_requested:
                     if time.time() - max(begun, _last_written(Path(folder))) > patience_s:
                         raise NotAllowedError(
-                            f"{command!r} told of no step for {patience_s:g} s and was ended; if steps or their preparation take longer, "
+                            f"{command!r} reported no step for {patience_s:g} s and was ended; if steps or their preparation take longer, "
                             "give --option patience_s=N"
                         )
                     time.sleep(LOOK_S)
             finally:
                 _end(running)
             errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["no word"])[-1][:SHOWN]
+            last = (errors.read().strip().splitlines() or ["no message"])[-1][:SHOWN]
         if stop.is_requested:
-            raise NotAllowedError(f"stopped while {command!r} ran: no profile")
+            raise NotAllowedError(f"interrupted while {command!r} ran: no profile")
         if running.returncode != 0:
             raise NotAllowedError(f"{command!r} ended with code {running.returncode}: {last}")
         return measured(_read(Path(folder), command), workers, begun)
 
 
 def _last_written(folder: Path) -> float:
-    """Return when a timer last wrote its steps, 0 if none has."""
+    """Return the time of a timer's last write, 0 without one."""
     return max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
 
 
 def _end(running: "subprocess.Popen[bytes]") -> None:
-    """End a script and all processes of its group: ask first, and kill who stays."""
+    """End a script and all processes of its group: SIGTERM first, then SIGKILL."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(running.pid, how)
@@ -203,7 +205,7 @@ def _read(folder: Path, command: str) -> list[Steps]:
     try:
         processes = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
     except msgspec.DecodeError as error:
-        raise NotAllowedError(f"{command!r} wrote what no StepTimer of this release does: {error}") from error
+        raise NotAllowedError(f"{command!r} wrote a file that isn't from this release's StepTimer: {error}") from error
     if not processes or any(
         len(process.seconds) < DROPPED + MIN_STEPS or process.schema != SCHEMA for process in processes
     ):
@@ -215,7 +217,7 @@ def _read(folder: Path, command: str) -> list[Steps]:
 
 
 def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured:
-    """Put the processes of a run together: a step lasts as long as the slowest one's."""
+    """Combine the processes of a run: a step takes as long as in the slowest process."""
     length = min(len(process.seconds) for process in processes)
     steps = np.max([process.seconds[:length] for process in processes], axis=0)
     alone = np.max(
@@ -234,9 +236,9 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
 
 
 def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
-    """Fit and assemble a script's profile; bandwidths are the options', for one machine has none to measure.
+    """Fit and assemble a script's profile; bandwidths are the options', since one machine can't measure them.
 
-    A mini-batch takes a whole step of one worker, whatever of it was timed alone: so long do jobs of the kind take.
+    A mini-batch takes a full step of one worker, even if only a part was timed alone: this is what a job of this type takes.
     """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])
@@ -274,7 +276,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
 
 
 def _usage(runs: Sequence[Measured], model: str) -> Usage:
-    """Return what the script takes of a machine, as far as anybody tells."""
+    """Return the script's use of the machine, as far as its processes report it."""
     processes = [process for run in runs for process in run.processes]
 
     def most(values: Sequence[float | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""The file format ``optim/profile/1``: measured training jobs, as the builders of all three problems read them."""
+"""The file format ``optim/profile/1``: measured training jobs, for the generators of all three problems."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ AtLeastOne = Annotated[float, Meta(ge=1)]
 
 
 class MeasuredValue(Struct, forbid_unknown_fields=True):
-    """A figure with the 95 % interval it was measured to."""
+    """A value with its 95 % confidence interval."""
 
     value: NonNegative
     low: NonNegative
@@ -28,33 +28,33 @@ class MeasuredValue(Struct, forbid_unknown_fields=True):
 
     @classmethod
     def exactly(cls, value: float) -> "MeasuredValue":
-        """Return a figure that is known without an interval."""
+        """Return a value that is known exactly."""
         return cls(value=value, low=value, high=value)
 
     def through(self, rising: Callable[[float], float]) -> "MeasuredValue":
-        """Return what a rising function makes of the figure."""
+        """Return the image of value and interval under an increasing function."""
         return MeasuredValue(value=rising(self.value), low=rising(self.low), high=rising(self.high))
 
 
 class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Seconds a step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
+    """Seconds per step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
 
     ``synchronous``: ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for a step of `global_batch` M items by w workers and p
-    parameter servers. Files of earlier versions also hold ``asynchronous`` ones, which are read and not used.
+    parameter servers. Files of earlier versions also have ``asynchronous`` ones, which are read but ignored.
     """
 
     kind: Literal["synchronous", "asynchronous"]
     coefficients: list[MeasuredValue]
     largest_workers: Annotated[int, Meta(ge=1, description="most workers measured")]
     error: NonNegative | UnsetType = UNSET
-    """Median relative error of a point predicted from all others."""
+    """Median relative error of leave-one-out predictions."""
     untold: list[str] = []
-    """What the measurements can't tell apart: such terms have coefficient 0, their share is in the others'."""
+    """Terms that the measurements can't separate: their coefficient is 0, and other terms include their share."""
     global_batch: Positive | UnsetType = UNSET
 
 
 class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Seconds in which a server adds W pushes of so many bytes and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
+    """Seconds in which a server adds W pushes of equal size and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
 
     One set of coefficients while pushes and parameters fit in the cache, one beyond.
     """
@@ -64,11 +64,11 @@ class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
     cache_bytes: Positive
     error: NonNegative
     untold: list[str] = []
-    """What the measurements can't tell apart."""
+    """Terms that the measurements can't separate."""
 
 
 class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Measured speed-up of so many workers over one; `low` and `high` are what both times' 95 % intervals allow."""
+    """Measured speed-up over one worker; `low` and `high` follow from both times' 95 % intervals."""
 
     workers: Annotated[int, Meta(ge=1)]
     speedup: Positive
@@ -77,7 +77,7 @@ class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """Time of a step over that in the best placement, by the smallest subtree that holds the job."""
+    """Time of a step over that in the best placement, by the smallest subtree that contains the job."""
 
     slot: AtLeastOne = 1.0
     machine: AtLeastOne = 1.0
@@ -86,7 +86,7 @@ class Placement(Struct, forbid_unknown_fields=True):
 
 
 class Demand(Struct, forbid_unknown_fields=True):
-    """What a worker or a parameter server takes of a machine."""
+    """Resources of a worker or a parameter server."""
 
     gpu: NonNegative = 0.0
     vcpu: NonNegative = 1.0
@@ -95,10 +95,11 @@ class Demand(Struct, forbid_unknown_fields=True):
 
 
 class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a script took of the machine that it was profiled on; fields that nobody could tell are absent.
+    """Use of the machine on which a script was profiled; unknown fields are absent.
 
-    `model` is the model of its step's seconds that the measurements support, `alone_s` the part of one worker's step that it
-    computes alone (its gradient, where the script says: `timer.alone`), `warmup_s` what its first steps took beyond as many usual ones.
+    `model` is the model of step times that the measurements support. `alone_s` is the part of one worker's step that it
+    computes alone (its gradient, if the script marks it by `timer.alone`). `warmup_s` is the excess of its first steps over as many
+    usual ones.
     """
 
     model: Name
@@ -112,10 +113,10 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One kind of training job.
+    """One type of training job.
 
-    Its own work is `epochs` passes over `samples`, each in `minibatches` mini-batches; a file without them leaves the work to
-    who draws instances. `minibatch_s` is OASiS' tau (seconds a worker computes on a mini-batch), `gradient_mb` its e (sent once each way),
+    Its work is `epochs` passes over `samples`, each in `minibatches` mini-batches; without them the generator of
+    instances chooses the work. `minibatch_s` is OASiS' tau (seconds per mini-batch of a worker), `gradient_mb` its e (sent once each way),
     `worker_mbps` and `ps_mbps` its b and B. The minutes are BidBrain's start-up, sigma and lambda.
     """
 
@@ -135,7 +136,7 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     speed: SpeedFunction | UnsetType = UNSET
     asynchronous: SpeedFunction | UnsetType = UNSET
     linear_error: NonNegative | UnsetType = UNSET
-    """Largest relative error, over the workers measured, of taking w workers for w times as fast, as OASiS does."""
+    """Largest relative error, over the measured workers, of OASiS' assumption that w workers are w times as fast."""
     update: UpdateCost | UnsetType = UNSET
     epochs: Positive | UnsetType = UNSET
     minibatches: (
@@ -143,15 +144,15 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ) = UNSET
     samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     device: Name | UnsetType = UNSET
-    """What its steps ran on, as JAX or PyTorch names it; absent where a script loads neither."""
+    """Device of its steps, as JAX or PyTorch names it; absent if a script loads neither."""
     usage: Usage | UnsetType = UNSET
 
 
 class Machine(Struct, forbid_unknown_fields=True):
-    """Where the jobs were measured.
+    """The machine of the measurements.
 
-    `device` is what computed, by the same name as in jobs; its copies are `copy_gb_s`. `governor` is what sets the
-    processor's frequency, where the system tells.
+    `device` is the computing device, by the same name as in jobs; `copy_gb_s` is its copy bandwidth. `governor` sets the
+    processor's frequency, if the system reports it.
     """
 
     cpu: str
@@ -180,9 +181,9 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     schema: str
     jobs: Annotated[list[JobProfile], Meta(min_length=1)]
     slot_s: Positive = 3600.0
-    """Length of a slot that suits the jobs' work."""
+    """Suitable slot length for the jobs' work."""
     is_work_drawn: bool = False
-    """Whether jobs of instances make only as much of their kind's work as a drawn duration is of the usual one."""
+    """Whether the share of their work that jobs of instances do is their drawn duration over the usual one."""
     machine: Machine | UnsetType = UNSET
     crbm: CrbmCost | UnsetType = UNSET
 
@@ -193,7 +194,7 @@ def read_profiles(path: Path) -> ProfileDocument:
     Raises
     ------
     InvalidProblemError
-        If the file isn't a profile; the text names the field and the remedy.
+        If the file isn't a profile; the text gives field and remedy.
     """
     content = read_bytes(path)
     try:
@@ -208,12 +209,12 @@ def read_profiles(path: Path) -> ProfileDocument:
 
 
 def write_profiles(document: ProfileDocument, path: Path) -> None:
-    """Write a profile file whole or not at all."""
+    """Write a profile file atomically."""
     write_bytes(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
 
 
 def _check(job: JobProfile, where: str) -> None:
-    """Raise unless what belongs together is together."""
+    """Raise InvalidProblemError unless related fields agree."""
     work = (job.epochs, job.minibatches, job.samples)
     if any(field is UNSET for field in work) and any(field is not UNSET for field in work):
         raise InvalidProblemError(

@@ -1,4 +1,4 @@
-"""Fit step times to speed models, choose among models, and draw concave curves from them.
+"""Fits of step times by speed models, choice of the model, and concave speed-up curves.
 
 References
 ----------
@@ -22,26 +22,26 @@ from optim.profiling.document import JobProfile, MeasuredValue, SpeedFunction
 from optim.statistics import bootstrap
 
 SAME = 1e-6
-"""Terms that differ by no more, relative to their length, are taken for the same."""
+"""Relative difference up to which terms count as linearly dependent."""
 
 RESAMPLES = 200
-"""Bootstrap samples behind an interval."""
+"""Bootstrap samples per interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearFit:
-    """A time as a sum of terms, with what the samples say of it.
+    """A time as a sum of terms, with the uncertainty of the fit.
 
     Parameters
     ----------
     coefficients
         Shape (terms,), at least 0.
     low, high
-        Shape (terms,): the bootstrap's interval of each.
+        Shape (terms,): bootstrap interval of each.
     errors
-        Shape (samples,): relative error of each sample as predicted from all others.
+        Shape (samples,): relative error of each sample's prediction from all others.
     unidentifiable
-        Terms that the samples can't tell from those before them: their coefficients are 0, their share is in the others'.
+        Terms that the samples can't separate from earlier ones: their coefficients are 0, and other terms include their share.
     """
 
     coefficients: FloatArray
@@ -56,15 +56,15 @@ class LinearFit:
         return float(np.median(np.abs(self.errors)))
 
     def predict(self, terms: FloatArray) -> FloatArray:
-        """Return the times at some points, from their terms, shape (points, terms)."""
+        """Return the times at points with these terms, shape (points, terms)."""
         return np.asarray(terms @ self.coefficients)
 
 
 def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> LinearFit:
     """Fit ``seconds ~ terms @ coefficients`` by least squares of relative errors, coefficients at least 0.
 
-    Terms that the samples can't tell apart, because there are too few of them or because they grow alike, are left out
-    in the order given, and named in the result.
+    Terms that the samples can't separate, because there are too few or because terms are collinear, are left out
+    in the given order, and listed in the result.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
     seconds
         Shape (samples,), positive.
     seed
-        Of the bootstrap.
+        Seed of the bootstrap.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
     """
     terms, seconds = np.asarray(terms, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
     if not len(seconds):
-        raise InvalidProblemError(f"{terms.shape[1]} coefficients need measurements, got none; measure more points")
+        raise InvalidProblemError(f"{terms.shape[1]} coefficients need measurements, got none; measure some points")
     if not (np.isfinite(seconds).all() and (seconds > 0).all()):
         raise InvalidProblemError("measured times must be positive; measure longer pieces of work")
     columns = identifiable_columns(terms / seconds[:, None])
@@ -103,13 +103,13 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
 
 
 def identifiable_columns(terms: FloatArray) -> list[int]:
-    """Return the columns that aren't sums of multiples of columns before them, to a millionth of their length."""
+    """Return the columns that aren't linear combinations of earlier columns, to a millionth of their length."""
     independent: list[int] = []
     basis = np.zeros((len(terms), 0))
     for column in range(terms.shape[1]):
         direction = terms[:, column]
         length = float(np.linalg.norm(direction))
-        for _ in range(2):  # twice, because once leaves rounding behind
+        for _ in range(2):  # the second pass removes rounding errors
             direction = direction - basis @ (basis.T @ direction)
         rest = float(np.linalg.norm(direction))
         if rest > SAME * length:
@@ -119,7 +119,7 @@ def identifiable_columns(terms: FloatArray) -> list[int]:
 
 
 def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the coefficients; columns are scaled first, as they may be ten decades apart."""
+    """Return the coefficients; columns are scaled first, as their lengths may differ by ten decades."""
     relative = terms / seconds[:, None]
     scale = np.linalg.norm(relative, axis=0)
     scale[scale == 0] = 1.0
@@ -137,12 +137,12 @@ def _left_out_errors(terms: FloatArray, seconds: FloatArray, num_terms: int) -> 
 
 
 def concave_envelope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the corners of the least concave function through the origin that lies on or above all points.
+    """Return the corners of the least concave function through the origin on or above all points.
 
     Parameters
     ----------
     x, y
-        Shape (points,): x positive and rising.
+        Shape (points,): x positive and increasing.
     """
     corners: list[tuple[float, float]] = [(0.0, 0.0)]
     for point in zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True):
@@ -159,7 +159,7 @@ def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tup
 
 
 TERMS = ("M/w", "1", "w/p", "w", "p")
-"""How the terms of a step's seconds are written."""
+"""Names of the terms of a step's seconds."""
 
 
 def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
@@ -175,7 +175,7 @@ def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
 
 
 def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: FloatArray) -> FloatArray:
-    """Return the speed of a job in global steps a second."""
+    """Return the speed of a job in global steps per second."""
     values = np.array([interval.value for interval in function.coefficients])
     batch = function.global_batch
     assert isinstance(batch, float), "a synchronous speed function has a global batch"
@@ -183,7 +183,7 @@ def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: Floa
 
 
 def intervals(fit: LinearFit) -> list[MeasuredValue]:
-    """Return a fit's coefficients as a document holds them."""
+    """Return a fit's coefficients in the document's form."""
     return [
         MeasuredValue(value=value, low=low, high=high)
         for value, low, high in zip(
@@ -201,23 +201,23 @@ MODELS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "fixed": (1,),
     }
 )
-"""Columns of the synchronous speed function's terms that each model has; without servers of their own w/p is w, and p is 1."""
+"""Columns of the synchronous speed function's terms by model; without separate servers w/p is w, and p is 1."""
 
 TIE = 1e-6
-"""Left-out errors that differ by no more are the same: the model with fewer coefficients is taken."""
+"""Difference up to which prediction errors count as equal; then the model with fewer coefficients wins."""
 
 
 def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str, SpeedFunction]:
-    """Fit every model that has fewer coefficients than there are points; return the one that predicts points best.
+    """Fit every model with fewer coefficients than points, and return the one with the best predictions.
 
-    Each point is predicted from all others, and the model with the least root mean square of relative errors is taken.
+    The criterion is the root mean square of relative errors of leave-one-out predictions.
 
     Parameters
     ----------
     workers
         At least two different numbers.
     seconds
-        Of a step of all the workers' samples together.
+        Seconds of a step of all workers together.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str,
 
 
 def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
-    """Return a fit as a document's speed function: terms that the model leaves out have coefficient 0."""
+    """Return a fit as a document's speed function, with coefficient 0 for terms outside the model."""
     coefficients = dict(zip(MODELS[name], intervals(fit), strict=True))
     nothing = coefficients[MODELS[name][0]].exactly(0.0)
     left_out = [TERMS[column] for column in range(5) if column not in coefficients]
@@ -259,13 +259,13 @@ def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
 
 
 TRUSTED_REACH = 2.0
-"""Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""
+"""Factor up to which speed-ups are extrapolated beyond the measured workers; they are constant from there."""
 
 
 def scalability_of(job: JobProfile) -> Scalability:
-    """Return a kind's speed-up by workers, each of work rate 1, as the concave envelope of what was measured.
+    """Return a type's speed-up by workers, each with work rate 1, as the concave envelope of the measurements.
 
-    Beyond the most workers measured it goes on at its last slope up to twice as many, and is constant from there.
+    Beyond the measured workers it continues with its last slope up to twice as many, and is constant from there.
     """
     workers, speedup = concave_envelope(
         np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
@@ -281,10 +281,10 @@ def scalability_of(job: JobProfile) -> Scalability:
 
 
 def speedups(job: JobProfile, max_workers: int) -> FloatArray:
-    """Return how many times as fast as one worker 1, ..., most workers are.
+    """Return the speed-ups of 1, ..., `max_workers` workers over one.
 
-    By the fitted speed function where there is one, with as many parameter servers as bandwidths ask for (row (6)); else by
-    the measured speed-ups' envelope.
+    They follow the fitted speed function if there is one, with as many parameter servers as bandwidths require (row (6)); else
+    the envelope of the measured speed-ups.
     """
     workers = np.arange(1, max_workers + 1, dtype=np.float64)
     if job.speed is UNSET:
@@ -297,7 +297,7 @@ def speedups(job: JobProfile, max_workers: int) -> FloatArray:
 
 
 def speedup_table(job: JobProfile, max_workers: int) -> tuple[int, ...]:
-    """Return an admission job's table in twentieths up to so many workers; an empty one where speed is linear to a fortieth."""
+    """Return an admission job's speed-up table in twentieths; empty if speed is linear to a fortieth."""
     exact = speedups(job, max_workers)
     if np.abs(exact - np.arange(1, max_workers + 1)).max() <= 0.5 / TWENTIETHS:
         return ()

@@ -1,4 +1,4 @@
-"""From measurements of a job to its profile, its quality warnings, and its rescaling."""
+"""A job's profile from its measurements, its quality warnings, and its rescaling."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,27 +24,27 @@ from optim.profiling.machine_benchmarks import FLOAT_BYTES, LinkFigures
 from optim.profiling.timing import MAX_NOISE, Timing
 
 MAX_ERROR = 0.10
-"""Median relative error of points predicted from all others beyond which a fit tells little."""
+"""Median relative error of leave-one-out predictions above which a fit is unreliable."""
 
 
 def _fits(job: JobProfile) -> dict[str, SpeedFunction | UpdateCost]:
-    """Return the fits that a profile has, by name."""
+    """Return the fits of a profile, by name."""
     fits = {"synchronous speed": job.speed, "update cost": job.update}
     return {name: fit for name, fit in fits.items() if fit is not UNSET}
 
 
 def fit_errors(job: JobProfile) -> dict[str, float]:
-    """Return the median error of points predicted from the others, of each fit that the profile has."""
+    """Return the median leave-one-out error of each fit of the profile."""
     return {name: fit.error for name, fit in _fits(job).items() if fit.error is not UNSET}
 
 
 def quality_warnings(profiles: ProfileDocument) -> list[str]:
-    """Return a line for each figure that shouldn't be trusted, with what to do."""
+    """Return one line per unreliable value, with a remedy."""
     lines = []
     machine = profiles.machine
     if machine is not UNSET and machine.noise > MAX_NOISE:
         lines.append(
-            f"measured in noise: equal work took times that differ by {machine.noise:.0%}, at most {MAX_NOISE:.0%} gives a "
+            f"noisy measurement: times of equal work differ by {machine.noise:.0%}, above the limit of {MAX_NOISE:.0%} for a "
             "profile; measure again on an idle machine"
         )
     for job in profiles.jobs:
@@ -56,11 +56,11 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
                     else "more steps or --option rounds=N"
                 )
                 lines.append(
-                    f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
+                    f"{job.name}: predictions of the {name} at points left out of the fit err by {error:.0%} (median), more than "
                     f"{MAX_ERROR:.0%}; measure on a quieter machine, or with {more}"
                 )
         lines += [
-            f"{job.name}: measurements of the {name} can't tell {', '.join(fit.untold)}; it is counted there"
+            f"{job.name}: measurements of the {name} can't separate {', '.join(fit.untold)}; other terms include its share"
             for name, fit in _fits(job).items()
             if fit.untold
         ]
@@ -68,19 +68,19 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
 
 
 MIN_POINTS = 6
-"""One more than the coefficients of the speed function, so that something is left to judge it by."""
+"""One more than the coefficients of the speed function, so that its error can be estimated."""
 
 MEGA = 1e6
 
 MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
-"""More than steps of custom scripts take, and what comes before the first."""
+"""Longer than steps of users' scripts and their preparation take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
-    """What isn't measured on one machine, and how much is measured.
+    """Values that one machine can't measure, and the extent of the measurement.
 
     Parameters
     ----------
@@ -89,23 +89,23 @@ class ProfileOptions:
     rack_mbps, cluster_mbps
         Bandwidth of a worker beyond its machine, within and beyond the rack.
     gpu, vcpu, memory_gb
-        Demand of a worker; of GPUs one if it was measured on one, unless given.
+        Demand of a worker; by default one GPU if it was measured on a GPU.
     max_workers, max_servers
-        Powers of two up to these make the grid on which steps are timed.
+        Bounds of the grid of powers of two on which steps are timed.
     max_points
-        Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
+        Maximum number of timed grid points, chosen for their information; a smaller grid is timed in full.
     repeats
-        Steps timed at each point of the grid.
+        Timed steps per point of the grid.
     rounds
-        Runs of a custom script with each number of workers, in turns; of each the one with the least median counts.
+        Runs of a user's script with each number of workers, in turns; the one with the least median counts.
     patience_s
-        Seconds after which a custom script that tells of no further step is ended.
+        Seconds without a reported step after which a user's script is ended.
     epochs
-        Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
+        Passes of a job over its data: the measured job is small, but jobs worth scheduling make many passes.
     slot_s
-        Length of a slot that suits such jobs.
+        Suitable slot length for such jobs.
     cache_mib, allowed_gb
-        Last-level cache, and memory that may be filled, where the system tells those of a host that is shared.
+        Last-level cache, and memory that may be filled, if the system reports those of a shared host.
     """
 
     workers_a_server: int = 4
@@ -147,16 +147,16 @@ class ProfileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobMeasurements:
-    """What was measured of a job.
+    """Measurements of a job.
 
     Parameters
     ----------
     name, source
-        Which job, and where.
+        Name of the job, and source of the measurements.
     minibatch
         Seconds of one partition's gradient.
     num_parameters, num_partitions
-        Of the job.
+        Numbers of the job's parameters and data partitions.
     grid
         (workers, servers) of the timed steps.
     steps
@@ -164,9 +164,9 @@ class JobMeasurements:
     startup_s
         Seconds until a new worker's process can compute.
     num_samples
-        Examples in all partitions, 0 where nobody counts them.
+        Examples in all partitions, 0 if unknown.
     device, gpu
-        Name of the device that computed, and whether it is a GPU.
+        Name of the computing device, and whether it is a GPU.
     """
 
     name: str
@@ -184,7 +184,7 @@ class JobMeasurements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFigures:
-    """What all jobs of a machine have in common."""
+    """Measurements common to all jobs of a machine."""
 
     link: LinkFigures
     update: UpdateCost
@@ -194,9 +194,9 @@ class ServerFigures:
 def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     """Fit and assemble a job's profile.
 
-    tau is the time of a partition's gradient, e the parameters' bytes; B is the rate at which a server carries and adds
-    pushes, and b its share a worker. A planned change loses carrying the parameters, an eviction also applying what is
-    outstanding. Beyond the machine a step takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster.
+    tau is the time of a partition's gradient, e the parameters' bytes; B is the rate at which a server transfers and adds
+    pushes, and b its share per worker. A planned change costs the transfer of the parameters, an eviction also the application of
+    outstanding pushes. Beyond the machine a step takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster.
     """
     options, link = server.options, server.link
     size = measured.num_parameters * FLOAT_BYTES
@@ -206,7 +206,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     carry_s = link.start_s + size / MEGA * 8 / link.mbps.value
     apply_s = update_seconds(server.update, options.workers_a_server, size)
     workers, servers = np.array(measured.grid, dtype=np.float64).T
-    batch = float(measured.num_partitions)  # a step's is all partitions
+    batch = float(measured.num_partitions)  # a step covers all partitions
     terms = synchronous_terms(workers, servers, batch)
     workers_of_step = (workers for workers, _ in measured.grid)
     scaling = scaling_points(zip(workers_of_step, measured.steps, strict=True))
@@ -239,14 +239,14 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
 
 
 def update_seconds(cost: UpdateCost, pushes: int, num_bytes: float) -> float:
-    """Return the seconds in which a server adds so many pushes of so many bytes and applies them."""
+    """Return the seconds in which a server adds pushes of this size and applies them."""
     is_inside = (pushes + 2) * num_bytes <= cost.cache_bytes
     terms = np.array([1.0, pushes, num_bytes, pushes * num_bytes])
     return float(terms @ np.array([c.value for c in (cost.in_cache if is_inside else cost.beyond)]))
 
 
 def _server_rate(size: int, server: ServerFigures) -> MeasuredValue:
-    """Return the megabits a second that a server carries and adds."""
+    """Return the rate in megabits per second at which a server transfers and adds."""
     pushes = server.options.workers_a_server
     megabits = pushes * size * 8 / MEGA
 
@@ -257,7 +257,7 @@ def _server_rate(size: int, server: ServerFigures) -> MeasuredValue:
 
 
 def scaling_points(steps: Iterable[tuple[int, Timing]]) -> list[ScalingPoint]:
-    """Return the speed-up of each number of workers, from the fastest of its timings of a step; 1 worker is among them."""
+    """Return the speed-up of each number of workers, from its fastest step timing; the numbers must include 1."""
     best: dict[int, Timing] = {}
     for workers, timing in steps:
         if workers not in best or timing.median < best[workers].median:
@@ -272,7 +272,7 @@ def scaling_points(steps: Iterable[tuple[int, Timing]]) -> list[ScalingPoint]:
 
 
 def linear_error(points: Sequence[ScalingPoint]) -> float:
-    """Return the largest relative error of taking w workers for w times as fast as one."""
+    """Return the largest relative error of the assumption that w workers are w times as fast as one."""
     return max(abs(point.workers / point.speedup - 1.0) for point in points)
 
 
@@ -292,7 +292,7 @@ def _speed(
 
 
 def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
-    """Return how much longer a mini-batch takes beyond the machine, within which it has `own_mbps`."""
+    """Return the slowdown of a mini-batch beyond the machine, within which its bandwidth is `own_mbps`."""
 
     def step(mbps: float) -> float:
         return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)
@@ -302,15 +302,15 @@ def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: Profi
 
 
 COMPUTED, CARRIED = 0, 2
-"""Which coefficient of a speed function is of computing (M/w), and which of carrying gradients (w/p)."""
+"""Indices of a speed function's coefficients of computation (M/w) and of gradient transfer (w/p)."""
 
 
 def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwidth: float = 1.0) -> JobProfile:
-    """Return the profile of the same job whose mini-batch takes `tau` times as long, and so on.
+    """Return the profile of the same job with mini-batch time, gradient and bandwidths multiplied by these factors.
 
-    Its work stays. Step times are taken apart into ``tau + carrying``: the first part grows with `tau`, the second with
-    `gradient` over `bandwidth`; speed-ups, slowdowns by placement and losses follow. Starts, and what a step takes
-    whatever it computes and carries, stay as they are.
+    Its work stays. Step times split into ``tau + transfer``: the first part is proportional to `tau`, the second to
+    `gradient` over `bandwidth`; speed-ups, slowdowns by placement and losses follow. Start-up and the fixed part of a
+    step stay.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwi
     new_one = own_tau * tau + (one - own_tau) * carrying
 
     def longer(seconds: float) -> float:
-        """Return what a step of so many seconds takes now: its part beyond tau is carrying."""
+        """Return the new seconds of a step, whose part beyond tau is transfer."""
         return own_tau * tau + max(0.0, seconds - own_tau) * carrying
 
     points = [

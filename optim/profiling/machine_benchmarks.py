@@ -1,4 +1,4 @@
-"""What this machine can do at most: copying, calls, a parameter server, a CRBM mini-batch."""
+"""Benchmarks of this machine's limits: copies, calls, a parameter server, a CRBM mini-batch."""
 
 import mmap
 import os
@@ -25,14 +25,14 @@ SHAPES = tuple(
     for delays in (3, 10)
     for visible, hidden in ((2, 10), (2, 40), (8, 10), (8, 40))
 )
-"""Windows a batch, delays, visibles, hiddens."""
+"""Windows per batch, delays, visible and hidden units."""
 
 BATCHES = 8
-"""Mini-batches of a timed epoch."""
+"""Mini-batches per timed epoch."""
 
 
 def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
-    """Time epochs of contrastive divergence of several sizes, and fit ``a0 + a1 B n nv (nv + nh)`` a mini-batch."""
+    """Time epochs of contrastive divergence of several sizes, and fit ``a0 + a1 B n nv (nv + nh)`` per mini-batch."""
     import jax
     import jax.numpy as jnp
 
@@ -60,20 +60,20 @@ def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
 
 
 CACHE_SHARE = 0.25
-"""A copy of such a share of a cache runs in it."""
+"""Share of a cache below which a copy stays within it."""
 
 MAX_BYTES = 2**31
-"""No buffer is larger."""
+"""Maximum size of a buffer."""
 
 ROOF_S = 4.0
-"""Seconds that the roofs may take, all repeats together."""
+"""Seconds for the copy roofs, all repeats together."""
 
 FLOAT_BYTES = 4
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 DISPATCHES = 1_000
-"""Calls behind one timing of a call."""
+"""Calls per timing of a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +85,12 @@ class Buffers:
 
 
 def find_device(platform: str | None = None) -> "jax.Device":
-    """Return JAX's first device of a platform, such as ``gpu``; without one, that on which arrays are made now.
+    """Return JAX's first device of a platform, such as ``gpu``; by default the device of new arrays.
 
     Raises
     ------
     InvalidOptionError
-        If JAX has none.
+        If JAX has no such device.
     """
     import jax
     import jax.numpy as jnp
@@ -101,30 +101,30 @@ def find_device(platform: str | None = None) -> "jax.Device":
         return jax.devices(platform)[0]
     except RuntimeError:
         raise InvalidOptionError(
-            f"JAX has no {platform} here, it computes on {jax.default_backend()}; leave --device out, or install JAX for the {platform}"
+            f"JAX has no {platform} here and computes on {jax.default_backend()}; leave --device out, or install JAX for the {platform}"
         ) from None
 
 
 def usable_cores() -> int:
-    """Return the processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def measure_machine(
     clock: Clock, *, repeats: int = 30, cache: int | None = None, allowed: int | None = None
 ) -> tuple[Machine, Buffers]:
-    """Measure the copy roof in memory and in the cache, and the seconds of a call; return cache and memory too.
+    """Measure the copy bandwidth in memory and in the cache, and the seconds of a call; also return cache and memory.
 
-    A donated ``x + 1.0`` reads and writes every byte once: the floor of every update.
+    A donated ``x + 1.0`` reads and writes every byte once, which is a lower bound of every update.
 
     Parameters
     ----------
     clock
-        Seconds.
+        Clock in seconds.
     repeats
-        At most; fewer where memory is slow.
+        Maximum repeats; fewer if memory is slow.
     cache, allowed
-        Bytes of the last-level cache, and bytes that may be filled; what the system tells if not given.
+        Bytes of the last-level cache, and bytes that may be filled; by default from the system.
     """
     import jax
     import jax.numpy as jnp
@@ -180,41 +180,41 @@ def _governor() -> str:
 PUSHES = (1, 2, 4, 8, 16)
 
 CACHE_LIMIT = 0.7
-"""A working set of up to such a share of the cache counts as in it."""
+"""Share of the cache up to which a working set counts as within it."""
 
 IN_CACHE_SIZES = (2**12, 2**14, 2**16, 2**18)
-"""Parameters of the shards that are measured in the cache."""
+"""Parameters of the shards for the measurement within the cache."""
 
 BEYOND_SETS, BEYOND_STEP = 3, 1.2
-"""Working sets that are measured beyond the cache for each number of pushes, and how far beyond its edge they begin."""
+"""Number of working sets beyond the cache per number of pushes, and factor from its edge to the first of them."""
 
 SHORT_REPEATS = 10
-"""How many times as often the short updates are timed."""
+"""Factor on the repeats of short updates."""
 
 POINT_S = 0.4
-"""Seconds that the repeats of one update may take."""
+"""Seconds for the repeats of one update."""
 
 MAX_SET_BYTES, EDGES = 2**29, 4
-"""The largest working set beyond the cache: so many bytes, or so many times the cache's edge where that is more."""
+"""Bytes of the largest working set beyond the cache, or multiples of the cache's edge if that is more."""
 
 TERMS = ("a start", "a push", "a byte", "a push's byte")
 
 COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
-"""Bytes of the pushes that are carried."""
+"""Bytes of the transferred pushes."""
 
 MEGABITS_A_BYTE = 8 / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFigures:
-    """Seconds of carrying bytes: ``start_s + bytes / rate``.
+    """Seconds of a transfer: ``start_s + bytes / rate``.
 
     Parameters
     ----------
     start_s
         Seconds of the shortest message.
     mbps
-        Rate in megabits a second, with its interval.
+        Rate in megabits per second, with its interval.
     """
 
     start_s: float
@@ -222,10 +222,10 @@ class LinkFigures:
 
 
 def update_points(cache_bytes: int, allowed_bytes: int) -> list[tuple[int, int]]:
-    """Return (pushes, parameters) of the updates to time: on both sides of the cache's edge, as far as memory allows.
+    """Return (pushes, parameters) of the updates to time, on both sides of the cache's edge as memory allows.
 
-    Beyond the edge working sets go in equal factors from just above it to the largest that a share of the memory holds,
-    for every number of pushes; there are none where that share is smaller than the cache.
+    Beyond the edge, for every number of pushes, working sets grow by equal factors from just above it to the largest that fits
+    a share of the memory; there are none if that share is smaller than the cache.
     """
     edge = CACHE_LIMIT * cache_bytes
     inside = [(w, n) for n in IN_CACHE_SIZES for w in PUSHES if _set_bytes(w, n) <= min(edge, allowed_bytes)]
@@ -242,8 +242,8 @@ def _set_bytes(pushes: int, size: int) -> int:
 def measure_update(cache_bytes: int, clock: Clock, *, allowed_bytes: int, repeats: int = 9) -> UpdateCost:
     """Time the kernel that adds W pushes and applies their mean by gradient descent, and fit it on both sides of the cache.
 
-    Where fewer points than coefficients are on a side, because memory or cache is small, one fit stands for both; the
-    cost says so in `untold`.
+    If a side has fewer points than coefficients, because memory or cache is small, one fit covers both sides, and `untold`
+    reports it.
     """
     points = update_points(cache_bytes, allowed_bytes)
     seconds = np.array(
@@ -289,9 +289,9 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 
 
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
-    """Time pulls from shared memory to the device and pushes back, of several sizes; the slower way is the link.
+    """Time pulls from shared memory to the device and pushes back, of several sizes; the slower direction is the link.
 
-    So is carried between two processes of one machine. Arrays of a CPU lie in shared memory as they are: pulls are free.
+    This is the transfer between two processes of one machine. Arrays of a CPU already are in shared memory, so that pulls are free.
     """
     import jax
 
@@ -301,7 +301,7 @@ def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     def pull(size: int) -> None:
         pulled[size] = jax.device_put(source[:size]).block_until_ready()
 
-    def push(size: int) -> None:  # what was pulled just now: JAX keeps the host's copy of an array once it has one
+    def push(size: int) -> None:  # pushes fresh results, since JAX caches an array's host copy
         np.copyto(destination[:size], jax.device_get(pulled[size]))
 
     ways: list[Work] = [partial(way, size) for way in (pull, push) for size in COPY_SIZES]
@@ -312,14 +312,14 @@ def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
 
 
 def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:
-    """Fit ``start_s + bytes / rate`` by the median of all slopes, which a few disturbed copies don't move.
+    """Fit ``start_s + bytes / rate`` by the median of all slopes, which is robust to a few disturbed copies.
 
     References
     ----------
     Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
     Association 63 (1968), DOI 10.1080/01621459.1968.10480934.
     """
-    from scipy.stats import theilslopes  # half a second, at each start of a benchmark
+    from scipy.stats import theilslopes  # imported here, since it would add half a second to each start
 
     slope, start, low, high = theilslopes(seconds, num_bytes)
     tiny = np.finfo(np.float64).tiny

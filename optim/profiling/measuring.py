@@ -1,7 +1,7 @@
-"""Measure a machine and jobs on it: the whole of `optim profile`, and the steps of one job.
+"""Measurement of a machine and its jobs for `optim profile`, and of the steps of one job.
 
-A step's work is done and timed piece by piece, alone: a gradient, its way to the servers, a server's update. What runs at the
-same time on different machines is then laid side by side on a clock of its own. Workers that share two cores would show
+Each piece of a step is done and timed alone: a gradient, its transfer to the servers, a server's update. Pieces that would run
+concurrently on different machines are then overlapped on a simulated clock. Workers that share two cores would show
 how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
 """
 
@@ -30,15 +30,15 @@ LEARNING_RATE = 1e-3
 
 
 BUDGET_S, MIN_REPEATS = 0.6, 3
-"""Seconds of repeats at one point of the grid, and how many there are at least."""
+"""Seconds of repeats per point of the grid, and minimum number of repeats."""
 
 
 class Measurable(Protocol):
-    """A training job whose gradients can be computed."""
+    """A training job that computes gradients."""
 
     @property
     def num_partitions(self) -> int:
-        """Data partitions."""
+        """Number of data partitions."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Measurable(Protocol):
         ...
 
     def initial_parameters(self) -> Vector:
-        """Return the parameters to begin with, shape (n,), float32."""
+        """Return the initial parameters, shape (n,), float32."""
         ...
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
@@ -61,7 +61,7 @@ class ComputesOnDevice(Protocol):
 
     @property
     def compiled_gradient(self) -> Callable[..., Any]:
-        """The function of parameters in parts and of what `on_device` returns."""
+        """The function of parameters in parts and of the result of `on_device`."""
         ...
 
     def on_device(self, partition: int, clock: int) -> tuple[Any, ...]:
@@ -70,9 +70,9 @@ class ComputesOnDevice(Protocol):
 
 
 class StepWorld:
-    """A job with so many workers and servers, ready to make steps.
+    """A job with fixed numbers of workers and servers, ready to make steps.
 
-    A step computes the gradients of all partitions, dealt out to the workers, carries each worker's sum to the servers,
+    A step computes the gradients of all partitions, assigned to the workers, transfers each worker's sum to the servers,
     and has each server apply its range of the vector.
 
     Parameters
@@ -80,9 +80,9 @@ class StepWorld:
     job
         The job.
     workers, servers
-        How many.
+        Their numbers.
     clock
-        Seconds.
+        Clock in seconds.
     """
 
     def __init__(self, job: Measurable, workers: int, servers: int, clock: Clock) -> None:
@@ -98,7 +98,7 @@ class StepWorld:
         self._clock = 0
 
     def step(self) -> float:
-        """Make one step; return its seconds: the slowest worker's and the slowest server's."""
+        """Make one step, and return its seconds: those of the slowest worker plus the slowest server."""
         computing = max(self._timed(self._work, worker) for worker in range(self._workers))
         serving = max(self._timed(self._serve, server) for server in range(self._servers))
         self._clock += 1
@@ -136,12 +136,12 @@ class StepWorld:
 
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
-    """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer where they are long."""
+    """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer if they are long."""
     return [_time_step(job, workers, servers, clock, repeats) for workers, servers in grid]
 
 
 def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeats: int) -> Timing:
-    """Time a step as often as the budget allows; the first time warms up."""
+    """Time a step as often as the budget allows; the first one is a warm-up."""
     world = StepWorld(job, workers, servers, clock)
     world.step()
     begun = clock()
@@ -151,7 +151,7 @@ def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeat
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:
-    """Time the gradient of one partition, in turn over all of them; what a job in JAX computes stays on the device."""
+    """Time the gradient of one partition, in turn over all of them; a JAX job's results stay on the device."""
     import jax
 
     parameters = np.array(job.initial_parameters(), dtype=np.float32)
@@ -170,7 +170,7 @@ def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timin
 
 
 START_PROGRAM = "import sys, jax.numpy; jax.numpy.ones(1, device=jax.devices(sys.argv[1])[0]).block_until_ready()"
-"""What a new worker does before it can compute on a platform."""
+"""Start-up of a new worker before it can compute on a platform."""
 
 
 START_REPEATS = 3
@@ -186,24 +186,24 @@ def measure_profiles(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> ProfileDocument:
-    """Measure this machine and the jobs on it, on the device where JAX makes arrays now (`jax.default_device`).
+    """Measure this machine and its jobs, on the device of new JAX arrays (`jax.default_device`).
 
     Parameters
     ----------
     jobs
         Jobs by name.
     options
-        What isn't measured, and how much is.
+        Values that one machine can't measure, and the extent of the measurement.
     accept_noise
-        Whether to go on where other work disturbs the times; the document says how noisy it was.
+        Whether to continue if other work disturbs the times; the document records the noise.
     with_encoder
-        Whether the cost of the phase encoder is measured.
+        Whether to measure the cost of the phase encoder.
     clock
-        Seconds.
+        Clock in seconds.
     stop
-        Ends the measurement between two jobs; those measured are returned.
+        Ends the measurement between two jobs; the function returns those measured.
     progress
-        Hears of each step.
+        Is notified of each step.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    # How many passes an application makes is an option here, and nobody's own work: jobs make parts of it.
+    # An application's number of passes is an option here, so that jobs do drawn shares of the work.
     return ProfileDocument(
         schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, is_work_drawn=True, machine=machine, crbm=crbm
     )
@@ -269,9 +269,9 @@ def _measure_job(
 
 
 def _startup_s(clock: Clock) -> float:
-    """Return the seconds until a new process of Python can compute on the device."""
+    """Return the seconds until a new Python process can compute on the device."""
     words = [sys.executable, "-P", "-c", START_PROGRAM, find_device().platform]
-    # This process holds most of a GPU's memory: another that wants as much would fail.
+    # This process has allocated most of a GPU's memory, so that another one with the default share would fail.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     seconds = []
     for _ in range(START_REPEATS):

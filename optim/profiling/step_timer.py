@@ -1,7 +1,7 @@
-"""Times the steps of a training loop, whatever framework it is written in.
+"""Timer for the steps of a training loop in any framework.
 
-A loop under `optim profile --command` writes what it measured where that command looks; anywhere else it costs two
-readings of a clock a step, and writes a file only if told where.
+A loop under `optim profile --command` writes its measurements to that command's folder. Elsewhere it costs two
+clock readings per step, and writes a file only if `path` is given.
 """
 
 import atexit
@@ -20,36 +20,36 @@ from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import peak_memory
 
 FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
-"""Environment variable that names the folder where a profiled script writes."""
+"""Environment variable that names the folder for a profiled script's measurements."""
 
 SCHEMA = "optim/steps/1"
 
 FIRST_STEPS, WRITE_SHARE = 100, 20
-"""Each of the first steps is written; later ones when the loop has run for so many times what writing took."""
+"""Number of first steps that are each written, and minimum run time between later writes over the time of a write."""
 
 NETWORK = Path("/proc/net/dev")
 
 
 class StepTimer:
-    """Times steps; use it as a context around each, or call it at the end of each.
+    """Times steps; use it as a context around each step, or call it at the end of each.
 
     Parameters
     ----------
     model
-        What is trained: a PyTorch module, a pytree, arrays; for the bytes of parameters and gradients.
+        Trained model: a PyTorch module, a pytree, arrays; gives the bytes of parameters and gradients.
     samples, batch
-        Examples in the data, and in a step of all workers together.
+        Examples in the data, and per step of all workers together.
     epochs
-        Passes over the data that the job makes; parts of one count.
+        Passes of the job over the data; may be fractional.
     path
-        File to write; by default one in the folder that `optim profile --command` gives.
+        File to write; by default one in the folder of `optim profile --command`.
     clock
-        Seconds.
+        Clock in seconds.
 
     Raises
     ------
     InvalidOptionError
-        If samples or batch aren't whole numbers from 1, or epochs aren't above 0.
+        If samples or batch aren't integers of at least 1, or epochs aren't above 0.
 
     Examples
     --------
@@ -60,8 +60,8 @@ class StepTimer:
     >>> len(timer.seconds)
     3
 
-    Workers that one script runs one after the other, and a cluster at once, each have their time alone; a step then lasts as
-    long as the slowest of them and all else that it does:
+    If one script runs workers in sequence that a cluster would run in parallel, time each of them with `alone`. A step then takes
+    the time of the slowest worker and of all other work:
 
     >>> with timer:
     ...     for part in range(2):
@@ -109,7 +109,7 @@ class StepTimer:
             self()
 
     def __call__(self, result: Any = None) -> None:
-        """End a step; `result`, such as a loss on a device, is waited for."""
+        """End a step, after waiting for `result`, such as a loss on a device."""
         _wait(result)
         now = self._clock()
         step, laps = now - self._last, self._laps
@@ -119,18 +119,18 @@ class StepTimer:
         if self._path is not None and (len(self.seconds) <= FIRST_STEPS or now >= self._write_after):
             self.write()
             self._write_after = now + WRITE_SHARE * (self._clock() - now)
-        self._last, self._laps = self._clock(), []  # writing belongs to no step
+        self._last, self._laps = self._clock(), []  # no step includes the writing
 
     @contextmanager
     def alone(self, result: Callable[[], Any] | None = None) -> Iterator[None]:
-        """Time one worker's part of a step; `result` returns what is to be waited for."""
+        """Time one worker's part of a step, including the wait for the value of `result`."""
         begun = self._clock()
         yield
         _wait(None if result is None else result())
         self._laps.append(self._clock() - begun)
 
     def record(self) -> dict[str, Any]:
-        """Return what was measured; None stands for what nobody tells."""
+        """Return the measurements; None stands for unknown ones."""
         wall = self._clock() - self._begun
         sent = _network_bytes()
         return {
@@ -149,7 +149,7 @@ class StepTimer:
         }
 
     def write(self) -> None:
-        """Write what was measured, whole or not at all; a killed script leaves what it had written before."""
+        """Write the measurements atomically, so that a killed script leaves its last version."""
         if self._path is None:
             return
         part = self._path.with_suffix(f".{os.getpid()}.part")
@@ -163,19 +163,19 @@ class StepTimer:
 
 
 def _whole(name: str, value: Any) -> int | None:
-    """Return a count as Python's own number: those of NumPy and PyTorch are none to JSON."""
+    """Return a count as Python's int, since JSON has no integers of NumPy and PyTorch."""
     if value is None:
         return None
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidOptionError(f"{name} must be a whole number, got {value!r}") from None
+        raise InvalidOptionError(f"{name} must be an integer, got {value!r}") from None
     check_in("[1, inf)", {name: number})
     return number
 
 
 def _passes(epochs: Any) -> float | None:
-    """Return the passes over the data as Python's own number."""
+    """Return the passes over the data as Python's float."""
     if epochs is None:
         return None
     check_in("(0, inf)", {"epochs": float(epochs)})
@@ -183,7 +183,7 @@ def _passes(epochs: Any) -> float | None:
 
 
 def _wait(result: Any) -> None:
-    """Wait for what a device computes: a result that can be waited for, or PyTorch's queue."""
+    """Wait for a device: for a result that can be waited for, or PyTorch's queue."""
     for leaf in _leaves(result):
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
@@ -193,7 +193,7 @@ def _wait(result: Any) -> None:
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    """Yield what a nest of containers holds."""
+    """Yield the leaves of nested containers."""
     if isinstance(tree, dict):
         tree = tree.values()
     elif not isinstance(tree, list | tuple):
@@ -204,7 +204,7 @@ def _leaves(tree: Any) -> Iterator[Any]:
 
 
 def _bytes(model: Any) -> Iterator[int]:
-    """Yield the bytes of each array of a model; of plain numbers, those of single precision."""
+    """Yield the bytes of each array of a model; plain numbers count as single precision."""
     parameters: Callable[[], Iterable[Any]] | None = getattr(model, "parameters", None)
     for leaf in _leaves(list(parameters()) if callable(parameters) else model):
         if hasattr(leaf, "nbytes"):
@@ -216,9 +216,9 @@ def _bytes(model: Any) -> Iterator[int]:
 
 
 def _device() -> dict[str, Any]:
-    """Return the GPUs used, their name, peak memory and the share of time that they work, as far as a loaded framework tells.
+    """Return number and name of the used GPUs, peak memory and utilisation, as far as a loaded framework reports them.
 
-    A CPU that JAX computes on is named, and not counted.
+    A CPU on which JAX computes is named, but not counted.
     """
     device: dict[str, Any] = {"devices": 0, "device": None, "device_bytes": None, "device_share": None}
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
@@ -228,7 +228,7 @@ def _device() -> dict[str, Any]:
             "device": torch.cuda.get_device_name(),
             "device_bytes": int(torch.cuda.max_memory_allocated()),
         }
-        with suppress(ImportError, RuntimeError):  # without the driver's own library nobody tells
+        with suppress(ImportError, RuntimeError):  # without the driver's library utilisation is unknown
             device["device_share"] = torch.cuda.utilization() / 100.0
     elif jax is not None:
         found = jax.local_devices()
@@ -241,7 +241,7 @@ def _device() -> dict[str, Any]:
 
 
 def _network_bytes() -> int | None:
-    """Return the bytes sent and received by all links but the machine's own, None where the system doesn't tell."""
+    """Return the bytes sent and received by all links except loopback, None if the system doesn't report them."""
     try:
         lines = NETWORK.read_text(encoding="utf-8").splitlines()[2:]
     except OSError:

@@ -1,4 +1,4 @@
-"""Time pieces of work: medians of interleaved repeats, and which points are worth their time."""
+"""Timing of pieces of work: medians of interleaved repeats, and the choice of points to measure."""
 
 import os
 import time
@@ -19,19 +19,19 @@ Clock = Callable[[], float]
 Work = Callable[[], object]
 
 DROPPED = 3
-"""First repeats, which warm caches and page tables up."""
+"""Number of first repeats, which warm up caches and page tables."""
 
 MIN_REPEATS = 3
-"""How often even the longest work is timed."""
+"""Minimum number of timings, even of the longest work."""
 
 BUDGET_FOR_FIRST = 0.1
-"""Share of a budget that may go into repeats that only warm up."""
+"""Share of a budget for warm-up repeats."""
 
 MAX_NOISE = 0.10
-"""Median deviation over median beyond which times say little."""
+"""Median deviation over median above which times are unreliable."""
 
 MAX_LOAD = 0.5
-"""Load of other work, as a share of the processors, beyond which times say little."""
+"""Load of other work, as a share of the processors, above which times are unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """Median of the seconds."""
         return float(np.median(self.seconds))
 
     @property
@@ -75,21 +75,21 @@ def time_interleaved(
     clock: Clock = time.perf_counter,
     budget_s: float = np.inf,
 ) -> list[Timing]:
-    """Time several pieces of work in turn, so that what disturbs the machine disturbs all of them.
+    """Time several pieces of work in turn, so that disturbances of the machine affect all of them.
 
     Parameters
     ----------
     works
-        Each does its work whole before it returns.
+        Functions that complete their work before they return.
     repeats
-        How often each is timed.
+        Timings of each.
     dropped
-        How often each runs before.
+        Warm-up runs of each.
     clock
-        Seconds.
+        Clock in seconds.
     budget_s
-        Seconds of all repeats, after which none of them begins once each work has been timed `MIN_REPEATS` times; long
-        work runs once before instead of `dropped` times.
+        Seconds for all repeats. Afterwards no repeat begins once each work has been timed `MIN_REPEATS` times; long
+        work has one warm-up run instead of `dropped`.
     """
     seconds: list[list[float]] = [[] for _ in works]
     spent = 0.0
@@ -111,7 +111,7 @@ def time_interleaved(
 
 
 def present_load() -> float:
-    """Return the mean number of runnable processes over the last minute, 0 where the system doesn't tell."""
+    """Return the mean number of runnable processes over the last minute, 0 if the system doesn't report it."""
     try:
         return os.getloadavg()[0]
     except OSError:
@@ -119,21 +119,21 @@ def present_load() -> float:
 
 
 def check_quiet(noise: float, load: float, cores: int) -> None:
-    """Refuse a machine on which times say little.
+    """Raise NotAllowedError on a machine with unreliable times.
 
     Raises
     ------
     NotAllowedError
-        If other work takes much of the processors, or equal work takes unequal times.
+        If other work takes much of the processors, or times of equal work differ.
     """
     if load > MAX_LOAD * cores:
         raise NotAllowedError(
-            f"the machine is too noisy: load {load:.2f} on {cores} processors, at most {MAX_LOAD * cores:.2f} gives a "
+            f"the machine is too noisy: load {load:.2f} on {cores} processors, above the limit of {MAX_LOAD * cores:.2f} for a "
             "profile; wait until it is idle, or accept the noise with --accept-noise"
         )
     if noise > MAX_NOISE:
         raise NotAllowedError(
-            f"the machine is too noisy: equal work takes times that differ by {noise:.0%}, at most {MAX_NOISE:.0%} gives "
+            f"the machine is too noisy: times of equal work differ by {noise:.0%}, above the limit of {MAX_NOISE:.0%} for "
             "a profile; wait until it is idle, or accept the noise with --accept-noise"
         )
 
@@ -143,30 +143,30 @@ Point = tuple[int, int]
 TimeSteps = Callable[[Sequence[Point]], list[Timing]]
 
 FIRST_POINTS = 5
-"""As many as the speed function has coefficients: enough for a guess of the others' times."""
+"""Number of the speed function's coefficients: enough points to estimate the times of the others."""
 
 
 def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
-    """Time the points of a grid that tell most about the speed function, and no more than `max_points` of them.
+    """Time the most informative points of a grid for the speed function, at most `max_points` of them.
 
-    A few points give a rough fit; by its times the best design is chosen, measured, and returned with the first ones.
+    A few points give a rough fit; its times determine the best design, which is measured and returned with the first points.
 
     Parameters
     ----------
     grid
-        (workers, servers); (1, 1) is always measured, because speed-ups are over it.
+        (workers, servers); (1, 1) is always measured, as speed-ups are relative to it.
     max_points
-        Points to measure, more than `FIRST_POINTS`, to which (1, 1) may come; a grid that has no more is measured whole.
+        Points to measure, more than `FIRST_POINTS`, possibly plus (1, 1); a smaller grid is measured in full.
     batch
-        Partitions of a step.
+        Partitions per step.
     time_steps
-        Times points.
+        Function that times points.
     """
     if len(grid) <= max_points:
         return dict(zip(grid, time_steps(grid), strict=True))
     workers, servers = np.array(grid, dtype=np.float64).T
     terms = synchronous_terms(workers, servers, batch)
-    # Without times all points weigh alike but for the gradients, which most workers share.
+    # Without times all points have equal weight, except for the gradients, which most workers share.
     first = {grid[row] for row in choose_points(terms, batch / workers, FIRST_POINTS).tolist()} | {(1, 1)}
     known = sorted(first)
     timings = dict(zip(known, time_steps(known), strict=True))
@@ -180,16 +180,16 @@ def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_s
 
 
 def choose_points(terms: FloatArray, seconds: FloatArray, number: int) -> NDArray[np.int64]:
-    """Choose the points of a grid that tell most about the coefficients (D-optimal, by exchange).
+    """Choose the most informative points of a grid for the coefficients (D-optimal design, by exchange).
 
     Parameters
     ----------
     terms
         Shape (grid, terms).
     seconds
-        Shape (grid,): rough times, by which errors are relative.
+        Shape (grid,): rough times, to which errors are relative.
     number
-        How many points.
+        Number of points.
 
     Returns
     -------

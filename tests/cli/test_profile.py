@@ -92,10 +92,10 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
         (["--scale", "0"], "--scale"),
         (["--option", "repeats=0"], "repeats"),
         (["--out", "none/profile.json"], "no folder"),
-        (["--command", "python train.py"], "must have {workers}"),
+        (["--command", "python train.py"], "must contain {workers}"),
         (["--command", "x {workers}", "--workers", "1,two"], "each of --workers must be a whole number"),
         (["--command", "x {workers}", "--workers", "1," + "9" * 5000], "each of --workers must be a whole number"),
-        (["--command", "x {workers}", "--workers", "2,3"], "--workers must be 1 and other numbers"),
+        (["--command", "x {workers}", "--workers", "2,3"], "--workers must include 1 and other numbers"),
         (
             ["--command", "x {workers}", "--seed", "1"],
             "omit --application, --scale, --device, --seed and --accept-noise",
@@ -120,7 +120,7 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
             "omit --application, --scale, --device, --seed and --accept-noise",
         ),
         (["--command", "x {workers}", "--name", " "], "--name must not be empty"),
-        (["--command", "x {workers} 'y"], "can't be cut into words"),
+        (["--command", "x {workers} 'y"], "can't be split into words"),
         (["--workers", "1,2,3"], "require --command"),
         (["--name", "mine"], "require --command"),
     ],
@@ -137,7 +137,7 @@ def test_a_device_that_jax_lacks_is_one_line():
         pytest.skip("there is a GPU here")
     result = CliRunner().invoke(app, ["profile", "--device", "gpu", *SMALL])
     assert result.exit_code == 2
-    assert result.stderr.startswith("optim: error: JAX has no gpu here, it computes on ")
+    assert result.stderr.startswith("optim: error: JAX has no gpu here and computes on ")
     assert len(result.stderr.strip().splitlines()) == 1
 
 

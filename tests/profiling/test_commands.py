@@ -103,9 +103,9 @@ def test_one_number_of_workers_tells_no_speed():
 @pytest.mark.parametrize(
     ("command", "workers", "cause"),
     [
-        ("python train.py", [1, 2], "must have {workers}"),
-        ("x {workers}", [2, 4], "must be 1 and other numbers"),
-        ("x {workers} 'y", [1, 2], "can't be cut into words"),
+        ("python train.py", [1, 2], "must contain {workers}"),
+        ("x {workers}", [2, 4], "must include 1 and other numbers"),
+        ("x {workers} 'y", [1, 2], "can't be split into words"),
     ],
 )
 def test_refuses_what_tells_no_speed(command, workers, cause):
@@ -127,7 +127,7 @@ def test_a_script_is_run_and_its_last_words_are_told_when_it_fails(tmp_path):
     with pytest.raises(InvalidOptionError, match="can't be run"):
         run_script("/none/train", 1, Interruption())
     script.write_text("import os; open(os.environ['OPTIM_PROFILE_FOLDER'] + '/1.json', 'w').write('{')")
-    with pytest.raises(NotAllowedError, match="wrote what no StepTimer"):
+    with pytest.raises(NotAllowedError, match="wrote a file that isn't from this release's StepTimer"):
         run_script(f"{sys.executable} {script}", 1, Interruption())
 
 
@@ -135,7 +135,7 @@ def test_a_script_is_run_and_its_last_words_are_told_when_it_fails(tmp_path):
 def test_a_script_that_hangs_is_ended_and_the_option_named(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT + "\ntime.sleep(600)\n")
-    with pytest.raises(NotAllowedError, match=r"told of no step for 3 s and was ended; .*--option patience_s=N"):
+    with pytest.raises(NotAllowedError, match=r"reported no step for 3 s and was ended; .*--option patience_s=N"):
         run_script(f"{sys.executable} {script}", 1, Interruption(), patience_s=3.0)
 
 
@@ -168,7 +168,7 @@ def test_a_stopped_script_ends_with_all_that_it_started(tmp_path):
     asker.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("optim.profiling.commands.GRACE_S", 0.2)
-        with pytest.raises(NotAllowedError, match="stopped while"):
+        with pytest.raises(NotAllowedError, match="interrupted while"):
             run_script(f"sh {script}", 1, stop)
     asker.join()
     assert is_gone(int((tmp_path / "worker").read_text()))

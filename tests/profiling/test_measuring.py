@@ -253,7 +253,7 @@ def test_a_profile_is_doubted_where_its_fits_miss_what_they_were_not_fitted_to()
     assert noisy.speed.error > MAX_ERROR
     (remark,) = quality_warnings(ProfileDocument(schema=SCHEMA, jobs=[quiet, noisy]))
     assert remark.startswith(
-        f"simulated: the synchronous speed misses points that it is not fitted to by {noisy.speed.error:.0%}"
+        f"simulated: predictions of the synchronous speed at points left out of the fit err by {noisy.speed.error:.0%}"
     )
     assert "--option repeats=N" in remark
     assert quality_warnings(published_profiles()) == []
@@ -270,8 +270,8 @@ def test_a_profile_says_what_its_measurements_cannot_tell_apart():
     job = job_profile(one_server, server)
     assert [each.value for each in job.speed.coefficients[3:]] == [0.0, 0.0]
     assert quality_warnings(ProfileDocument(schema=SCHEMA, jobs=[job])) == [
-        "simulated: measurements of the synchronous speed can't tell the term w from those before it, the term p from "
-        "those before it; it is counted there"
+        "simulated: measurements of the synchronous speed can't separate the term w from those before it, the term p from "
+        "those before it; other terms include its share"
     ]
 
 
