@@ -1,4 +1,4 @@
-"""From container metrics to phases: encode windows, cluster embeddings, and describe, forecast and watch what follows."""
+"""Phases from container metrics: encode windows, cluster embeddings, describe phases, forecast, and detect drift."""
 
 from optim.phases.clustering import adjusted_rand_index as adjusted_rand_index
 from optim.phases.encoders import ENCODERS as ENCODERS

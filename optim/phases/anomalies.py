@@ -14,12 +14,12 @@ from optim.phases.encoders.hmm import HmmEncoder
 from optim.phases.preprocessing import ScaledSeries, Scaling
 
 DOUBT_ERRORS = 2.0
-"""Standard errors of the calibration's mean that an excess must go beyond."""
+"""Minimum excess of drift, in standard errors of the calibration's mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What scores of containers that the model fits look like.
+    """Distribution of scores of containers that the model fits.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Calibration:
     rate
         Share of held-out samples above it.
     mean, deviation
-        Of a further container's mean score: the deviation grows with the doubt about the mean where containers are few.
+        Mean and deviation of a new container's mean score; with few containers the deviation includes the error of the mean.
     num_containers
-        Containers that these are taken from.
+        Number of containers in the calibration.
     """
 
     threshold: float
@@ -41,18 +41,18 @@ class Calibration:
 
 
 def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0.0) -> Calibration:
-    """Set the threshold so that a share `rate` of held-out samples lies above it, fewer if that is within `noise`.
+    """Set the threshold so that a share `rate` of held-out samples is above it, or fewer if it is within `noise`.
 
     Parameters
     ----------
     scores
-        Shape (n,): scores of samples that the model wasn't fitted on.
+        Shape (n,): scores of samples that weren't used for the fit.
     owner
         Shape (n,): the container of each.
     rate
         In (0, 1).
     noise
-        Scores up to it tell nothing: the least threshold, and the least deviation of a container's mean.
+        Scores due to rounding and sensor noise: lower bound of the threshold, and of the deviation of a container's mean.
 
     Raises
     ------
@@ -85,20 +85,20 @@ def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
 
 
 class DriftTrigger:
-    """Cumulative sum of containers' mean scores above what is usual: small but lasting excesses trigger it.
+    """Cumulative sum of containers' mean scores above the calibration, which detects small but lasting excesses.
 
     ``s <- max(0, s + z - slack)`` with z a container's mean score in deviations from the calibration's; triggered once s
-    exceeds `limit`, and until `reset`. To the slack come two standard errors of the calibration's mean, which would
-    otherwise add up to a false alarm by themselves. With normal z, slack 0.5, limit 5 and a calibration from many
-    containers a false alarm comes about once in 930 containers, and a shift of one deviation is found after about ten
+    exceeds `limit`, and until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would
+    otherwise accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many
+    containers, a false alarm occurs about once in 930 containers, and a shift of one deviation is found after about ten
     (Montgomery, Introduction to Statistical Quality Control, table of average run lengths of the one-sided sum).
 
     Parameters
     ----------
     calibration
-        Of the model.
+        Calibration of the model.
     slack, limit
-        In deviations.
+        Slack and limit, in deviations.
 
     References
     ----------
@@ -115,7 +115,7 @@ class DriftTrigger:
         self.is_triggered = False
 
     def update(self, container_score: float) -> bool:
-        """Take in a container's mean score; tell whether the model should be updated.
+        """Add a container's mean score, and return whether the model should be updated.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class DriftTrigger:
         return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
-        """Start again, after an update of the model."""
+        """Restart the sum, after an update of the model."""
         self.sum = 0.0
         self.is_triggered = False
 
@@ -142,29 +142,29 @@ class DriftTrigger:
 DELAYS = 3
 
 MIN_ERROR = 1e-3
-"""Deviation of a scaled error below which errors are rounding and sensor noise."""
+"""Deviation of a scaled error up to which errors are rounding and sensor noise."""
 
 
 class AnomalyKind(StrEnum):
-    """What an anomaly is measured by."""
+    """Basis of an anomaly score."""
 
     FORECAST_ERROR = "forecast-error"
     FREE_ENERGY = "free-energy"
-    """Of the machine, with encoder ``crbm``."""
+    """Free energy of the CRBM, with encoder ``crbm``."""
     SURPRISE = "surprise"
-    """Minus the logarithm of the switching autoregression's density, with encoder ``hmm``."""
+    """Negative log-density under the switching autoregression, with encoder ``hmm``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearForecast:
-    """The best linear forecast of a sample from the three before it.
+    """The best linear forecast of a sample from the three previous ones.
 
     Attributes
     ----------
     matrix, bias
         Shape (3 R, R) and (R,).
     deviation
-        Shape (R,): of the errors on the training series.
+        Shape (R,): deviation of the errors on the training series.
     """
 
     matrix: FloatArray
@@ -191,18 +191,18 @@ class LinearForecast:
 
     @property
     def min_score(self) -> float:
-        """Score that errors within rounding and sensor noise can reach: above 0 where training series were constant."""
+        """Score up to which errors are rounding and sensor noise: above 0 if training series were constant."""
         return float(np.log(2.0)) if (self.deviation <= MIN_ERROR).all() else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """What a fitted model finds unlikely.
+    """Anomaly scores of a fitted model.
 
     Attributes
     ----------
     scaling, encoder, linear_forecast
-        Fitted.
+        Fitted parts of the model.
     """
 
     scaling: Scaling
@@ -210,7 +210,7 @@ class Scoring:
     linear_forecast: LinearForecast
 
     def scores(self, grid: ContainerSeries, kind: AnomalyKind) -> FloatArray:
-        """Return the score of each sample, shape (T,), NaN where history is insufficient; `kind` is an allowed one."""
+        """Return the score of each sample, shape (T,), NaN where history is insufficient; `kind` must be allowed."""
         series = self.scaling.scaled(grid)
         scores = np.full(grid.num_samples, np.nan)
         if kind == AnomalyKind.FREE_ENERGY and isinstance(self.encoder, CrbmEncoder):
@@ -222,13 +222,13 @@ class Scoring:
         return scores
 
     def owned_scores(self, grid: ContainerSeries, kind: AnomalyKind) -> tuple[FloatArray, IntArray]:
-        """Return the scores that there are, shape (n,), and the container of each."""
+        """Return the available scores, shape (n,), and the container of each."""
         scores = self.scores(grid, kind)
         known = np.isfinite(scores)
         return scores[known], grid.owner[known]
 
     def calibrations(self, held_out: ContainerSeries, rate: float) -> dict[str, Calibration]:
-        """Return what is usual of each kind of score, on containers that the model wasn't fitted on.
+        """Return the calibration of each score, from containers that weren't used for the fit.
 
         Raises
         ------
@@ -245,6 +245,6 @@ class Scoring:
 
 
 def anomaly_kinds(encoder: Encoder) -> tuple[AnomalyKind, ...]:
-    """Return the kinds of score that an encoder allows, the one that finds most faults last."""
+    """Return the scores that an encoder allows, the one that finds most faults last."""
     specific = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
     return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in specific.items() if isinstance(encoder, owner)))

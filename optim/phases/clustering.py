@@ -1,4 +1,4 @@
-"""Clusters of embeddings, the choice of their number, and how well two partitions agree."""
+"""Clusters of embeddings, the choice of their number, and agreement of two partitions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def group_sums(values: FloatArray | IntArray, group: IntArray, num_groups: int) 
 def group_moments(values: FloatArray, labels: IntArray, num_groups: int) -> tuple[FloatArray, FloatArray]:
     """Return mean and deviation of each group of rows, shape (groups, R), NaN for an empty group.
 
-    Rows with a negative label don't count; the deviation is that of a population.
+    Rows with a negative label are ignored; the deviation is that of a population.
     """
     known = labels >= 0
     rows, group = values[known], labels[known]
@@ -40,7 +40,9 @@ def confusion(truth: IntArray, labels: IntArray) -> IntArray:
     """
     truth, labels = np.asarray(truth), np.asarray(labels)
     if truth.shape != labels.shape or truth.ndim != 1:
-        raise InvalidProblemError(f"labels must be two rows of one length, got shapes {truth.shape} and {labels.shape}")
+        raise InvalidProblemError(
+            f"labels must be two vectors of equal length, got shapes {truth.shape} and {labels.shape}"
+        )
     if len(truth) == 0:
         return np.zeros((0, 0), dtype=np.int64)
     if min(truth.min(), labels.min()) < 0:
@@ -51,7 +53,7 @@ def confusion(truth: IntArray, labels: IntArray) -> IntArray:
 
 
 def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
-    """Return the adjusted Rand index: 1 for equal partitions, 0 in the mean for independent ones.
+    """Return the adjusted Rand index: 1 for equal partitions, with mean 0 for independent ones.
 
     References
     ----------
@@ -64,7 +66,7 @@ def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
         return 1.0
     expected = rows * columns / every
     max_together = (rows + columns) / 2
-    # Both all in one, or both all apart: equal partitions.
+    # One cluster in both, or only singletons in both: equal partitions.
     return 1.0 if max_together == expected else (together - expected) / (max_together - expected)
 
 
@@ -91,7 +93,7 @@ def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
 
 
 def _expected_information(row: int, column: int, total: int) -> float:
-    """Return what a cell adds in the mean over all tables with these sums; its count is hypergeometric."""
+    """Return a cell's mean contribution over all tables with these margins; its count is hypergeometric."""
     from scipy.special import gammaln
 
     count = np.arange(max(1, row + column - total), min(row, column) + 1)
@@ -105,7 +107,7 @@ def _expected_information(row: int, column: int, total: int) -> float:
 
 
 def matched_f1(truth: IntArray, labels: IntArray) -> FloatArray:
-    """Return F1 of each true class after the one-to-one matching of labels to classes with the most samples on it."""
+    """Return F1 of each true class, after the one-to-one matching of labels to classes that matches most samples."""
     from scipy.optimize import linear_sum_assignment
 
     table = confusion(truth, labels)
@@ -117,7 +119,7 @@ def matched_f1(truth: IntArray, labels: IntArray) -> FloatArray:
 
 
 def near_change(truth: IntArray, lengths: IntArray, distance: int) -> NDArray[np.bool_]:
-    """Return which samples lie within `distance` samples of a change of their segment's true phase, shape (T,)."""
+    """Return which samples are within `distance` samples of a change of their segment's true phase, shape (T,)."""
     segment = np.repeat(np.arange(len(lengths)), lengths)
     is_near = np.zeros(len(truth), dtype=bool)
     for shift in range(1, distance + 1):
@@ -134,22 +136,22 @@ def _pairs(counts: FloatArray) -> FloatArray:
 MIN_CLUSTERS, MAX_CLUSTERS = 2, 12
 
 MIN_GAIN = 0.02
-"""Fall of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
+"""Minimum decrease of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
 
 MIN_STABILITY = 0.8
-"""Mean agreement of partitions that were fitted on different halves of the containers."""
+"""Minimum mean agreement of partitions fitted on different halves of the containers."""
 
 NUM_HALVES = 10
 
 SAMPLE = 10_000
-"""Windows that the rule looks at: beyond that it costs time and changes nothing."""
+"""Maximum number of windows for the rule; more would add time without changing the result."""
 
 RESTARTS, RULE_RESTARTS = 10, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRow:
-    """What the rule saw at one number of clusters.
+    """Criteria of the rule at one number of clusters.
 
     Attributes
     ----------
@@ -158,7 +160,7 @@ class CountRow:
     held_out
         Held-out sum of squares as a share of that of one cluster.
     gain
-        Its fall from k - 1.
+        Its decrease from k - 1.
     stability
         Mean adjusted Rand index of partitions fitted on halves.
     silhouette
@@ -185,7 +187,7 @@ def fit_clusters(
 ) -> FloatArray:
     """Return the centres (k, width) of k-means with k-means++ seeds, the best of some restarts.
 
-    Room for `most_clusters` lets one compilation serve every k up to it; without, time is spent on k clusters alone.
+    `most_clusters` pads the arrays, so that one compilation serves every k up to it; otherwise the run time depends on k alone.
 
     Raises
     ------
@@ -214,7 +216,7 @@ def fit_clusters(
 
 
 def assign(embeddings: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the nearest centre of each embedding, the first of equals."""
+    """Return the nearest centre of each embedding, the first one in a tie."""
     return np.asarray(np.argmin(squared_distances(embeddings, centres), axis=1), dtype=np.int64)
 
 
@@ -230,7 +232,7 @@ def squared_distances(embeddings: FloatArray, centres: FloatArray) -> FloatArray
 def choose_count(
     training: FloatArray, owner: IntArray, held_out: FloatArray, seed: int, candidates: Sequence[int] | None = None
 ) -> tuple[int, tuple[CountRow, ...]]:
-    """Return the largest number of clusters that still gains and is stable, 2 if none is, and what was seen.
+    """Return the largest number of clusters that gains and is stable, 2 if none does, and the criteria.
 
     Parameters
     ----------
@@ -241,7 +243,7 @@ def choose_count(
     held_out
         Embeddings of other containers.
     seed
-        Of k-means and of the halves.
+        Seed of k-means and of the halves.
     candidates
         Numbers to try, 2 to 12 by default.
     """
@@ -275,28 +277,28 @@ def choose_count(
 
 
 def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resources: tuple[Resource, ...]) -> IntArray:
-    """Return the clusters in their final order: by mean level (memory), then by mean rate (CPU) of their samples.
+    """Return the clusters in their final order: by the mean level (memory), then the mean rate (CPU) of their samples.
 
     Clusters without samples come last.
     """
     means, _ = group_moments(values, labels, num_clusters)
     means = np.where(np.isnan(means), np.inf, means)
     places = sorted(range(len(resources)), key=lambda place: not resources[place].is_level)
-    # The last key of lexsort counts first.
+    # lexsort sorts by its last key first.
     return np.asarray(np.lexsort([means[:, place] for place in reversed(places)]), dtype=np.int64)
 
 
 def updated_centres(centres: FloatArray, weights: FloatArray, embeddings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Move each centre to the mean of the embeddings that it has had and of further ones that it is nearest to.
+    """Move each centre to the mean of its previous embeddings and of further ones that are nearest to it.
 
     Parameters
     ----------
     centres
         Shape (K, width).
     weights
-        Shape (K,): embeddings that each centre has had.
+        Shape (K,): number of previous embeddings of each centre.
     embeddings
-        Shape (n, width): further ones.
+        Shape (n, width): further embeddings.
 
     Returns
     -------
@@ -321,7 +323,7 @@ def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray,
 
 
 def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
-    """Return weights of the embeddings in random halves of the containers; of the embeddings, where there is one container."""
+    """Return the embeddings' weights in random halves of the containers; with one container, in halves of its embeddings."""
     groups = np.unique(owner)
     if len(groups) < 2:
         owner = groups = np.arange(len(owner))
@@ -344,7 +346,7 @@ def _stability(embeddings: FloatArray, halves: list[FloatArray], held_out: Float
 
 
 def _silhouette(embeddings: FloatArray, labels: IntArray) -> float:
-    """Return the mean silhouette; 0 where there is one cluster only."""
+    """Return the mean silhouette; 0 for a single cluster."""
     clusters = np.unique(labels)
     if len(clusters) < 2:
         return 0.0

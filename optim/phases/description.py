@@ -1,4 +1,4 @@
-"""What each phase consumes, and its name by rule."""
+"""Resource use of each phase, and its name by rule."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from optim.phases.clustering import group_moments, group_sums
 from optim.phases.sequences import run_numbers
 
 NUM_LEVELS = 201
-"""Quantiles kept: every half per cent, so that the median, quartiles, 95 and 99 % are among them."""
+"""Number of stored quantiles: every half per cent, including the median, quartiles, 95 and 99 %."""
 
 LEVELS = np.linspace(0.0, 1.0, NUM_LEVELS)
 
@@ -25,21 +25,21 @@ class PhaseStatistics:
     Attributes
     ----------
     count
-        Shape (K,): samples.
+        Shape (K,): number of samples.
     mean, deviation
-        Shape (K, R): over all samples of a phase; the deviation has no correction of its degrees of freedom.
+        Shape (K, R): over all samples of a phase; population deviation.
     within
-        Shape (K, R): deviation from the mean of the own run, of all containers together.
+        Shape (K, R): deviation from the mean of the sample's run, over all containers.
     quantiles
         Shape (K, R, 201): quantiles 0, 0.005, ..., 1.
     slope
-        Shape (K, R): mean slope of a straight line through a window, units a second.
+        Shape (K, R): mean slope of a straight line through a window, units per second.
     rising
-        Shape (K, R): share of windows whose slope is above zero.
+        Shape (K, R): share of windows with a positive slope.
     window_deviation
         Shape (K, R): mean deviation within a window.
     autocorrelation
-        Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 where nothing varies.
+        Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 for constant samples.
     """
 
     count: IntArray
@@ -104,7 +104,7 @@ def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -
     quantiles
         Shape (K, 201): quantiles of each distribution, see `PhaseStatistics`.
     weights
-        Shape (K,): their weights, not negative, of sum 1.
+        Shape (K,): non-negative weights of sum 1.
     level
         In [0, 1].
     """
@@ -113,7 +113,7 @@ def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -
     below, up_to = np.zeros(len(points)), np.zeros(len(points))
     for weight, distribution in zip(weights[known].tolist(), quantiles[known], strict=True):
         between = np.interp(points, distribution, LEVELS, left=0.0, right=1.0)
-        # Where several quantiles are one value, the distribution jumps there from the first of them to the last.
+        # At equal quantiles the distribution jumps from the first of their levels to the last.
         first, last = (
             np.searchsorted(distribution, points, side="left"),
             np.searchsorted(distribution, points, side="right") - 1,
@@ -133,17 +133,17 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
     Parameters
     ----------
     series
-        On a grid.
+        Series on a grid.
     labels
-        Shape (T,); samples without a phase are negative and don't count.
+        Shape (T,); samples without a phase are negative and ignored.
     num_phases
         K.
     num_delays
-        A window is a sample and so many before it.
+        Number of earlier samples in a window.
     """
 
     def mean_of(values: FloatArray, phase: IntArray) -> FloatArray:
-        """Return the mean of each phase, shape (K, R), zeros where it has no samples."""
+        """Return the mean of each phase, shape (K, R), zeros without samples."""
         return np.nan_to_num(group_moments(values, phase, num_phases)[0])
 
     values = series.values
@@ -171,7 +171,7 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
 def _autocorrelation(
     values: FloatArray, around: FloatArray, run: IntArray, labels: IntArray, num_phases: int
 ) -> FloatArray:
-    """Return the correlation of neighbours of a run around its mean, shape (K, R)."""
+    """Return the correlation of neighbouring samples of a run around its mean, shape (K, R)."""
     known, follows = np.flatnonzero(labels >= 0), np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
     product = group_sums(around[follows] * around[follows + 1], labels[follows], num_phases)
     square, size = (group_sums(part[known] ** 2, labels[known], num_phases) for part in (around, values))
@@ -181,21 +181,21 @@ def _autocorrelation(
 
 
 def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: float) -> FloatArray:
-    """Return the least demand not exceeded with probability `level` where phases have the shares given.
+    """Return the quantile at `level` of the demand of a mixture of phases.
 
     Parameters
     ----------
     statistics
-        Of K phases and R resources; a phase without samples counts for nothing.
+        Statistics of K phases and R resources; a phase without samples is ignored.
     shares
-        Shape (S, K): of each phase, in S mixtures; NaN in a mixture that isn't known.
+        Shape (S, K): share of each phase, in S mixtures; NaN in an unknown mixture.
     level
         In [0, 1].
 
     Returns
     -------
     numpy.ndarray
-        Shape (S, R), units of the resources; NaN for a mixture that isn't known.
+        Shape (S, R), units of the resources; NaN for an unknown mixture.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
 
 
 def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:
-    """Return slope (units a second) and deviation of the window that ends at each sample, NaN without history."""
+    """Return slope (units per second) and deviation of the window that ends at each sample, NaN without history."""
     interval_s = series.interval_s if series.interval_s is not None else 1.0
     ends, windows = series.ends(num_delays), series.windows(num_delays)
     clock = (np.arange(num_delays + 1) - num_delays / 2) * interval_s
@@ -225,25 +225,25 @@ def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray,
 
 
 RISING_SHARE = 0.6
-"""Share of windows in which a level rises (or, for a release, falls) above which the phase is named after it."""
+"""Share of windows with a rising (or falling) level above which the phase is named growth (or release)."""
 
 MIN_CHANGE = 0.01
-"""Mean change of a level in a minute, as a share of its mean, below which it counts as constant."""
+"""Mean change of a level per minute, as a share of its mean, below which it counts as constant."""
 
 BURST_VARIATION = 0.4
-"""Deviation within runs over the mean above which a rate comes in bursts."""
+"""Deviation within runs over the mean above which a rate is bursty."""
 
 IDLE_SHARE = 0.5
-"""Below this share of the mean over all phases, a phase's use of every resource is small."""
+"""Share of the mean over all phases below which a phase's use of a resource is small."""
 
 
 def phase_names(statistics: PhaseStatistics, resources: Sequence[Resource]) -> tuple[str, ...]:
     """Return a name for each phase; equal names are numbered in the order of the phases.
 
-    In this order: ``growth`` if a level rises in more than 60 % of windows, and by more than 1 % of its mean in a minute on
-    average, ``release`` if it falls likewise,
-    ``idle`` if all resources are below half their mean, ``burst`` if a rate's deviation within runs is above 0.4 of its
-    mean, else ``stable``; ``unseen`` without samples.
+    The first rule that applies gives the name. ``growth``: a level rises in more than 60 % of windows, and by more than 1 % of its
+    mean per minute on average. ``release``: a level falls in the same way. ``idle``: all resources are below half their
+    mean. ``burst``: a rate's deviation within runs is above 0.4 of its mean. ``unseen``: no samples. Otherwise
+    ``stable``.
     """
     overall = statistics.share @ statistics.mean
     plain = [_name(statistics, resources, overall, phase) for phase in range(len(statistics.count))]

@@ -13,10 +13,10 @@ from optim.core.errors import InvalidOptionError
 from optim.phases.sequences import PhaseRuns, change_transitions, sample_transitions
 
 MAX_DWELL = 512
-"""Samples after which a hazard no longer changes."""
+"""Samples after which a hazard is constant."""
 
 SHRINKAGE = 5.0
-"""Samples at risk below which a hazard is drawn to the phase's mean hazard."""
+"""Number of runs at risk at which a hazard is half-way to the phase's mean hazard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,8 +26,8 @@ class DwellModel:
     Attributes
     ----------
     hazard
-        Shape (K, L): probability that a run of ``l + 1`` samples ends there, given that it lasted so long. Kaplan-Meier's ends over
-        runs at risk, shrunk to the phase's mean hazard with the weight of `SHRINKAGE` runs: of few runs the mean says more.
+        Shape (K, L): probability that a run ends after ``l + 1`` samples, given that it lasted so long. This is Kaplan-Meier's ratio of
+        ends to runs at risk, shrunk to the phase's mean hazard with the weight of `SHRINKAGE` runs.
     survival
         Shape (K, L): Kaplan-Meier estimate of the probability that a run is longer than ``l + 1`` samples.
     mean, p90
@@ -41,7 +41,7 @@ class DwellModel:
 
 
 def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
-    """Estimate hazards; the last run of a segment ended with it, so its full length is unknown (censored).
+    """Estimate hazards; the last run of a segment is censored, as its full length is unknown.
 
     With d ends among n runs at risk, and h the phase's mean hazard, the hazard is ``(d + 5 h) / (n + 5)``; `survival`, `mean` and
     `p90` are Kaplan and Meier's, with ``d / n``.
@@ -58,7 +58,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
         is_ended = (np.arange(len(phase)) < len(phase) - 1) & (dwell <= MAX_DWELL)
         np.add.at(events, (phase[is_ended], place[is_ended]), 1)
     at_risk = leaves[:, ::-1].cumsum(axis=1)[:, ::-1]
-    # A phase that nobody left gets the smallest hazard that its time at risk allows.
+    # A phase without an observed end gets the smallest hazard that its time at risk allows.
     pooled = (events.sum(axis=1) + 0.5) / (at_risk.sum(axis=1) + 1.0)
     hazard = (events + SHRINKAGE * pooled[:, None]) / (at_risk + SHRINKAGE)
     plain = np.where(at_risk > 0, events / np.maximum(at_risk, 1.0), 0.0)
@@ -70,24 +70,24 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
 
 
 CONTINUATION = 4
-"""Further phases of a path that count for a forecast."""
+"""Number of further phases of a path that a forecast uses."""
 
 
 class ForecastMethod(StrEnum):
-    """How phases are forecast."""
+    """Methods to forecast phases."""
 
     MARKOV = "markov"
-    """The next sample's phase depends on this one's only; dwell is geometric."""
+    """The next sample's phase depends only on the current one; dwell times are geometric."""
     SEMI_MARKOV = "semi-markov"
-    """Dwell follows the observed hazards, and changes depend on the phase that is left."""
+    """Dwell times follow the observed hazards, and changes depend on the phase that ends."""
     PROTOTYPE = "prototype"
-    """Dwell likewise; what comes next is what came next on the training paths that begin, or else went on, alike."""
+    """Dwell times as in semi-Markov; changes follow the training paths with the same beginning, or else the same last phases."""
     SAME = "same"
-    """The phase stays as it is: what the others have to beat."""
+    """The phase stays: the baseline for the other methods."""
 
 
 class PhaseForecaster:
-    """Forecasts from the runs of training containers, all conditional on the container going on.
+    """Forecasts from the runs of training containers, conditional on the container's continuation.
 
     Parameters
     ----------
@@ -106,23 +106,23 @@ class PhaseForecaster:
         self._chains: dict[tuple[tuple[int, ...], int, int], FloatArray] = {}
 
     def forecast(self, phases: IntArray, dwell: int, num_steps: int, method: ForecastMethod | str) -> FloatArray:
-        """Return the probability of each phase 1, ..., num_steps samples ahead.
+        """Return the probabilities of the phases 1, ..., num_steps samples ahead.
 
         Parameters
         ----------
         phases
-            The phases so far, equal neighbours once; the last one is the present one.
+            The phases so far, without repeated neighbours; the last one is the current phase.
         dwell
-            Samples spent in the present one, at least 1.
+            Samples spent in the current phase, at least 1.
         num_steps
-            How far.
+            Number of samples to forecast.
         method
             One of `ForecastMethod`.
 
         Returns
         -------
         numpy.ndarray
-            Shape (num_steps, K); rows have sum one.
+            Shape (num_steps, K); rows sum to one.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class PhaseForecaster:
         return probabilities
 
     def _semi_markov(self, current: int, dwell: int, num_steps: int) -> FloatArray:
-        """Carry the probability of each phase and time spent in it forward."""
+        """Propagate the probability of each phase and dwell time."""
         state = np.zeros((self.num_phases, MAX_DWELL))
         state[current, min(dwell, MAX_DWELL) - 1] = 1.0
         probabilities = np.empty((num_steps, self.num_phases))
@@ -165,7 +165,7 @@ class PhaseForecaster:
         return probabilities
 
     def _prototype(self, phases: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
-        """Mix the forecasts along each way that training paths went on."""
+        """Mix the forecasts along the continuations of training paths."""
         ways = self._continuations(phases)
         total = sum(ways.values())
         probabilities = np.zeros((num_steps, self.num_phases))
@@ -174,7 +174,7 @@ class PhaseForecaster:
         return probabilities
 
     def _continuations(self, phases: tuple[int, ...]) -> Counter[tuple[int, ...]]:
-        """Return how training paths went on after these phases: from their beginning, else after their last ones."""
+        """Return the continuations of training paths after these phases: from their beginning, else after their last ones."""
         ways: Counter[tuple[int, ...]] = Counter()
         for path, number in self._paths.items():
             if len(path) > len(phases) and path[: len(phases)] == phases:
@@ -190,7 +190,7 @@ class PhaseForecaster:
         return ways or Counter({(): 1})
 
     def _along(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
-        """Return the forecast of a container that goes through these phases in turn, and then by its last change."""
+        """Return the forecast of a container that takes these phases in turn, and then follows its last change."""
         key = (way, min(dwell, MAX_DWELL), num_steps)
         if key not in self._chains:
             self._chains[key] = self._chain(way, dwell, num_steps)
@@ -205,7 +205,7 @@ class PhaseForecaster:
         for step in range(num_steps):
             state, gone = _aged(state, hazard)
             state[1:, 0] += gone[:-1]
-            # Past the last known phase, the sample-wise chain goes on.
+            # After the last known phase, the sample-wise chain continues.
             beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
             np.add.at(probabilities[step], list(way), state.sum(axis=1))
             probabilities[step] += beyond
@@ -213,7 +213,7 @@ class PhaseForecaster:
 
 
 def _aged(state: FloatArray, hazard: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what stays, a sample older, and what leaves each row; the oldest age holds all beyond it as well."""
+    """Return the remaining probability, one sample older, and the probability that leaves each row; the last age is open-ended."""
     leaving = state * hazard
     stays = state - leaving
     older = np.zeros_like(state)
@@ -245,8 +245,8 @@ def forecast_scores(
 ) -> dict[int, tuple[float, float]]:
     """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
 
-    Both are proper: a true forecast has the lowest mean score. The log-loss of a forecast that rules out what
-    then comes is infinite, and so is the mean over it; the Brier score, at most 2, compares forecasts without doubt, too.
+    Both are proper: a true forecast has the lowest mean score. The log-loss is infinite, and so is its mean, if a forecast
+    excludes the actual phase; the Brier score, at most 2, also compares such forecasts.
 
     References
     ----------
@@ -256,7 +256,7 @@ def forecast_scores(
     max_horizon = max(horizons)
     points = [(k, t) for k, (sample_phases, *_) in enumerate(labels) for t in range(len(sample_phases) - max_horizon)]
     if not points:
-        raise InvalidOptionError(f"no series is longer than the furthest horizon of {max_horizon} samples")
+        raise InvalidOptionError(f"no series is longer than the longest horizon of {max_horizon} samples")
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(points))[:max_points]
     loss = {horizon: [0.0, 0.0] for horizon in horizons}

@@ -1,4 +1,4 @@
-"""From container metrics to phases: fit, label, forecast, watch, update, save and load."""
+"""The phase model of container metrics: fit, label, forecast, watch, update, save and load."""
 
 import json
 import warnings
@@ -58,7 +58,7 @@ DEFAULT_ENCODER = "hmm"
 
 @dataclass(kw_only=True, eq=False)
 class PhaseParameters:
-    """The parameters of `PhaseModel`, kept as they are given; whatever uses them checks them."""
+    """The parameters of `PhaseModel`, stored unchecked; each is checked where it is used."""
 
     encoder: str = DEFAULT_ENCODER
     encoder_options: Mapping[str, Any] | None = None
@@ -75,7 +75,7 @@ class PhaseParameters:
     seed: int = 0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; none of them has parameters of its own, so that `deep` changes nothing."""
+        """Return the parameters by name; none has nested parameters, so that `deep` has no effect."""
         del deep
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -85,7 +85,7 @@ class PhaseParameters:
         Raises
         ------
         InvalidOptionError
-            If there is no such parameter.
+            If a parameter doesn't exist.
         """
         known = self.get_params()
         for name, value in parameters.items():
@@ -102,7 +102,7 @@ class PhasedSeries:
     Attributes
     ----------
     series
-        On the grid.
+        Series on the grid.
     labels
         Shape (T,): phase of each sample, -1 where history is insufficient.
     """
@@ -113,14 +113,14 @@ class PhasedSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Scaling and encoder, one after the other.
+    """Scaling followed by the encoder.
 
     Attributes
     ----------
     scaling
-        Fitted.
+        Fitted scaling.
     encoder
-        Fitted, except where only `scaled` is asked for.
+        Fitted encoder; may be unfitted if only `scaled` is called.
     is_padded
         Whether the first sample is repeated as history, so that every sample has an embedding.
     """
@@ -130,7 +130,7 @@ class Pipeline:
     is_padded: bool
 
     def scaled(self, grid: ContainerSeries) -> ScaledSeries:
-        """Return scaled values, with the history that is made up where series are padded."""
+        """Return scaled values, including the repeated history if series are padded."""
         scaled = self.scaling.scaled(grid)
         return scaled.padded(self.encoder.num_delays) if self.is_padded else scaled
 
@@ -142,16 +142,16 @@ class Pipeline:
         return embeddings, grid.ends(self.encoder.num_delays)
 
     def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
-        """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without an embedding.
+        """Return the nearest centre of each sample, by majority of the last few, shape (T,); -1 without an embedding.
 
         Parameters
         ----------
         grid
-            T samples.
+            Series of T samples.
         centres
             Shape (K, width).
         smoothing
-            Labels that a majority is of, at least 1.
+            Number of labels for the majority, at least 1.
         """
         labels = np.full(grid.num_samples, UNKNOWN_PHASE, dtype=np.int64)
         embeddings, rows = self.embeddings(grid)
@@ -162,16 +162,16 @@ class Pipeline:
 
 
 def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) -> IntArray:
-    """Return the most frequent of each segment's last `size` labels, at each sample; never a later one.
+    """Return the most frequent of each segment's last `size` labels, at each sample; later labels don't count.
 
     Parameters
     ----------
     labels
-        Shape (n,), all known; segments one after the other.
+        Shape (n,), all known; segments in sequence.
     lengths
         Labels of each segment, zeros allowed.
     size
-        How many count; among equals the sample's own label wins, then the lowest.
+        Number of labels for the majority; in a tie the sample's label wins, then the lowest.
     num_labels
         K.
     """
@@ -188,7 +188,7 @@ def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) ->
 
 
 class FittedPhases(PhaseParameters):
-    """The side of `PhaseModel` that needs a fit and changes nothing; the attributes are described there."""
+    """The part of `PhaseModel` that needs a fit and changes nothing; `PhaseModel` documents the attributes."""
 
     resources_: tuple[Resource, ...]
     scaling_: Scaling
@@ -206,22 +206,22 @@ class FittedPhases(PhaseParameters):
 
     @property
     def num_phases_(self) -> int:
-        """K."""
+        """Number of phases, K."""
         return len(self.centres_)
 
     @property
     def anomaly_kinds(self) -> tuple[AnomalyKind, ...]:
-        """Kinds of anomaly scores that the encoder allows."""
+        """Anomaly scores that the encoder allows."""
         return anomaly_kinds(self.encoder_)
 
     @property
     def default_score(self) -> AnomalyKind:
-        """The score that is used unless another is asked for: of those calibrated the one that finds most faults."""
+        """Score used by default: of the calibrated ones the one that finds most faults."""
         self._require_fit()
         return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
 
     def prepare(self, series: ContainerSeries) -> Grid:
-        """Return series on the model's grid, with the model's resources only."""
+        """Return series on the model's grid, restricted to the model's resources."""
         self._require_fit()
         require_series(series)
         chosen = series.select_resources([resource.name for resource in self.resources_])
@@ -233,15 +233,15 @@ class FittedPhases(PhaseParameters):
         return PhasedSeries(series=grid, labels=self._labels(grid))
 
     def predict(self, series: ContainerSeries) -> IntArray:
-        """Return the phase of each sample given, shape (T,), -1 where history is insufficient.
+        """Return the phase of each given sample, shape (T,), -1 where history is insufficient.
 
-        Irregular samples have the phase of the grid's point that they belong to.
+        Irregular samples have the phase of their grid point.
         """
         grid = self.prepare(series)
         return self._labels(grid.series)[grid.row]
 
     def transform(self, series: ContainerSeries) -> FloatArray:
-        """Return the embedding of each sample given, shape (T, width), NaN where history is insufficient."""
+        """Return the embedding of each given sample, shape (T, width), NaN where history is insufficient."""
         grid = self.prepare(series)
         embeddings, rows = self._pipeline.embeddings(grid.series)
         spread = np.full((grid.series.num_samples, embeddings.shape[1]), np.nan)
@@ -272,10 +272,10 @@ class FittedPhases(PhaseParameters):
         num_steps: int = 40,
         method: ForecastMethod | str = ForecastMethod.SEMI_MARKOV,
     ) -> FloatArray:
-        """Return the least demand not exceeded with probability `level` at a random one of the next samples.
+        """Return the quantile at `level` of the demand at a random one of the next samples.
 
-        Each phase's distribution over the training containers counts with the share of the next samples that the
-        forecast expects in it.
+        The demand is a mixture of the phases' distributions over the training containers, weighted by the forecast shares of
+        the next samples.
 
         Returns
         -------
@@ -286,14 +286,14 @@ class FittedPhases(PhaseParameters):
         return demand_quantiles(self.statistics_, shares, level)
 
     def anomaly_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
-        """Return the anomaly score of each sample given, shape (T,), NaN where history is insufficient.
+        """Return the anomaly score of each given sample, shape (T,), NaN where history is insufficient.
 
-        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `default_score` unless given.
+        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `default_score` by default.
 
         Raises
         ------
         InvalidOptionError
-            If the encoder doesn't allow this kind.
+            If the encoder doesn't allow this score.
         """
         grid = self.prepare(series)
         return self._scoring.scores(grid.series, self._kind(kind))[grid.row]
@@ -304,39 +304,39 @@ class FittedPhases(PhaseParameters):
         return container_means(*self._scoring.owned_scores(grid, self._kind(kind)))
 
     def drift_trigger(self, kind: AnomalyKind | str | None = None) -> DriftTrigger:
-        """Return a trigger that says when containers no longer look like those that the model was fitted on."""
+        """Return a trigger that reports when containers deviate from those of the fit."""
         self._require_fit()
         return DriftTrigger(self.calibrations_[str(self._kind(kind))])
 
     @cached_property
     def forecaster(self) -> PhaseForecaster:
-        """Forecasts from the runs."""
+        """Forecaster from the runs."""
         self._require_fit()
         return PhaseForecaster(self.runs_, self.num_phases_)
 
     @cached_property
     def changes(self) -> ChangeModel:
-        """Probabilities of the next phase, of order `order_`."""
+        """Model of the next phase's probabilities, of order `order_`."""
         self._require_fit()
         return fit_changes(self.runs_, self.num_phases_, self.order_)
 
     def graph(self, order: int | None = None) -> "nx.DiGraph[tuple[int, ...]]":
-        """Return the graph of changes, of `order_` unless an order is given; see `transition_graph`."""
+        """Return the graph of changes, by default of order `order_`; see `transition_graph`."""
         self._require_fit()
         return transition_graph(self.runs_, self.names_, order or self.order_)
 
     def tree(self) -> "nx.DiGraph[tuple[str, ...]]":
-        """Return the prefix tree of packed sequences; see `prefix_tree`."""
+        """Return the prefix tree of sequences with collapsed repeats; see `prefix_tree`."""
         self._require_fit()
         return prefix_tree(packed_sequences(self.runs_))
 
     def prototypes(self) -> Prototypes:
-        """Return the fewest paths that cover nine containers in ten."""
+        """Return the fewest paths that cover 90 % of the containers."""
         self._require_fit()
         return prototypes(packed_sequences(self.runs_))
 
     def _forget(self) -> None:
-        """Drop what is computed from the runs on first use."""
+        """Clear the caches of values computed from the runs."""
         for name in ("forecaster", "changes"):
             self.__dict__.pop(name, None)
 
@@ -368,12 +368,12 @@ class FittedPhases(PhaseParameters):
 
 
 def require_series(series: object) -> None:
-    """Refuse anything but a `ContainerSeries`.
+    """Raise InvalidProblemError for anything but a `ContainerSeries`.
 
     Raises
     ------
     InvalidProblemError
-        If it is something else.
+        If the argument has another type.
     """
     if not isinstance(series, ContainerSeries):
         raise InvalidProblemError(
@@ -387,16 +387,16 @@ HELD_OUT_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSplit:
-    """Series on the grid, for a fit.
+    """Series on the grid, split for a fit.
 
     Attributes
     ----------
     training
-        What scaling, encoder and clusters are fitted to.
+        Series to which scaling, encoder and clusters are fitted.
     held_out
-        What decides on the number of phases and the order of changes, and calibrates.
+        Series that determine the number of phases and the order of changes, and calibrate scores.
     every
-        Both, in their order.
+        All series, in their order.
     """
 
     training: ContainerSeries
@@ -405,19 +405,19 @@ class TrainingSplit:
 
 
 def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.random.Generator) -> TrainingSplit:
-    """Hold out a fifth of the containers; where one alone is long enough, both sides are all of them.
+    """Hold out a fifth of the containers; if only one is long enough, both parts are all containers.
 
     Parameters
     ----------
     grid
-        On a grid of `interval_s`.
+        Series on a grid of `interval_s`.
     delays
-        Samples of history that a container needs to tell anything.
+        Samples of history that an embedding needs.
 
     Raises
     ------
     InvalidProblemError
-        If no segment has more samples than that.
+        If no segment has more samples than `delays`.
     """
     if grid.lengths.max() <= delays:
         raise InvalidProblemError(
@@ -431,24 +431,24 @@ def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.ra
 def find_clusters(
     pipeline: Pipeline, split: TrainingSplit, num_phases: int | None, resources: tuple[Resource, ...], seed: int
 ) -> tuple[FloatArray, FloatArray, tuple[CountRow, ...]]:
-    """Cluster the training embeddings and order the clusters by what all containers consume in them.
+    """Cluster the training embeddings, and order the clusters by their mean resource use over all containers.
 
     Parameters
     ----------
     pipeline
-        Fitted to the training side.
+        Pipeline fitted to the training part.
     num_phases
-        K; None for what `choose_count` finds, with a warning where no number gains and is stable.
+        K; None to use `choose_count`, with a warning if no number passes its rule.
     resources
-        Of the series.
+        Resources of the series.
     seed
-        Of the clusters' first centres.
+        Seed of the clusters' first centres.
 
     Returns
     -------
     tuple
-        Centres, shape (K, width); training embeddings of each, shape (K,); what the rule for their number saw, empty where
-        the number was given.
+        Centres, shape (K, width); number of training embeddings of each, shape (K,); and the rows of `choose_count`, empty
+        if `num_phases` was given.
     """
     embeddings, rows = pipeline.embeddings(split.training)
     owner = split.training.owner[rows]
@@ -470,13 +470,13 @@ def find_clusters(
 
 
 USUAL_PHASES = 5
-"""Hint for encoders that need a number of phases before it is known; the paper's."""
+"""The paper's number of phases, a hint for encoders that need one before it is known."""
 
 STATISTICS_DELAYS = 3
 
 
 class PhaseModel(FittedPhases):
-    """Phases of containers, found without labels; with names as in scikit-learn.
+    """Phases of containers, found without labels, with scikit-learn's interface.
 
     Parameters
     ----------
@@ -487,38 +487,38 @@ class PhaseModel(FittedPhases):
     num_phases
         Number of phases; None for the largest number that gains and is stable, see `choose_count`.
     resources
-        Resources to use; None for all that the series have.
+        Resources to use; None for all resources of the series.
     interval_s, max_gap_s
-        Grid, and the longest gap that is bridged.
+        Interval of the grid, and the longest gap that is bridged.
     has_logarithm
         Whether resources are scaled by their logarithm.
     is_padded
         Whether the first sample is repeated as history, so that every sample has a phase.
     smoothing
-        A phase is the majority of the last so many labels.
+        Number of last labels whose majority is the phase.
     min_dwell
-        Samples that a run needs to count in sequences; shorter ones belong to the run before.
+        Minimum samples of a run in sequences; shorter runs are merged into the previous one.
     order
-        Phases that the next phase depends on; None for the order that held-out containers favour.
+        Number of phases on which the next phase depends; None for the order with the best held-out likelihood.
     anomaly_rate
         Share of usual samples that count as anomalies.
     seed
-        Same series, parameters and seed, same model.
+        Equal series, parameters and seeds give equal models.
 
     Attributes
     ----------
     num_phases_, names_, centres_
         K, a name for each phase, and the clusters' centres.
     statistics_
-        What each phase consumes.
+        Resource use of each phase.
     runs_
         Runs of all training containers.
     order_, order_likelihoods_
-        Order of the change model, and what held-out containers say of orders 1, 2, ....
+        Order of the change model, and held-out likelihoods of orders 1, 2, ....
     count_rows_
-        What the rule for the number of phases saw; empty where the number was given.
+        Rows of `choose_count`; empty if `num_phases` was given.
     calibrations_
-        Of anomaly scores by kind.
+        Calibrations of the anomaly scores.
 
     Examples
     --------
@@ -532,13 +532,13 @@ class PhaseModel(FittedPhases):
     def fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Find phases.
 
-        A fifth of the containers is held out: it decides on the number of phases and the order of changes and calibrates
-        the anomaly scores. Statistics, runs, tree and graph are those of all containers.
+        A fifth of the containers is held out to determine the number of phases and the order of changes, and to calibrate
+        the anomaly scores. Statistics, runs, tree and graph use all containers.
 
         Parameters
         ----------
         series
-            Any number of containers with any named resources; true phases, if any, aren't looked at.
+            Any number of containers with any named resources; true phases are ignored.
         y
             Ignored.
 
@@ -582,16 +582,16 @@ class PhaseModel(FittedPhases):
         return self.fit(series, y).predict(series)
 
     def partial_fit(self, series: ContainerSeries, y: object = None) -> Self:
-        """Take in further containers: centres move, statistics and runs grow; scaling, encoder and names stay.
+        """Update with further containers: centres move, statistics and runs grow; scaling, encoder and names stay.
 
-        Each centre becomes the mean of the embeddings that it has had and those that are now nearest to it. On a model that
-        isn't fitted, this is `fit`.
+        Each centre becomes the mean of its previous embeddings and those that are now nearest to it. On an unfitted
+        model, this is `fit`.
         """
         del y
         if not hasattr(self, "centres_"):
             return self.fit(series)
         grid = self.prepare(series).series
-        # Whatever can be refused is refused before anything changes.
+        # All checks come before the first change.
         calibrations = self._scoring.calibrations(grid, self.anomaly_rate)
         embeddings, _ = self._pipeline.embeddings(grid)
         self.centres_, self.weights_ = updated_centres(self.centres_, self.weights_, embeddings)
@@ -604,7 +604,7 @@ class PhaseModel(FittedPhases):
         return self
 
     def save(self, path: str | Path) -> None:
-        """Write the model: arrays and a JSON header, nothing that runs when it is read."""
+        """Write the model as arrays and a JSON header, without executable content."""
         self._require_fit()
         save_model(self, path)
 
@@ -615,7 +615,7 @@ class PhaseModel(FittedPhases):
         Raises
         ------
         InvalidProblemError
-            If the file holds none.
+            If the file isn't a phase model.
         """
         return load_model(path)
 
@@ -625,12 +625,12 @@ SCHEMA = "optim/phase-model/1"
 REMEDY = "write one with 'optim phases fit --out FILE'"
 
 TINY = 1e-300
-"""Least deviation: what is divided by isn't zero."""
+"""Minimum deviation, so that no divisor is 0."""
 
 ROUNDED = 1e-6
 
 DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, OptimError, RecursionError, TypeError, ValueError)
-"""What arrays of other forms make the parts of a model raise."""
+"""Exceptions that the parts of a model raise for arrays of another form."""
 
 PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
     {
@@ -640,7 +640,7 @@ PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
         "statistics": ("statistics_", PhaseStatistics),
     }
 )
-"""Attributes that are dataclasses of arrays, by what their arrays' names begin with."""
+"""Attributes that are dataclasses of arrays, by the prefix of their arrays' names."""
 
 
 def save_model(model: "PhaseModel", path: str | Path) -> None:
@@ -672,7 +672,7 @@ def load_model(path: str | Path) -> "PhaseModel":
     Raises
     ------
     InvalidProblemError
-        If the file isn't one, or holds anything but plain arrays.
+        If the file isn't a phase model, or has anything but plain arrays.
     """
     try:
         arrays = read_arrays(path, "a phase model", REMEDY)
@@ -702,7 +702,7 @@ def load_model(path: str | Path) -> "PhaseModel":
 
 
 def _check_header(model: "PhaseModel") -> None:
-    """Raise ValueError or InvalidOptionError unless what isn't an array can be of a fitted model."""
+    """Raise ValueError or InvalidOptionError unless the header's values are possible for a fitted model."""
     for name in ("smoothing", "min_dwell"):
         _require(_is_whole(getattr(model, name), 1), name)
     _require(_is_whole(model.seed, 0), "seed")
@@ -731,7 +731,7 @@ def _check_header(model: "PhaseModel") -> None:
 
 def _require(is_right: bool, what: str) -> None:
     if not is_right:
-        raise ValueError(f"{what!r} of the header has a value that no fitted model has")
+        raise ValueError(f"{what!r} of the header has a value that is impossible for a fitted model")
 
 
 def _is_whole(value: Any, minimum: int) -> bool:
@@ -743,7 +743,7 @@ def _are_finite(values: Iterable[Any]) -> bool:
 
 
 def _check_arrays(model: "PhaseModel", arrays: Arrays) -> None:
-    """Raise ValueError unless all arrays have shapes and numbers that a fitted model has."""
+    """Raise ValueError unless all arrays have possible shapes and values for a fitted model."""
     num, count = len(model.resources_), len(model.names_)
     width, table = model.encoder_.embedding_width(num), (count, num)
     fields = {
@@ -773,7 +773,7 @@ def _check_arrays(model: "PhaseModel", arrays: Arrays) -> None:
 
 
 def _check_relations(model: "PhaseModel") -> None:
-    """Raise ValueError unless arrays fit each other."""
+    """Raise ValueError unless arrays agree with each other."""
     offsets, quantiles = model.runs_.offsets, model.statistics_.quantiles
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(model.runs_.phase) or (np.diff(offsets) < 0).any():
         raise ValueError("'runs.offsets' must rise from 0 to the number of runs")

@@ -1,4 +1,4 @@
-"""From irregular samples to scaled windows: grid, scaling, windows of ragged segments."""
+"""Conversion of irregular samples to scaled windows: grid, scaling, windows of segments of different lengths."""
 
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,7 @@ from optim.core.limits import current_limits
 from optim.models.containers.series import ContainerSeries, Segmented
 
 CLOCK_TOL = 1e-9
-"""Relative error of time stamps that are multiples of the interval."""
+"""Relative tolerance for time stamps that are multiples of the interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,9 +21,9 @@ class Grid:
     Attributes
     ----------
     series
-        The series, with an `interval_s`; a container that was split has several segments.
+        The series, with an `interval_s`; a container with gaps has several segments.
     row
-        Shape (samples given,): row of `series` that each given sample went into.
+        Shape (given samples,): row of `series` for each given sample.
     """
 
     series: ContainerSeries
@@ -34,24 +34,24 @@ def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Gri
     """Put series on a grid of `interval_s`.
 
     Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate is
-    the mean of a point's samples, a level the highest of them, so that no peak is lost; a point without a sample repeats the one before. Where
-    neighbouring samples are more than `max_gap_s` apart, a new segment begins.
+    the mean of a point's samples, a level their maximum, so that peaks remain. A point without a sample repeats the previous one. A new
+    segment begins where neighbouring samples are more than `max_gap_s` apart.
 
     Parameters
     ----------
     series
-        Any series; those that lie on this grid and have no gap come back as they are.
+        Any series; those already on this grid without gaps are returned unchanged.
     interval_s
         Seconds between points.
     max_gap_s
-        Longest time over which a sample is held.
+        Longest time for which a sample is repeated.
 
     Raises
     ------
     InvalidOptionError
-        If the interval isn't positive, or longer than the gap, or leaves more points than `ReadLimits.rows`.
+        If the interval isn't positive, is longer than the gap, or gives more points than `ReadLimits.rows`.
     InvalidProblemError
-        If the samples are so far apart that splitting leaves hardly any neighbours.
+        If most neighbouring samples are more than `max_gap_s` apart.
     """
     if not 0 < interval_s <= max_gap_s:
         raise InvalidOptionError(
@@ -71,7 +71,7 @@ def _on_grid(series: ContainerSeries, interval_s: float) -> ContainerSeries:
 
 
 def _require_neighbours(step: FloatArray, interval_s: float, max_gap_s: float) -> None:
-    """Raise where most samples would stand alone."""
+    """Raise InvalidProblemError if most segments would have a single sample."""
     if len(step) and np.median(step) > max_gap_s:
         median = float(np.median(step))
         raise InvalidProblemError(
@@ -90,7 +90,7 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
         points = float(((series.time_s[last] - origin) / interval_s).sum())
     if points > current_limits().rows:
         raise InvalidOptionError(
-            f"interval_s {interval_s:g} leaves {points:.3g} points, at most {current_limits().rows} are taken; give a longer one, "
+            f"interval_s {interval_s:g} gives {points:.3g} points, above the limit of {current_limits().rows}; give a longer one, "
             "or raise the limit with 'optim --limit rows=N'"
         )
     point = np.rint((series.time_s - origin[part]) / interval_s).astype(np.int64)
@@ -98,7 +98,7 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
     offset = np.cumsum(lengths) - lengths
     row = offset[part] + point
     total = int(lengths.sum())
-    # The last sample of each point, carried on over points without one.
+    # The last sample of each point, repeated for points without a sample.
     latest = np.full(total, -1, dtype=np.int64)
     latest[row] = np.arange(series.num_samples)
     source = np.maximum.accumulate(latest)
@@ -132,7 +132,7 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
 
 
 def _summed(kills: FloatArray, row: IntArray, total: int) -> FloatArray:
-    """Return the kills of each point's samples, NaN where none of them tells any, shape (total, R)."""
+    """Return the kills of each point's samples, NaN where all are unknown, shape (total, R)."""
     is_known = np.isfinite(kills)
     number, known = (
         np.stack([np.bincount(row, column, total) for column in amounts.T], axis=1)
@@ -150,7 +150,7 @@ class ScaledSeries(Segmented):
     values
         Shape (T, R).
     lengths
-        Shape (S,), samples of each segment.
+        Shape (S,): number of samples per segment.
     """
 
     values: FloatArray
@@ -170,7 +170,7 @@ class ScaledSeries(Segmented):
         return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
 
     def random_crops(self, max_samples: int, rng: np.random.Generator) -> "ScaledSeries":
-        """Return a random stretch of at most `max_samples` samples of each segment."""
+        """Return a random crop of at most `max_samples` samples of each segment."""
         lengths = np.minimum(self.lengths, max_samples)
         first = (rng.random(len(lengths)) * (self.lengths - lengths + 1)).astype(np.int64)
         is_inside = (self.place >= first[self.segment]) & (self.place < (first + lengths)[self.segment])
@@ -180,10 +180,10 @@ class ScaledSeries(Segmented):
 def split_containers(
     series: ContainerSeries, share: float, rng: np.random.Generator, min_samples: int = 1
 ) -> tuple[IntArray, IntArray]:
-    """Return segments of a random part of the containers, and of a `share` of them that is held out.
+    """Return the segments of a random part of the containers, and of a held-out part with share `share`.
 
-    All segments of a container, and all containers of a unit (a pod), are on one side. Units without a segment of at least `min_samples` are never held
-    out: they would tell nothing. Where a single unit tells something, both sides are all containers.
+    All segments of a container, and all containers of a unit (a pod), are in one part. Units without a segment of at least
+    `min_samples` are never held out, as they have no embedding. With a single such unit, both parts are all containers.
     """
     owner = series.unit_index
     eligible = np.unique(owner[series.lengths >= min_samples])
@@ -197,10 +197,10 @@ def split_containers(
 
 
 MIN_SHARE = 0.01
-"""Added before the logarithm, as a share of a resource's mean: below it, differences don't count."""
+"""Offset of the logarithm as a share of a resource's mean; it suppresses differences between smaller values."""
 
 MAX_SCORE = 10.0
-"""Values further from the mean, in deviations, are cut there."""
+"""Bound in deviations at which values are clipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,7 +210,7 @@ class Scaling:
     Attributes
     ----------
     offset
-        Shape (R,): added before the logarithm; NaN for a resource that is scaled without one.
+        Shape (R,): offset before the logarithm; NaN for a resource without logarithm.
     mean, deviation
         Shape (R,): over the training samples, after the logarithm.
     """

@@ -1,4 +1,4 @@
-"""Rows that describe a model, and containers watched against it."""
+"""Table rows that describe a model, and containers watched with it."""
 
 import math
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from optim.phases.sequences import pack, runs_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a model says of a container.
+    """A model's result for a container.
 
     Attributes
     ----------
     container
-        Which.
+        Name of the container.
     samples
-        Samples of the grid that have a score.
+        Number of grid samples with a score.
     anomalies
-        Those above the calibrated threshold.
+        Number of samples above the calibrated threshold.
     score
-        Mean score; None, as the next two, where no sample has enough history.
+        Mean score; None, like the next two, if no sample has enough history.
     excess
-        The score in deviations above what was usual when the model was fitted.
+        The score in deviations above the calibration's mean.
     drift_sum
         The trigger's cumulative sum after this container.
     is_update_due
-        Whether the trigger has gone off, at this container or before.
+        Whether the trigger has fired, at this container or before.
     """
 
     container: str
@@ -47,26 +47,26 @@ class Reading:
 
 
 def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> tuple[Reading, ...]:
-    """Look at containers in their order, with one drift trigger for all.
+    """Score containers in their order, with one drift trigger for all.
 
     Parameters
     ----------
     model
         A fitted model.
     series
-        Containers that it wasn't fitted on.
+        Containers that weren't used for the fit.
     kind
-        The anomaly score; the model's `default_score` unless given.
+        The anomaly score; by default the model's `default_score`.
 
     Returns
     -------
     tuple of Reading
-        One a container; parts between gaps count together.
+        One per container; parts between gaps count together.
 
     Raises
     ------
     InvalidOptionError
-        If the encoder doesn't allow this kind.
+        If the encoder doesn't allow this score.
     """
     grid = model.prepare(series).series
     scores = model.anomaly_scores(grid, kind)
@@ -94,13 +94,13 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
 
 
 HORIZONS = (1, 4, 20, 40)
-"""Samples ahead that forecasts are shown and scored at."""
+"""Horizons, in samples, at which forecasts are reported and scored."""
 
 Rows = list[dict[str, Any]]
 
 
 def phase_rows(model: FittedPhases) -> Rows:
-    """Return one row per phase and resource: how often, how long, and how much."""
+    """Return one row per phase and resource: frequency, duration and amount."""
     statistics = model.statistics_
     p95, maximum = statistics.quantile(0.95), statistics.quantile(1.0)
     return [
@@ -122,7 +122,7 @@ def phase_rows(model: FittedPhases) -> Rows:
 
 
 def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
-    """Return what there is to say of the whole; `ari` on the series fitted on, where their true phases are known."""
+    """Return the model's summary, with `ari` on the series of the fit if their true phases are known."""
     ranked, phased = model.prototypes(), model.label(series)
     truth, ari = phased.series.phase, None
     if truth is not None:
@@ -140,7 +140,7 @@ def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
 
 
 def sequence_rows(model: FittedPhases, series: ContainerSeries) -> Rows:
-    """Return one row per container without gaps, or a part of one between gaps: its phases, and its anomalies."""
+    """Return one row per container without gaps, or per part between gaps: its phases, and its anomalies."""
     phased = model.label(series)
     scores = model.anomaly_scores(phased.series)
     threshold = model.calibrations_[model.default_score].threshold
@@ -160,7 +160,7 @@ def sequence_rows(model: FittedPhases, series: ContainerSeries) -> Rows:
 
 
 def edge_rows(model: FittedPhases, order: int | None = None) -> Rows:
-    """Return one row per change of phase, of the model's order unless one is given."""
+    """Return one row per change of phase, by default of the model's order."""
     graph = model.graph(order)
     return [
         {"from": graph.nodes[source]["label"], "to": graph.nodes[target]["label"], **edge}
@@ -185,7 +185,7 @@ def score_rows(
 def forecast_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, level: float, method: ForecastMethod | str
 ) -> Rows:
-    """Return one row per series: its phase, those to come, and the quantile of its demand; None where no phase is known."""
+    """Return one row per series: its phase, the forecast, and the quantile of its demand; None if its phase is unknown."""
     phased = model.label(series)
     ahead = model.forecast(phased.series, num_steps, method)
     demand = model.demand_quantile(phased.series, level, num_steps, method)
@@ -204,5 +204,5 @@ def forecast_rows(
 
 
 def legend(model: FittedPhases) -> str:
-    """Return the phases' numbers and names on a line."""
+    """Return a line with the phases' numbers and names."""
     return "phases: " + ", ".join(f"{place} {name}" for place, name in enumerate(model.names_))

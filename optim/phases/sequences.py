@@ -1,4 +1,4 @@
-"""Sequences of phases: runs, transitions, the prefix tree, and repeated blocks as one token."""
+"""Sequences of phases: runs, transitions, the prefix tree, and collapsed repeats."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import networkx as nx
 
 PERIODS = (1, 2, 3)
-"""Lengths of blocks, in the order in which they are looked for; 1 only joins equal neighbours."""
+"""Lengths of repeated blocks, in order of the search; 1 only joins equal neighbours."""
 
 
 def pack(tokens: Sequence[str | int]) -> tuple[str, ...]:
     """Replace each block that is repeated at least twice by one token ``(x y)+``.
 
-    Blocks of two tokens come first, then those of three; of several repetitions the leftmost counts, with as many
-    repeats as there are. This goes on until nothing changes, so that packing a packed sequence leaves it as it is, and
-    blocks may hold blocks. Equal neighbours become one.
+    Blocks of two tokens come first, then those of three; of several repetitions the leftmost is replaced, with all its
+    repeats. This continues until nothing changes, so that the function is idempotent, and blocks may be nested. Equal
+    neighbours become one token.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def pack(tokens: Sequence[str | int]) -> tuple[str, ...]:
 
 
 def _pack_once(tokens: tuple[str, ...], period: int) -> tuple[str, ...]:
-    """Pack all repetitions of one period from left to right."""
+    """Collapse all repetitions of one period from left to right."""
     out: list[str] = []
     place = 0
     while place < len(tokens):
@@ -60,7 +60,7 @@ def _pack_once(tokens: tuple[str, ...], period: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseRuns:
-    """Runs of many segments, one after the other.
+    """Runs of many segments, in sequence.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class PhaseRuns:
     offsets: IntArray
 
     def __eq__(self, other: object) -> bool:
-        """Return whether all runs are the same."""
+        """Return whether all runs are equal."""
         if not isinstance(other, PhaseRuns):
             return NotImplemented
         mine, others = ((one.phase, one.dwell, one.offsets) for one in (self, other))
@@ -87,17 +87,17 @@ class PhaseRuns:
 
     @property
     def num_segments(self) -> int:
-        """S."""
+        """Number of segments, S."""
         return len(self.offsets) - 1
 
     def sequences(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield phases and dwells of each segment that has any."""
+        """Yield phases and dwell times of each non-empty segment."""
         for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
             if end > begin:
                 yield self.phase[begin:end], self.dwell[begin:end]
 
     def joined(self, other: "PhaseRuns") -> "PhaseRuns":
-        """Return these runs with those of further segments behind them."""
+        """Return these runs followed by those of further segments."""
         return PhaseRuns(
             phase=np.concatenate([self.phase, other.phase]),
             dwell=np.concatenate([self.dwell, other.dwell]),
@@ -108,16 +108,16 @@ class PhaseRuns:
 def runs_of(labels: IntArray, lengths: IntArray, min_dwell: int = 1) -> PhaseRuns:
     """Return the runs of labelled segments.
 
-    A run shorter than `min_dwell` becomes part of the run before it; a segment's first run has none and stays.
+    A run shorter than `min_dwell` is merged into the previous run; a segment's first run stays.
 
     Parameters
     ----------
     labels
-        Shape (T,); negative ones, samples without a phase, are left out.
+        Shape (T,); negative ones, samples without a phase, are ignored.
     lengths
         Shape (S,).
     min_dwell
-        Samples that a run needs.
+        Minimum samples of a run.
     """
     segment = np.repeat(np.arange(len(lengths)), lengths)
     known = labels >= 0
@@ -154,14 +154,14 @@ def _without_short(runs: PhaseRuns, min_dwell: int) -> PhaseRuns:
 
 
 def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
-    """Return the number of the run of equal labels that each sample belongs to, shape (T,).
+    """Return the index of each sample's run of equal labels, shape (T,).
 
     Parameters
     ----------
     labels
-        Shape (T,); samples without a phase make runs of their own.
+        Shape (T,); samples without a phase form separate runs.
     segment
-        Shape (T,): series of each sample, neighbours in time being neighbours.
+        Shape (T,): series of each sample, in order of time.
     """
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
@@ -169,21 +169,21 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
 
 
 SMOOTHING = 0.5
-"""Added to each count of a transition."""
+"""Pseudo-count of each transition."""
 
 MIN_SEEN = 5
-"""Times that a context must have been seen to count."""
+"""Minimum occurrences of a context."""
 
 MAX_ORDER = 4
 
 START, END = -2, -3
-"""Stand for the beginning and the end of a container."""
+"""Symbols for the beginning and the end of a container."""
 
 Context = tuple[int, ...]
 
 
 def sample_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
-    """Return transition probabilities from one sample to the next, staying included, shape (K, K)."""
+    """Return transition probabilities from one sample to the next, including staying, shape (K, K)."""
     counts = np.zeros((num_phases, num_phases))
     for phase, dwell in runs.sequences():
         np.add.at(counts, (phase, phase), dwell - 1)
@@ -194,7 +194,7 @@ def sample_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOO
 def change_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
     """Return probabilities of the next, different phase, shape (K, K) with zeros on the diagonal.
 
-    Ends of containers aren't counted: it is what comes next if something does. A single phase follows itself.
+    The probabilities are conditional on a change, so that ends of containers don't count. A single phase follows itself.
     """
     if num_phases == 1:
         return np.ones((1, 1))
@@ -220,7 +220,7 @@ class ChangeModel:
     order
         m.
     counts
-        Times that each symbol followed each context of at most m symbols, contexts seen often enough only.
+        Counts of each symbol after each context of at most m symbols, for frequent contexts only.
     """
 
     num_phases: int
@@ -228,10 +228,10 @@ class ChangeModel:
     counts: Mapping[Context, Mapping[int, int]]
 
     def probabilities(self, history: Sequence[int]) -> FloatArray:
-        """Return the probability of phases 0 to K - 1 and, last, of the end, given all phases so far; shape (K + 1,).
+        """Return the probabilities of phases 0 to K - 1 and, last, of the end, given all phases so far; shape (K + 1,).
 
-        Interpolated: with N the times and T the distinct followers of a context, it counts N / (N + T), and the next
-        shorter context the rest (Witten and Bell 1991, doi:10.1109/18.87000, method C). The phase that is left has
+        Interpolation: with N the occurrences and T the distinct followers of a context, its weight is N / (N + T), and the next
+        shorter context has the rest (Witten and Bell 1991, doi:10.1109/18.87000, method C). The current phase has
         probability zero.
         """
         padded = (START, *history)
@@ -252,7 +252,7 @@ class ChangeModel:
         return np.asarray(estimate / estimate.sum())
 
     def log_likelihood(self, runs: PhaseRuns) -> float:
-        """Return the mean logarithm of the probability of a transition, the end included; in nats."""
+        """Return the mean log-probability of a transition, including the end, in nats."""
         total, number = 0.0, 0
         memory: dict[Context, FloatArray] = {}
         for phase, _ in runs.sequences():
@@ -269,7 +269,7 @@ class ChangeModel:
 
 
 def fit_changes(runs: PhaseRuns, num_phases: int, order: int) -> ChangeModel:
-    """Count what follows each context of at most `order` symbols."""
+    """Count the followers of each context of at most `order` symbols."""
     counts: defaultdict[Context, Counter[int]] = defaultdict(Counter)
     for phase, _ in runs.sequences():
         symbols = (START, *phase.tolist(), END)
@@ -285,7 +285,7 @@ def fit_changes(runs: PhaseRuns, num_phases: int, order: int) -> ChangeModel:
 
 
 def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> tuple[int, tuple[float, ...]]:
-    """Return the order with the highest held-out likelihood, the lowest of equals, and the likelihoods of 1, 2, ..."""
+    """Return the order with the highest held-out likelihood, the lowest in a tie, and the likelihoods of 1, 2, ..."""
     likelihoods = tuple(
         fit_changes(training, num_phases, order).log_likelihood(held_out) for order in range(1, MAX_ORDER + 1)
     )
@@ -293,10 +293,10 @@ def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> t
 
 
 def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "nx.DiGraph[Context]":
-    """Return the graph of changes: a node a context of `order` phases, with beginnings and ends.
+    """Return the graph of changes: one node per context of `order` phases, with beginnings and ends.
 
-    Edges have `count` and `probability`, the share of a node's departures. Nodes have `label`, and `count`, the times
-    they were entered; contexts seen less than five times are left out for orders above one.
+    Edges have `count` and `probability`, the share of a node's departures. Nodes have `label`, and `count`, the number of
+    entries; for orders above one, contexts with fewer than five occurrences are left out.
     """
     import networkx as nx
 
@@ -328,16 +328,16 @@ def _label(context: Context, names: Sequence[str]) -> str:
 Path = tuple[str, ...]
 
 COVERAGE = 0.9
-"""Share of containers that prototypes stand for."""
+"""Share of containers that prototypes cover."""
 
 
 def packed_sequences(runs: PhaseRuns) -> list[Path]:
-    """Return the packed sequence of each segment that has a phase."""
+    """Return the sequence of each segment with a phase, with collapsed repeats."""
     return [pack(phase.tolist()) for phase, _ in runs.sequences()]
 
 
 def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]:
-    """Return distinct sequences with their numbers, the most frequent first, then by their tokens."""
+    """Return distinct sequences with their counts, the most frequent first, then by their tokens."""
     counts = Counter(tuple(sequence) for sequence in sequences)
     return sorted(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
 
@@ -345,8 +345,8 @@ def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]
 def prefix_tree(sequences: Iterable[Sequence[str]]) -> "nx.DiGraph[Path]":
     """Return the prefix tree of sequences.
 
-    Its nodes are prefixes, the root the empty one; `count` is how many sequences begin with a prefix, `ends` how many
-    end with it, and `token` its last token.
+    Its nodes are prefixes, the root the empty one; `count` is the number of sequences with this prefix, `ends` the number
+    that end with it, and `token` its last token.
     """
     import networkx as nx
 
@@ -372,7 +372,7 @@ class Prototypes:
     paths
         The paths, most frequent first.
     counts
-        Containers that follow each.
+        Number of containers that follow each.
     coverage
         Share of containers covered by the first one, two, ... of all distinct paths.
     """
@@ -382,7 +382,7 @@ class Prototypes:
     coverage: tuple[float, ...]
 
     def share_covered(self, sequences: Sequence[Sequence[str]]) -> float:
-        """Return the share of sequences, of other containers say, that follow a prototype."""
+        """Return the share of sequences, such as those of other containers, that follow a prototype."""
         known = set(self.paths)
         return sum(tuple(sequence) in known for sequence in sequences) / max(len(sequences), 1)
 

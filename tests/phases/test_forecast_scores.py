@@ -41,7 +41,7 @@ def test_scores_are_means_over_all_samples_that_have_a_future(method):
     table = score_table(made, found, horizons, [method])
     assert [(name, horizon) for name, horizon, _, _ in table] == [(method, 1), (method, 3)]
     assert table[1][2:] == pytest.approx(expected[3])
-    with pytest.raises(InvalidOptionError, match="no series is longer than the furthest horizon of 9 samples"):
+    with pytest.raises(InvalidOptionError, match="no series is longer than the longest horizon of 9 samples"):
         forecast_scores(made, found, (9,), method)
 
 

@@ -1,4 +1,4 @@
-"""Encoders: windows in, embeddings out, all behind one protocol."""
+"""Encoders of windows as embeddings, with a common protocol."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -28,7 +28,7 @@ ENCODERS: Mapping[str, tuple[type[Any], Callable[[Any], Encoder]]] = MappingProx
 
 
 def make_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder:
-    """Return an encoder that isn't fitted yet.
+    """Return an unfitted encoder.
 
     Raises
     ------

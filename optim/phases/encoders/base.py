@@ -1,4 +1,4 @@
-"""The protocol of encoders, the two without training, and whitening of embeddings."""
+"""The protocol of encoders, the two encoders without training, and whitening of embeddings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ Arrays = dict[str, NDArray[np.float64]]
 
 
 class Encoder(ABC):
-    """Turns windows into embeddings, which are then clustered.
+    """Maps windows to embeddings, which are then clustered.
 
-    Made with its options alone, then fitted or restored; it never sees a true phase.
+    An encoder is constructed from its options, then fitted or restored; it never uses true phases.
 
     Parameters
     ----------
@@ -33,34 +33,34 @@ class Encoder(ABC):
 
     @property
     def num_delays(self) -> int:
-        """Samples of history that the first embedding of a segment needs."""
+        """Samples of history before the first embedding of a segment."""
         return int(self.options.num_delays)
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
-        """Fit to training series; `num_phases` is a hint that most ignore. Without anything to fit, as it is."""
+        """Fit to training series and return the encoder; `num_phases` is a hint that most encoders ignore."""
         del series, num_phases, seed
         return self
 
     @abstractmethod
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return the embeddings at the rows ``series.ends(num_delays)``, shape (n, width): no lag, and no row without one."""
+        """Return the embeddings of the rows ``series.ends(num_delays)``, shape (n, width), one per row and without lag."""
 
     def arrays(self) -> Arrays:
-        """Return what was fitted, as plain arrays."""
+        """Return the fitted parameters as plain arrays."""
         return {}
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return what `arrays` must be, with ``W`` for the width of an embedding; raise ValueError where options don't go together."""
+        """Return the expected form of `arrays`, with ``W`` for an embedding's width; raise ValueError for incompatible options."""
         del num_resources
         return {}
 
     def embedding_width(self, num_resources: int) -> int | str:
-        """Return the width of an embedding, or ``W`` where the arrays say it."""
+        """Return the width of an embedding, or ``W`` if the arrays determine it."""
         del num_resources
         return "W"
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
-        """Take what `arrays` returned."""
+        """Restore the parameters from the result of `arrays`."""
         del arrays
         return self
 
@@ -72,7 +72,7 @@ class RawWindowOptions:
     Attributes
     ----------
     num_delays
-        Samples of history in a window; three with the sample itself are a minute at 15 s.
+        Samples of history in a window; three plus the current sample are a minute at 15 s.
     """
 
     num_delays: int = 3
@@ -83,7 +83,7 @@ class RawWindowOptions:
 
 
 class RawWindowEncoder(Encoder):
-    """All samples of the window, oldest first: what any other encoder has to improve on."""
+    """All samples of the window, oldest first: the baseline for other encoders."""
 
     def encode(self, series: ScaledSeries) -> FloatArray:
         """Return the windows, shape (n, (num_delays + 1) R)."""
@@ -91,21 +91,21 @@ class RawWindowEncoder(Encoder):
         return windows.reshape(len(windows), windows.shape[1] * windows.shape[2])
 
     def embedding_width(self, num_resources: int) -> int:
-        """Return it."""
+        """Return the number of values in a window."""
         return num_resources * (self.num_delays + 1)
 
 
 MIN_VARIANCE_SHARE = 1e-4
-"""Directions whose variance is below this share of the greatest are noise, and left out of whitened embeddings."""
+"""Share of the greatest variance below which a direction is noise, and left out of whitened embeddings."""
 
 
 class Spread(StrEnum):
-    """How embeddings are spread."""
+    """Normalisation of embeddings."""
 
     NONE = "none"
-    """As they are."""
+    """No change."""
     STANDARDISED = "standardised"
-    """Each to mean zero and deviation one."""
+    """Each component to mean zero and deviation one."""
     WHITENED = "whitened"
     """All principal directions to deviation one."""
 
@@ -129,13 +129,13 @@ class Whitening:
             return cls(origin=origin, matrix=np.diag(1.0 / np.where(deviation > 1e-9, deviation, 1.0)))
         values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(embeddings, rowvar=False, ddof=0)))
         is_significant = values > MIN_VARIANCE_SHARE * max(float(values[-1]), 1e-300)
-        # Eigenvectors have no sign of their own: the largest entry is made positive.
+        # An eigenvector's sign is arbitrary: make its largest entry positive.
         chosen = vectors[:, is_significant]
         signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
         return cls(origin=origin, matrix=chosen * signs / np.sqrt(values[is_significant]))
 
     def apply(self, embeddings: FloatArray) -> FloatArray:
-        """Return spread embeddings."""
+        """Return normalised embeddings."""
         return np.asarray((embeddings - self.origin) @ self.matrix)
 
     def arrays(self) -> dict[str, FloatArray]:
@@ -144,7 +144,7 @@ class Whitening:
 
     @classmethod
     def fields(cls, width: int) -> dict[str, Field]:
-        """Return what the map's arrays must be for embeddings so wide."""
+        """Return the expected form of the map's arrays for embeddings of this width."""
         return {"spread_origin": Field(shape=(width,)), "spread_matrix": Field(shape=(width, "W"))}
 
     @classmethod
@@ -162,7 +162,7 @@ class WindowStatisticsOptions:
     num_delays
         Samples of history in a window.
     spread
-        How the statistics are brought to one scale.
+        Normalisation of the statistics.
     """
 
     num_delays: int = 3
@@ -174,12 +174,12 @@ class WindowStatisticsOptions:
 
 
 class WindowStatisticsEncoder(Encoder):
-    """Three numbers a resource: how much, how unsteady, and where it is going."""
+    """Mean, deviation and slope of each resource."""
 
     _spread: Whitening
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
-        """Fit the spread of the statistics."""
+        """Fit the normalisation of the statistics."""
         del num_phases, seed
         self._spread = Whitening.fit(self._statistics(series), self.options.spread)
         return self
@@ -195,14 +195,14 @@ class WindowStatisticsEncoder(Encoder):
         return np.concatenate([windows.mean(axis=1), windows.std(axis=1), slope], axis=1)
 
     def arrays(self) -> Arrays:
-        """Return the spread."""
+        """Return the normalisation's arrays."""
         return self._spread.arrays()
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return what they must be."""
+        """Return the expected form of `arrays`."""
         return Whitening.fields(3 * num_resources)
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
-        """Take the spread."""
+        """Restore the normalisation."""
         self._spread = Whitening.restore(arrays)
         return self

@@ -1,10 +1,10 @@
 """Hidden units of a conditional restricted Boltzmann machine.
 
 The method is that of Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
-management, HotCloud 2020): k-means on the hiddens' probabilities. The options ``autoregression=trained``,
-``output=probability``, ``pooling=1``, ``spread=none`` are theirs, with up to 2,000 epochs; the defaults are the best of
-those tried on generated containers. In either case histories are in one order in training and in use, an embedding belongs to
-the sample at which it is taken, and samples without history have no embedding instead of one of zeros.
+management, HotCloud 2020): k-means on the hidden units' probabilities. The options ``autoregression=trained``,
+``output=probability``, ``pooling=1``, ``spread=none`` are the paper's, with up to 2,000 epochs; the defaults did best on
+generated containers. With both, histories have the same order in training and in use, an embedding belongs to
+its window's last sample, and samples without history have no embedding instead of zeros.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from optim.kernels.crbm import CrbmParameters
 
 EPOCHS_A_CALL = 10
-"""Epochs between two looks at the held-out forecast error."""
+"""Epochs between two evaluations of the held-out forecast error."""
 
 VALIDATION_SHARE = 0.1
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
 MAX_WEIGHT = 1e15
-"""Larger weights are none that were trained, and their squares don't fit in single precision."""
+"""Bound on plausible trained weights; squares of larger ones could overflow in single precision."""
 
 RIDGE = 1e-6
-"""Of the least-squares autoregression, a window: only keeps it solvable where a resource is constant."""
+"""Ridge term of the least-squares autoregression per window, which keeps it solvable if a resource is constant."""
 
 
 class Autoregression(StrEnum):
-    """What becomes of the direct connections from history to sample."""
+    """Treatment of the direct connections from history to sample."""
 
     TRAINED = "trained"
-    """Trained with the rest."""
+    """Trained with the other parameters."""
     MIN_SQUARES = "least-squares"
-    """Set to the best linear forecast and kept, so that the hiddens are left with its residuals."""
+    """Fixed at the best linear forecast, so that the hidden units model its residuals."""
 
 
 class Output(StrEnum):
-    """What of a hidden unit is its embedding."""
+    """Embedding of a hidden unit."""
 
     PROBABILITY = "probability"
     LOGIT = "logit"
@@ -61,18 +61,18 @@ class CrbmOptions:
     num_delays, num_hidden
         Samples of history and hidden units; 3 and 10 in the paper as well.
     num_epochs, patience
-        Most epochs, and how many without a better forecast of held-out series end the training.
+        Maximum epochs, and epochs without a better forecast of held-out series before training stops.
     learning_rate, batch_size, num_gibbs_steps
-        Of contrastive divergence.
+        Parameters of contrastive divergence.
     autoregression
-        What becomes of the direct connections.
+        Treatment of the direct connections.
     output
         Probabilities as in the paper, or their logits.
     pooling
-        An embedding is the square root of the deviation of the last so many hidden outputs: how much a unit is at work, whatever the
-        level, small differences spread out; 1 for the output itself.
+        An embedding is the square root of the deviation of this many last hidden outputs, which measures a unit's activity at any
+        level and emphasises small differences; 1 for the output itself.
     spread
-        How embeddings are brought to one scale.
+        Normalisation of the embeddings.
     """
 
     num_delays: int = 3
@@ -98,12 +98,12 @@ class CrbmOptions:
 
 
 class CrbmEncoder(Encoder):
-    """Embeddings from the hidden units of a machine trained by contrastive divergence.
+    """Embeddings from the hidden units of a CRBM trained by contrastive divergence.
 
     Attributes
     ----------
     forecast_errors
-        Mean squared one-step forecast error of held-out series by look, in scaled units.
+        Mean squared one-step forecast error of held-out series by evaluation, in scaled units.
     """
 
     def __init__(self, options: CrbmOptions) -> None:
@@ -113,12 +113,12 @@ class CrbmEncoder(Encoder):
         self._spread: Whitening
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
-        """Train the machine; the parameters with the best forecast of held-out series are kept.
+        """Train the CRBM, and use the parameters with the best forecast of held-out series.
 
         Raises
         ------
         InvalidOptionError
-            If training diverges before the first look at the forecast.
+            If training diverges before the first evaluation of the forecast.
         """
         del num_phases
         self._fitted = self._train(series, seed)
@@ -130,14 +130,14 @@ class CrbmEncoder(Encoder):
         return self._spread.apply(self._outputs(series))
 
     def free_energy(self, series: ScaledSeries) -> FloatArray:
-        """Return each window's free energy: how unlikely the sample is, given its history."""
+        """Return each window's free energy, a measure of how unlikely the sample is given its history."""
         from optim.kernels import crbm
 
         return self._windowwise(crbm.free_energy, series)
 
     @property
     def parameters(self) -> "CrbmParameters":
-        """The machine."""
+        """Parameters of the CRBM."""
         import jax.numpy as jnp
 
         from optim.kernels.crbm import CrbmParameters
@@ -196,18 +196,18 @@ class CrbmEncoder(Encoder):
         return np.sqrt(recent_deviation(outputs, series, self.num_delays, self.options.pooling))
 
     def _windowwise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
-        """Return what a kernel says of each window, in double precision."""
+        """Return a kernel's result for each window, in double precision."""
         import jax.numpy as jnp
 
         values, ends = jnp.asarray(series.values, jnp.float32), jnp.asarray(series.ends(self.num_delays), jnp.int32)
         return np.asarray(kernel(self.parameters, values, ends), np.float64)
 
     def arrays(self) -> Arrays:
-        """Return parameters and spread."""
+        """Return parameters and normalisation."""
         return {**self._fitted, **self._spread.arrays()}
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return what they must be."""
+        """Return the expected form of `arrays`."""
         options = self.options
         history, hidden = num_resources * self.num_delays, options.num_hidden
         shapes = {
@@ -221,14 +221,14 @@ class CrbmEncoder(Encoder):
         return {**machine, **Whitening.fields(hidden)}
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
-        """Take parameters and spread."""
+        """Restore parameters and normalisation."""
         self._fitted = {name: np.asarray(arrays[name]) for name in FIELDS}
         self._spread = Whitening.restore(arrays)
         return self
 
 
 def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
-    """Return the deviation of each segment's last `size` outputs, or of as many as there are; shape (n, H)."""
+    """Return the deviation of each segment's last `size` outputs, or of all if there are fewer; shape (n, H)."""
     if not len(outputs):
         return np.zeros_like(outputs)
     counts = np.maximum(series.lengths - num_delays, 0)
@@ -236,7 +236,7 @@ def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int,
     row = np.arange(len(outputs))
     first = np.maximum(begin, row - size + 1)
     number = (row - first + 1)[:, None]
-    # Sums around the overall mean: differences of running sums lose no digits that matter.
+    # Centring at the overall mean avoids cancellation in differences of running sums.
     moved = outputs - outputs.mean(axis=0)
     sums, squares = (
         np.concatenate([np.zeros((1, moved.shape[1])), np.cumsum(part, axis=0)]) for part in (moved, moved**2)
@@ -247,7 +247,7 @@ def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int,
 
 
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return windows to train on, and those of held-out segments; all for both where segments are few."""
+    """Return training windows, and windows of held-out segments; with few segments both are all windows."""
     ends = series.ends(num_delays)
     segment = series.segment[ends]
     usable = np.unique(segment)
@@ -261,7 +261,7 @@ def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntAr
 def _with_autoregression(
     parameters: "CrbmParameters", series: ScaledSeries, ends: IntArray, autoregression: Autoregression
 ) -> "CrbmParameters":
-    """Return the machine with its direct connections at their start."""
+    """Return the CRBM with its direct connections initialised."""
     import jax.numpy as jnp
 
     if autoregression == Autoregression.TRAINED:

@@ -1,4 +1,4 @@
-"""States of a hidden Markov model, as they are known at the sample itself."""
+"""Filtered states of a hidden Markov model, from samples up to the current one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from optim.phases.encoders.base import Arrays, Encoder
 from optim.phases.preprocessing import ScaledSeries
 
 MAX_VALUE, MIN_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
-"""Of parameters and logarithms of probabilities in single precision."""
+"""Bounds on parameters and log-probabilities, and tolerance on probabilities, in single precision."""
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
 
@@ -26,16 +26,16 @@ class HmmOptions:
     Attributes
     ----------
     num_states
-        States; None for as many as there are phases, or 5 where their number is to be found.
+        Number of states; None for the number of phases, or 5 if this is unknown.
     is_autoregressive
         Whether a state is a linear rule from one sample to the next, rather than a level.
     stickiness
-        Transitions from each state to itself that are counted in addition to those seen.
+        Pseudo-counts of transitions from each state to itself.
     num_restarts, max_iterations
-        Of the fit. With twelve restarts on 200 series the worst of ten seeds of generated containers found phases as well as the mean
-        seed did with six on 100.
+        Parameters of the fit. With twelve restarts on 200 series the worst of ten seeds of generated containers found phases as well as
+        the mean seed did with six on 100.
     max_series, max_samples
-        Series and samples to fit on, drawn at random if there are more, long series in stretches: the model has few parameters.
+        Maximum series and samples to fit on; beyond this the fit uses random series, and random crops of long ones.
     """
 
     num_states: int | None = None
@@ -53,7 +53,7 @@ class HmmOptions:
 
 
 class HmmEncoder(Encoder):
-    """Probabilities of the states given the samples so far, never later ones."""
+    """Probabilities of the states given the samples so far."""
 
     def __init__(self, options: HmmOptions) -> None:
         super().__init__(options)
@@ -61,7 +61,7 @@ class HmmEncoder(Encoder):
 
     @property
     def num_delays(self) -> int:
-        """Samples of history: one where means depend on the last sample, else none."""
+        """Samples of history: one if means depend on the previous sample, else none."""
         return int(self.options.is_autoregressive)
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
@@ -95,13 +95,13 @@ class HmmEncoder(Encoder):
         return self._samplewise(lambda *arguments: hidden_markov.filter(*arguments)[0], series)
 
     def nll(self, series: ScaledSeries) -> FloatArray:
-        """Return minus the log-density of each sample given those before it, shape (n,)."""
+        """Return the negative log-density of each sample given the earlier ones, shape (n,)."""
         from optim.kernels import hidden_markov
 
         return self._samplewise(hidden_markov.negative_log_likelihood, series)
 
     def _samplewise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
-        """Return what a kernel says of each sample with history, in double precision."""
+        """Return a kernel's result for each sample with history, in double precision."""
         import jax.numpy as jnp
 
         from optim.kernels import hidden_markov
@@ -117,7 +117,7 @@ class HmmEncoder(Encoder):
         return dict(self._fitted)
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return what they must be."""
+        """Return the expected form of `arrays`."""
         inputs = 1 + num_resources * self.options.is_autoregressive
         return {
             "log_initial": Field(shape=("W",), least=MIN_LOGARITHM, most=ROUNDED),
@@ -127,16 +127,16 @@ class HmmEncoder(Encoder):
         }
 
     def embedding_width(self, num_resources: int) -> int | str:
-        """Return the number of states, where it was given."""
+        """Return the number of states, if it was given."""
         del num_resources
         return self.options.num_states or "W"
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
-        """Take the model's parameters; raise ValueError where probabilities have another sum than one, or variances aren't positive."""
+        """Restore the parameters; raise ValueError unless probabilities sum to one and variances are positive."""
         for name in ("log_initial", "log_transition"):
             sums = np.exp(arrays[name]).sum(axis=-1)
             if not np.allclose(sums, 1.0, atol=1e-3):
-                raise ValueError(f"probabilities of {name!r} must have sum one")
+                raise ValueError(f"probabilities of {name!r} must sum to one")
         covariance = arrays["covariance"]
         if (
             not np.allclose(covariance, covariance.transpose(0, 2, 1), rtol=1e-3)
