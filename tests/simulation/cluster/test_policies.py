@@ -240,5 +240,5 @@ def test_gittins_goes_by_a_sample_of_service(tmp_path):
     own = make_policy("tiresias-gittins", jobs)
     assert own.thresholds == (5 * US,)
     assert "distribution" in own.needs
-    with pytest.raises(InvalidOptionError, match="is no file"):
+    with pytest.raises(InvalidOptionError, match="must be the path of a file"):
         make_policy("tiresias-gittins", jobs, {"service": "absent"})

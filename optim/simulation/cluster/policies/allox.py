@@ -1,4 +1,4 @@
-"""AlloX: jobs to types of GPU and places in line, by a matching of least mean completion time."""
+"""AlloX: assign jobs to GPU types and queue positions by the matching that minimises mean completion time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class AlloxOptions:
     Parameters
     ----------
     max_jobs
-        How many waiting jobs are matched: those with the least GPU-time left.
+        Number of waiting jobs to match, those with the least remaining GPU-time first.
 
     Raises
     ------
@@ -41,15 +41,16 @@ class AlloxOptions:
     "allox",
     world="cluster",
     options=AlloxOptions,
-    summary="Match jobs to types of GPU and places in line, behind the jobs that already run there.",
+    summary="Match waiting jobs to GPU types and to positions in the queue behind the running jobs.",
     source="Le, Sun, Chowdhury, Liu, AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020, section 4",
 )
 class Allox(PlanningPolicy):
-    """A job that is k-th from the end of a type's line delays k jobs, itself included: least sum of k x its time there."""
+    """Minimise the sum of k x run time, since the k-th job from the end of a type's queue delays k jobs, itself included."""
 
     assumptions = (
-        "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
-        "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
+        "each GPU type is modelled as one machine with the speed of all its GPUs: a gang's time is its GPU-time divided by their number, "
+        "and the machine is free when its running jobs end; the 64 waiting jobs with the least remaining GPU-time are matched; "
+        "no preemption; no filter by user"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)
 
@@ -58,7 +59,7 @@ class Allox(PlanningPolicy):
         self.options = options
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Serve gangs that find their GPUs among those of one type."""
+        """Support gangs that fit on GPUs of one type."""
         return on_one_type(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -68,7 +69,7 @@ class Allox(PlanningPolicy):
         self.matchings = 0
 
     def plan(self, view: View) -> Plan:
-        """Match the waiting jobs, and start the first in each line."""
+        """Match the waiting jobs, and start the first of each queue."""
         from scipy.optimize import linear_sum_assignment
 
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
@@ -96,7 +97,7 @@ class Allox(PlanningPolicy):
 
     @staticmethod
     def _times(view: View, waiting: IntArray, up: list[BoolArray]) -> tuple[FloatArray, FloatArray]:
-        """Return each waiting job's time on each type, and how long each type is busy with the jobs that run there."""
+        """Return each waiting job's time on each type, and the time until each type has finished its running jobs."""
         there = np.maximum(1, [int(view.cluster.gpus[machines].sum()) for machines in up])
         remaining = view.remaining_us * view.gpus.astype(float)
         kinds = (
@@ -112,5 +113,5 @@ class Allox(PlanningPolicy):
         return work[waiting], busy
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many matchings were made."""
+        """Return the number of matchings."""
         return {"matchings": float(self.matchings)}

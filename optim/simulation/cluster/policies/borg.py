@@ -1,4 +1,4 @@
-"""Borg: priorities, scored placement, and preemption of what is less important."""
+"""Borg: priorities, scored placement, and preemption of jobs of lower bands."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class BorgOptions:
     Parameters
     ----------
     shares
-        Chances of the bands free, batch and production, for workloads without priorities: numbers with colons between.
+        Probabilities of the bands free, batch and production for workloads without priorities, separated by colons.
 
     Raises
     ------
@@ -39,12 +39,12 @@ class BorgOptions:
         self.chances()
 
     def chances(self) -> tuple[float, ...]:
-        """Return the chances of the bands.
+        """Return the probabilities of the bands.
 
         Raises
         ------
         InvalidOptionError
-            If the text isn't of that form.
+            If the text isn't three numbers separated by colons.
         """
         try:
             values = tuple(float(part) for part in self.shares.split(":"))
@@ -59,23 +59,23 @@ class BorgOptions:
     "borg",
     world="cluster",
     options=BorgOptions,
-    summary="Priorities, drawn from the seed where jobs have none; production preempts the others, and users take turns within a priority.",
+    summary="Schedule by priority (sampled if missing); production jobs preempt others; users of equal priority take turns.",
     source="Verma et al., Large-scale cluster management at Google with Borg, EuroSys 2015, sections 2.5 and 3.2",
 )
 class Borg(PlanningPolicy):
-    """Jobs by priority, in turn among users within one; a job may take GPUs of lower bands but not of its own."""
+    """Schedule jobs by priority, round-robin among users of a priority; a job may preempt lower bands only."""
 
     assumptions = (
-        "priorities are the workload's, or drawn from the seed with the chances `borg.shares`; the score of a place is that of the "
-        "placement rule (best fit strands least); production never preempts production; victims go from the lowest priority "
-        "and the latest start"
+        "priorities come from the workload, or are sampled with the probabilities `borg.shares`; the placement rule scores places "
+        "(best fit leaves the fewest GPUs unusable); production never preempts production; victims are chosen by lowest "
+        "priority, then latest start"
     )
 
     def __init__(self, options: BorgOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Draw the bands of workloads without priorities."""
+        """Sample the bands of workloads without priorities."""
         del cluster
         given = self.jobs.priority
         drawn = np.random.default_rng(seed).choice(len(BANDS), size=len(self.jobs), p=self.options.chances())
@@ -107,9 +107,9 @@ class Borg(PlanningPolicy):
         return Plan(gpus=gpus)
 
     def _turn(self, user: IntArray, waiting: IntArray) -> IntArray:
-        """Return each waiting job's turn: how many of its user had theirs in its band, and wait before it.
+        """Return each waiting job's turn: the jobs of its user in its band that were served or wait before it.
 
-        A user who had nothing waiting in a band comes back at the turn at which the others are: nobody saves turns up.
+        A user who returns to a band after having no waiting job joins at the current turn; unused turns don't accumulate.
         """
         bands = [(int(self.priority[job]), int(user[job])) for job in waiting.tolist()]
         present = set(bands)
@@ -127,7 +127,7 @@ class Borg(PlanningPolicy):
         return turn
 
     def _served(self, job: int, user: IntArray) -> None:
-        """Note that a user had a turn."""
+        """Count a turn of the job's user."""
         self.turns[int(self.priority[job]), int(user[job])] += 1
 
     def _victims(self, view: View, priority: int, gpus: Mapping[int, Gpus]) -> Iterator[int]:
@@ -136,5 +136,5 @@ class Borg(PlanningPolicy):
         yield from sorted(lower, key=lambda job: (self.priority[job], -started[job], -job))
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many jobs lost their GPUs to more important ones."""
+        """Return the number of preempted jobs."""
         return {"preempted": float(self.preempted)}

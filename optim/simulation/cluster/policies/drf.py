@@ -1,4 +1,4 @@
-"""Dominant resource fairness: the user with the least dominant share comes next."""
+"""Dominant resource fairness: serve the user with the smallest dominant share next."""
 
 from dataclasses import dataclass
 
@@ -19,22 +19,22 @@ class DrfOptions:
     "drf",
     world="cluster",
     options=DrfOptions,
-    summary="The user with the least dominant share of GPUs, vCPUs and memory comes next.",
+    summary="Serve the user with the smallest dominant share of GPUs, vCPUs and memory next.",
     source="Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1",
 )
 class Drf(PlanningPolicy):
-    """Progressive filling by whole gangs over GPUs, vCPUs and memory, without preemption."""
+    """Progressive filling by complete gangs over GPUs, vCPUs and memory, without preemption."""
 
     assumptions = (
         "users are those of the table (else virtual clusters, else apps), with equal weights; a gang is one task; a user whose first "
-        "job finds no place is passed over until the next event"
+        "job can't be placed is skipped until the next event"
     )
 
     def __init__(self, options: DrfOptions, jobs: Workload) -> None:
         del options, jobs
 
     def plan(self, view: View) -> Plan:
-        """Grant one gang after the other to the user with the least dominant share."""
+        """Place one gang at a time, each of the user with the smallest dominant share."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         if not len(waiting) or (room.site.is_plain and not room.num_free):
             return Plan(gpus=gpus)

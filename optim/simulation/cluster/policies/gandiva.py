@@ -1,4 +1,4 @@
-"""Gandiva: nodes by affinity, time-slicing where all are taken, and packing, migration and growth by trial."""
+"""Gandiva: place jobs by affinity, time-slice full nodes, and try packing, migration and growth."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from optim.simulation.cluster.planning.free_gpus import Gpus
 from optim.simulation.cluster.planning.placing import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
-WITHOUT_TYPES = "it gives GPUs without regard to their type, and some of these jobs can't run on all that there are"
+WITHOUT_TYPES = "the policy ignores GPU types, but some of these jobs can't run on every GPU of the cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,11 @@ class GandivaOptions:
     Parameters
     ----------
     quantum_s
-        Turn of a job on GPUs that several share in time; a tried packing is measured as long.
+        Length in seconds of a job's time slice on shared GPUs, and of the measurement of a trial packing.
     switch_s, move_s
-        What suspending and resuming costs on the same GPUs, and what moving to others does.
+        Seconds lost by suspending and resuming a job on the same GPUs, and by moving it to others.
     packs, migrates, grows
-        Whether jobs are packed onto the same GPUs, moved, and widened, by trial.
+        Whether to try packing jobs onto the same GPUs, migrating them, and giving them more GPUs.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class GandivaOptions:
 
 @dataclass(slots=True)
 class _Node:
-    """A machine: its GPUs, how many nobody was given (none while it is down), how often any was, its affinity and its jobs."""
+    """A machine: its GPUs, the number of unassigned ones (0 while down), its number of assignments, its affinity and its jobs."""
 
     gpus: range
     idle: int
@@ -63,7 +63,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Trial:
-    """Two jobs on the same GPUs, since when, and what both had done by then."""
+    """A trial packing of two jobs: its start, and the progress of both at that time."""
 
     since_us: int
     served_us: tuple[int, int]
@@ -74,16 +74,16 @@ class _Trial:
     "gandiva",
     world="cluster",
     options=GandivaOptions,
-    summary="Affinity, turns on GPUs, and packing, migration and growth by trial.",
+    summary="Place jobs by affinity, time-slice shared GPUs, and try packing, migration and growth.",
     source="Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018, sections 3 and 4",
 )
 class Gandiva(PlanningPolicy):
-    """Every job that a machine can hold gets GPUs at once, if need be in turn with others."""
+    """Assign GPUs at once to every job that fits on a machine; jobs time-share GPUs where there are too few."""
 
     assumptions = (
-        "a job keeps its GPUs, those of its node that fewest jobs were given; turns go to whoever ran longest ago; gangs wider than "
-        "a machine wait for wholly free ones, first come, first served; a packing is tried between the two jobs of a GPU set that "
-        "compute least, and kept if both together get more done than in turn; growth is for jobs whose max_gpus exceeds the gang"
+        "a job is assigned the GPUs of its node with the fewest jobs; the job that ran least recently gets the next time slice; gangs wider "
+        "than a machine wait for empty machines, first come, first served; the policy tries to pack the two jobs of a GPU set with the "
+        "lowest utilisation, and keeps the packing if both together progress more than by time-slicing; only jobs whose max_gpus exceeds the gang grow"
     )
 
     places_itself = True
@@ -93,13 +93,13 @@ class Gandiva(PlanningPolicy):
         self.options = options
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Neither host demands are known, nor types of GPU that a job can't run on."""
+        """Reject workloads with host demands or with GPU types that a job can't run on."""
         if jobs.gpu_type_slowdown_ppm.shape[1] and not jobs.gpu_type_slowdown_ppm[:, cluster.kind].all():
             return Support(False, WITHOUT_TYPES)
         return Support(not jobs.strains_hosts(cluster, 2 if self.options.packs else 1), WITHOUT_HOSTS)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return its own costs of switching, and two jobs a GPU."""
+        """Return rules with the costs of switching and up to two jobs per GPU."""
         return Rules(
             restart_us=round(self.options.switch_s * US),
             move_us=round(self.options.move_s * US),
@@ -127,7 +127,7 @@ class Gandiva(PlanningPolicy):
         self.counts = {"packings_kept": 0, "packings_undone": 0, "migrations": 0}
 
     def plan(self, view: View) -> Plan:
-        """Give new jobs their GPUs, then say whose turn it is."""
+        """Assign GPUs to new jobs, then choose the jobs that run."""
         quantum = round(self.options.quantum_s * US)
         is_tick = view.now_us % quantum == 0
         active = view.jobs.tolist()
@@ -150,7 +150,7 @@ class Gandiva(PlanningPolicy):
         return Plan(gpus=gpus, again_us=(view.now_us // quantum + 1) * quantum if is_crowded else None)
 
     def _heed_failures(self, view: View) -> None:
-        """Let the jobs of machines that failed be given GPUs anew, and repaired machines be there again."""
+        """Remove the jobs of failed machines, so that they are assigned again, and restore repaired machines."""
         for number, node in enumerate(self.nodes):
             if node.is_up and not view.is_up[number]:
                 for job in list(node.jobs):
@@ -160,7 +160,7 @@ class Gandiva(PlanningPolicy):
                 node.is_up, node.idle = True, len(node.gpus)
 
     def _enter(self, view: View, job: int) -> bool:
-        """Give a job its GPUs by affinity; False where it has to wait."""
+        """Assign GPUs to a job by affinity; return False if it has to wait."""
         width = int(view.gpus[job])
         if width > self.largest:
             return self._enter_wide(job, width)
@@ -180,7 +180,7 @@ class Gandiva(PlanningPolicy):
         return False
 
     def _enter_wide(self, job: int, width: int) -> bool:
-        """Give a gang wider than a machine wholly free nodes."""
+        """Assign empty nodes to a gang wider than a machine."""
         free = [node for node in sorted(self.nodes, key=lambda node: -len(node.gpus)) if not node.jobs and node.is_up]
         gpus: list[int] = []
         for node in free:
@@ -207,7 +207,7 @@ class Gandiva(PlanningPolicy):
             del self.trials[pair]
 
     def _count(self, gpus: Gpus, sign: int) -> None:
-        """Count who was given GPUs."""
+        """Update the number of jobs assigned to each GPU."""
         for gpu in gpus:
             node, before = self.nodes[self.node_of[gpu]], self.load[gpu]
             self.load[gpu] = before + sign
@@ -216,7 +216,7 @@ class Gandiva(PlanningPolicy):
             self.num_crowded += (before + sign > 1) - (before > 1)
 
     def _turns(self, view: View, is_tick: bool) -> dict[int, Gpus]:
-        """Return who runs: between ticks whoever runs already and whoever finds idle GPUs; at a tick who ran longest ago."""
+        """Return the jobs that run: at a tick the least recently run; between ticks the running ones and those with idle GPUs."""
         partner = {job: other for pair in self.trials for job, other in (tuple(pair), tuple(pair)[::-1])}
         taken: dict[int, int] = {}
         gpus: dict[int, Gpus] = {}
@@ -238,7 +238,7 @@ class Gandiva(PlanningPolicy):
         return gpus
 
     def _judge(self, view: View) -> None:
-        """End trials that got no more done than turns would, and begin new ones."""
+        """End trial packings that progress no faster than time-slicing, and start new ones."""
         served = view.served_us
         for pair, trial in list(self.trials.items()):
             if trial.is_kept:
@@ -264,7 +264,7 @@ class Gandiva(PlanningPolicy):
                 self.trials[pair] = _Trial(view.now_us, (int(served[one]), int(served[other])))
 
     def _migrate(self, view: View, waiting: list[int]) -> None:
-        """Move jobs that share GPUs in time to idle ones, and small jobs together where a wide gang waits."""
+        """Move time-sharing jobs to idle GPUs, and consolidate small jobs if a wide gang waits."""
         most = max(node.idle for node in self.nodes)
         if most and self.num_crowded:
             shared = [job for job, gpus in self.home.items() if any(self.load[gpu] > 1 for gpu in gpus)]
@@ -280,7 +280,7 @@ class Gandiva(PlanningPolicy):
                     self._move(job, emptiest)
 
     def _move(self, job: int, away_from: _Node | None) -> bool:
-        """Move a job to idle GPUs of one node, of its own label if there is one; when vacating, to a node in use."""
+        """Move a job to idle GPUs of one node, preferably of the same label; when vacating a node, to a node in use."""
         width = len(self.home[job])
         fits = [
             node
@@ -297,7 +297,7 @@ class Gandiva(PlanningPolicy):
         return True
 
     def _grow(self, view: View, gpus: dict[int, Gpus]) -> None:
-        """Lend idle GPUs of its node to a job that can use more than its gang; they go back as soon as a job is given them."""
+        """Lend idle GPUs to jobs on their node that can use more than their gang, until another job is assigned them."""
         for job in sorted(gpus):
             more = int(view.max_gpus[job]) - len(gpus[job])
             nodes = {self.node_of[gpu] for gpu in gpus[job]}
@@ -307,5 +307,5 @@ class Gandiva(PlanningPolicy):
                 gpus[job] = tuple(sorted((*gpus[job], *idle[:more])))
 
     def figures(self) -> Mapping[str, float]:
-        """Return how often it packed and moved."""
+        """Return the numbers of packings and moves."""
         return {name: float(count) for name, count in self.counts.items()}

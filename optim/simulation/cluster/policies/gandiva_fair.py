@@ -1,4 +1,4 @@
-"""Gandiva-fair: tickets give users equal GPU-time of every type, and users trade types that suit them less."""
+"""Gandiva-fair: equal tickets for the time of every GPU type, and trades of GPU types between users."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ MAX_TRADES = 200
 
 
 def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
-    """Let users trade two types until nobody gains: the one to whom the fast type is worth most buys from the one to whom least.
+    """Trade two GPU types until no user gains: the user with the largest speedup buys fast GPUs from the one with the smallest.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     Returns
     -------
     FloatArray
-        What they hold after; the price of a fast GPU in slow ones is the geometric mean of both speedups, so that both gain.
+        GPUs of each user after the trades; shape (users, 2). The price of a fast GPU in slow ones is the geometric mean of
+        the two speedups, so that both users gain.
     """
     held = entitled.astype(float).copy()
     order = np.argsort(speedup, kind="stable")
@@ -51,7 +52,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
 
 
 def water_fill(wanted: FloatArray, total: float, weight: FloatArray | None = None) -> FloatArray:
-    """Return what each user gets of a type: as much as wanted, or by weight a part of what is left; shape (users,)."""
+    """Return each user's allocation of a type: the demand, or a weighted share of the remaining GPUs; shape (users,)."""
     weight = np.ones(len(wanted)) if weight is None else weight
     got, left, others = np.zeros(len(wanted)), total, float(weight.sum())
     for user in np.argsort(wanted / weight, kind="stable"):
@@ -62,7 +63,7 @@ def water_fill(wanted: FloatArray, total: float, weight: FloatArray | None = Non
 
 
 class Sharing(StrEnum):
-    """What users with equal tickets get alike."""
+    """Resource that is divided equally among users with equal tickets."""
 
     TIME = "time"
     GPU_TIME = "gpu-time"
@@ -75,8 +76,8 @@ class GandivaFairOptions(RoundOptions):
     Parameters
     ----------
     share
-        What users with equal tickets get alike: time in which their jobs run, however wide these are (`time`, as in the source),
-        or GPU-time (`gpu-time`).
+        Resource divided equally among users with equal tickets: run time of their jobs of any width (`time`, as in the
+        source), or GPU-time (`gpu-time`).
     """
 
     share: str = Sharing.TIME.value
@@ -91,26 +92,27 @@ class GandivaFairOptions(RoundOptions):
     "gandiva-fair",
     world="cluster",
     options=GandivaFairOptions,
-    summary="Equal tickets for time or GPU-time, types of GPU traded between users, in rounds.",
+    summary="Give users equal tickets for time or GPU-time, and trade GPU types between them, in rounds.",
     source="Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020",
 )
 class GandivaFair(ShareRounds):
-    """Equal tickets; a user's part of a type is shared by its jobs; two neighbouring types are traded, slowest first."""
+    """Divide each type by tickets among users and then among their jobs; trade pairs of neighbouring types, slowest first."""
 
     assumptions = (
-        "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; trades between neighbouring types at the geometric mean "
-        "of the two speedups; what a user doesn't need goes to the others; rounds of 360 s as in max-min in place of stride scheduling"
+        "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; "
+        "trades between neighbouring types at the geometric mean of the two speedups; unused shares go to the other users; "
+        "rounds of 360 s as in max-min in place of stride scheduling"
     )
 
     options: GandivaFairOptions
 
     def left_s(self, view: View) -> FloatArray:
-        """Return ones, and note whose jobs they are: it doesn't look at what is left."""
+        """Return ones, since the policy ignores the remaining work, and store the user of each job."""
         self.user: IntArray = users_of(view)[view.jobs]
         return np.ones(len(view.gpus))
 
     def shares(self, problem: ShareProblem) -> FloatArray:
-        """Divide each type among the users, let them trade, and divide a user's part among its jobs."""
+        """Divide each type among the users, trade, and divide each user's share among its jobs."""
         users, owner = np.unique(self.user, return_inverse=True)
         demand = np.bincount(owner, weights=problem.width)
         kinds = problem.throughput.shape[1]

@@ -1,4 +1,4 @@
-"""Mesos: resource offers to one framework after the other; an offer locks what it holds."""
+"""Mesos: offer resources to one framework after the other; an offer locks its resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ class MesosOptions:
     Parameters
     ----------
     decide_s
-        How long a framework thinks about an offer, which is locked meanwhile.
+        Seconds that a framework takes to answer an offer, during which the offered GPUs are locked.
     filter_s
-        How long a framework isn't offered again what it turned down, unless a machine has more free since.
+        Seconds during which declined resources aren't offered to the framework again, unless a machine has more free GPUs since.
     delay_s
-        How long the first job of a framework insists on the best locality that its gang could have.
+        Seconds during which a framework's first job declines every locality but the best that its gang could have.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class MesosOptions:
 
 @dataclass(slots=True, eq=False)
 class _Offer:
-    """What a framework is deciding about: so many free GPUs of each machine."""
+    """An open offer to a framework: the number of free GPUs per machine."""
 
     framework: int
     until_us: int
@@ -55,7 +55,7 @@ class _Offer:
 
 @dataclass(slots=True, eq=False)
 class _Framework:
-    """What the master knows of a framework: what it turned down, and until when that isn't offered again."""
+    """The master's state of a framework: the resources that it declined, and the end of the filter on them."""
 
     declined: IntArray
     until_us: int = -1
@@ -66,16 +66,16 @@ class _Framework:
     "mesos",
     world="cluster",
     options=MesosOptions,
-    summary="Offers lock the free GPUs while a framework decides; gangs accept or decline.",
+    summary="Offer the free GPUs to one framework at a time, locked until it decides; gangs accept or decline.",
     source="Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4",
 )
 class Mesos(PlanningPolicy):
-    """All that is free and not locked goes to the framework with the least dominant share; it takes gangs or declines."""
+    """Offer all free unlocked GPUs to the framework with the smallest dominant share; it places gangs on them or declines."""
 
     assumptions = (
-        "frameworks are the users of the table (else virtual clusters, else apps); a framework takes its jobs first come, first served, whole "
-        "gangs or none, and lets later ones pass; its first job declines worse places than the best for delay_s; an offer that would "
-        "be turned down again, nothing being new, isn't played"
+        "frameworks are the users of the table (else virtual clusters, else apps); a framework serves its jobs first come, first served, as "
+        "complete gangs, and skips jobs that don't fit; its first job declines worse places than the best for delay_s; offers that would "
+        "be declined again because nothing changed aren't simulated"
     )
 
     def __init__(self, options: MesosOptions, jobs: Workload) -> None:
@@ -91,7 +91,7 @@ class Mesos(PlanningPolicy):
         self.offers = self.declined = 0
 
     def plan(self, view: View) -> Plan:
-        """Take the answer to the open offer when it is due, and make the next one."""
+        """Process the answer to the open offer when it is due, and make the next offer."""
         gpus, room = dict(view.running), view.room()
         if self.offer is not None and view.now_us < self.offer.until_us:
             return Plan(gpus=gpus, again_us=self.offer.until_us)
@@ -105,7 +105,7 @@ class Mesos(PlanningPolicy):
         return Plan(gpus=gpus, again_us=self._next_change(view, gpus))
 
     def _answer(self, view: View, room: FreeGpus, offer: _Offer, gpus: dict[int, Gpus]) -> None:
-        """Let the framework take what it wants of the offer."""
+        """Place the framework's jobs on the offered GPUs."""
         one = self.frameworks[offer.framework]
         before = len(gpus)
         for job in self._queue(view, offer.framework, gpus):
@@ -123,7 +123,7 @@ class Mesos(PlanningPolicy):
         one.until_us = view.now_us + round(self.options.filter_s * US)
 
     def _is_worse(self, view: View, one: _Framework, job: int, gpus: Gpus) -> bool:
-        """Return whether a job still insists on fewer machines than these."""
+        """Return whether a job still waits for a place on fewer machines."""
         machines = len({view.machine_of(gpu) for gpu in gpus})
         fewest = -(-int(view.gpus[job]) // int(view.cluster.gpus.max()))
         if machines <= fewest:
@@ -137,7 +137,7 @@ class Mesos(PlanningPolicy):
         return [job for job in waiting[users_of(view)[waiting] == framework].tolist() if job not in gpus]
 
     def _next_offer(self, view: View, room: FreeGpus, gpus: Mapping[int, Gpus]) -> _Offer | None:
-        """Offer all free GPUs to the framework with the least dominant share that waits and hasn't just turned them down."""
+        """Offer all free GPUs to the waiting framework with the smallest dominant share that hasn't just declined them."""
         waiting = view.waiting
         waiting = waiting[~np.isin(waiting, [job for job in gpus if job not in view.running])]
         if not len(waiting) or (room.site.is_plain and not room.num_free):
@@ -156,7 +156,7 @@ class Mesos(PlanningPolicy):
         return None
 
     def _wants(self, view: View, room: FreeGpus, one: _Framework, queue: IntArray, free: IntArray) -> bool:
-        """Return whether a framework would take something of an offer; of jobs that ask alike the first is asked."""
+        """Return whether a framework would accept part of an offer, testing the first of each set of equal requests."""
         if room.site.is_plain:
             queue = queue[view.gpus[queue] <= free.sum()]
             queue = queue[np.sort(np.unique(view.gpus[queue], return_index=True)[1])]
@@ -167,7 +167,7 @@ class Mesos(PlanningPolicy):
         return False
 
     def _next_change(self, view: View, gpus: Mapping[int, Gpus]) -> int | None:
-        """Return when a job's insistence or a filter ends next."""
+        """Return the next time at which a job's locality delay or a filter ends."""
         times = [one.until_us for one in self.frameworks.values()]
         step = round(self.options.delay_s * US)
         waiting = [job for job in view.waiting.tolist() if job not in gpus]

@@ -21,7 +21,7 @@ from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
 GAVEL = "Narayanan et al., Gavel, OSDI 2020, sections 4 and 5"
 
 NEVER_YET = 1e-3
-"""Rounds that a job counts as served on a type where it never was: its share alone decides among those."""
+"""Rounds credited to a job on a type that never served it, so that shares alone order such jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class RoundOptions:
     Parameters
     ----------
     round_s
-        Length of a round.
+        Length of a round in seconds.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class RoundOptions:
 
 
 class ShareRounds(PlanningPolicy):
-    """Solves for time shares when jobs came or went, and realises them in rounds; between rounds nothing changes."""
+    """Solve for time shares after arrivals and departures, and realise them in rounds; placements change only at rounds."""
 
     plans_at_events = False
 
@@ -60,10 +60,10 @@ class ShareRounds(PlanningPolicy):
 
     @abstractmethod
     def left_s(self, view: View) -> FloatArray:
-        """Return the work that each job has left, as far as the policy may see it."""
+        """Return the remaining work of each job that the policy may use."""
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Serve gangs that find their GPUs among those of one type."""
+        """Support gangs that fit on GPUs of one type."""
         return super().supports(jobs, cluster) and on_one_type(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -79,7 +79,7 @@ class ShareRounds(PlanningPolicy):
         self.solves = 0
 
     def plan(self, view: View) -> Plan:
-        """Let the jobs that are furthest behind run in the next round."""
+        """Run the jobs furthest below their shares in the next round."""
         step = round(self.options.round_s * US)
         again = (view.now_us // step + 1) * step
         if not len(view.jobs):
@@ -116,7 +116,7 @@ class ShareRounds(PlanningPolicy):
         return problem
 
     def _account(self, view: View) -> None:
-        """Let each job's isolated counterpart catch up with the work done since the last round."""
+        """Advance each job's isolated counterpart by the work done since the last round."""
         served = view.served_us / US
         if len(self.active):
             done = served[self.active] - self.served[self.active]
@@ -124,7 +124,7 @@ class ShareRounds(PlanningPolicy):
         self.served[: len(served)] = served
 
     def _place(self, view: View) -> dict[int, Gpus]:
-        """Give GPUs by share over rounds received, and whoever goes on where it was keeps its GPUs."""
+        """Assign GPUs by share over rounds received; jobs that continue on the same type keep their GPUs."""
         priority = self.x / np.maximum(self.received[self.active], NEVER_YET)
         order = np.argsort(-priority, axis=None, kind="stable")
         order = order[priority.ravel()[order] > 0]
@@ -146,7 +146,7 @@ class ShareRounds(PlanningPolicy):
         for job, kind in chosen.items():
             if job not in gpus:
                 self._start(room, job, view.cluster.kind == kind, gpus)
-        for at in order.tolist():  # gangs that found no place leave GPUs to others
+        for at in order.tolist():  # gangs that can't be placed leave GPUs to others
             job = int(self.active[at // len(left)])
             if job not in gpus and room.num_free:
                 self._start(room, job, view.cluster.kind == at % len(left), gpus)
@@ -159,7 +159,7 @@ class ShareRounds(PlanningPolicy):
             gpus[job] = taken
 
     def figures(self) -> Mapping[str, float]:
-        """Return how often shares were solved for."""
+        """Return the number of solves for shares."""
         return {"solves": float(self.solves)}
 
 
@@ -167,15 +167,15 @@ class ShareRounds(PlanningPolicy):
     "max-min",
     world="cluster",
     options=RoundOptions,
-    summary="Time shares of types of GPU by a linear programme: max-min fair throughput, in rounds.",
+    summary="Maximise the minimum normalised throughput by time shares of GPU types, realised in rounds.",
     source=GAVEL,
 )
 class MaxMin(ShareRounds):
-    """The least throughput, relative to that of a 1/n share of every type, is as large as it can be."""
+    """Maximise the minimum throughput relative to a 1/n share of every type."""
 
     assumptions = (
-        "shares are solved for when jobs came or went; a round gives GPUs by share over rounds received so far; gangs that find "
-        "no place in theirs leave it to the next; placement by the engine's rule"
+        "shares are solved for after arrivals and departures; a round assigns GPUs by share over rounds received so far; gangs "
+        "that can't be placed are skipped in that round; placement by the engine's rule"
     )
 
     def shares(self, problem: ShareProblem) -> FloatArray:
@@ -183,7 +183,7 @@ class MaxMin(ShareRounds):
         return max_min_shares(problem).x
 
     def left_s(self, view: View) -> FloatArray:
-        """Return ones: it doesn't look at what is left."""
+        """Return ones, since the policy ignores the remaining work."""
         return np.ones(len(view.gpus))
 
 
@@ -191,22 +191,22 @@ class MaxMin(ShareRounds):
     "finish-time-fairness",
     world="cluster",
     options=RoundOptions,
-    summary="Time shares of types of GPU by linear programmes: the largest finish-time ratio is least, in rounds.",
+    summary="Minimise the largest finish-time ratio by time shares of GPU types, realised in rounds.",
     source=GAVEL,
 )
 class FinishTimeFairness(ShareRounds):
-    """The convex programme of Gavel's finish-time fairness policy, by linear programmes."""
+    """Solve the convex programme of Gavel's finish-time fairness policy by a sequence of linear programmes."""
 
     assumptions = (
-        "a job's isolated counterpart has done the same work at the rate of a 1/n share of every type, n being the jobs of the time; "
+        "a job's isolated counterpart does the same work at the rate of a 1/n share of every type, with n the current number of jobs; "
         "rounds as in max-min"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)
 
     def shares(self, problem: ShareProblem) -> FloatArray:
-        """Solve for the least largest ratio."""
+        """Minimise the largest ratio."""
         return finish_time_shares(problem).x
 
     def left_s(self, view: View) -> FloatArray:
-        """Return the work left."""
+        """Return the remaining work."""
         return view.remaining_us / US

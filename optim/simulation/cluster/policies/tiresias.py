@@ -1,9 +1,9 @@
-"""Tiresias: queues by attained service, and its form with the Gittins index.
+"""Tiresias: queues by attained service, and the variant with the Gittins index.
 
-Completed here: a job is looked at again whenever it reaches a queue's limit, a submission or an end; limits that aren't given
-are quantiles of the jobs' total service, as an operator takes them from the past; a starved job is promoted only where asked.
+Assumptions: jobs are rescheduled when one reaches a queue's limit, is submitted or ends. Default limits are quantiles of the
+jobs' total service, as an operator knows them from the past. Starved jobs are promoted only if `promote` is set.
 
-``G(a) = sup_D P(S - a <= D | S > a) / E[min(S - a, D) | S > a]``, the supremum over all D; the released simulator adds up S
+``G(a) = sup_D P(S - a <= D | S > a) / E[min(S - a, D) | S > a]``, the supremum over all D; the released simulator sums S
 instead of S - a.
 """
 
@@ -28,7 +28,7 @@ AUTHORS = "3250:7200:18000"
 """Limits in the authors' simulator, for the trace of their paper."""
 
 QUANTILES = tuple(1 - 4.0**-power for power in range(1, 6))
-"""Of the jobs' total service: a quarter of a queue's jobs go on to the next, three quarters of them end in it."""
+"""Quantiles of the jobs' total service: three quarters of a queue's jobs end in it, a quarter move to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class TiresiasOptions:
     Parameters
     ----------
     limits_gpu_s
-        Attained service in GPU-seconds at which a job falls into the next queue, increasing, with colons between; or
-        ``quantiles`` (0.75, 0.9375, ... of the jobs' total service: three quarters of a queue's jobs end in it), or ``authors``
-        (3250:7200:18000, those of the authors' simulator).
+        Attained service in GPU-seconds at which a job is demoted to the next queue: increasing numbers separated by colons,
+        ``quantiles`` (0.75, 0.9375, ... of the jobs' total service, so that three quarters of a queue's jobs end in it), or
+        ``authors`` (3250:7200:18000, as in the authors' simulator).
     promote
-        A job that has waited without a break for so many times as long as it ran since its last promotion goes back to the first
-        queue; 0 for never.
+        Promote a job to the first queue when its uninterrupted wait is this multiple of its run time since the last promotion;
+        0 for never.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class TiresiasOptions:
 
 
 class Promoting(IndexPolicyAdapter):
-    """Queues by the service since the last promotion; a job that starves goes back to the first."""
+    """Queues by the service since the last promotion; starving jobs are promoted to the first."""
 
     def __init__(self, policy: IndexPolicy, jobs: Workload, promote: float) -> None:
         super().__init__(policy, jobs)
@@ -100,12 +100,12 @@ class Promoting(IndexPolicyAdapter):
         return np.asarray(view.executed_us - self.base[: len(view.gpus)])
 
     def _due(self, view: View, waiting: IntArray) -> IntArray:
-        """Return when each of some jobs is promoted if it waits till then; who runs now waits from now on."""
+        """Return each job's promotion time if it waits until then; the wait of running jobs starts now."""
         begun = np.where(np.isin(waiting, list(view.running)), view.now_us, view.stopped_us[waiting])
         return np.asarray(begun + np.maximum(1, np.ceil(self.promote * self.executed(view)[waiting])).astype(np.int64))
 
     def plan(self, view: View) -> Plan:
-        """Promote whom it is time for, and go through the jobs."""
+        """Promote the jobs that are due, then schedule all jobs."""
         waiting = view.waiting[self.executed(view)[view.waiting] > 0]
         starved = waiting[self._due(view, waiting) <= view.now_us]
         self.base[starved] = view.executed_us[starved]
@@ -119,7 +119,7 @@ class Promoting(IndexPolicyAdapter):
         return min((time for time in times if time is not None), default=None)
 
     def figures(self) -> dict[str, float]:
-        """Return how often jobs were promoted."""
+        """Return the number of promotions."""
         return {"promotions": float(self.promotions)}
 
 
@@ -127,12 +127,12 @@ class Promoting(IndexPolicyAdapter):
     "tiresias",
     world="cluster",
     options=TiresiasOptions,
-    summary="Queues by attained service, first start first within one; preempts at events and limits.",
+    summary="Queue jobs by attained service, by first start within a queue; preempt at events and limits.",
     source="Gu et al., Tiresias, NSDI 2019",
     is_default=True,
 )
 def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | PlanningPolicy:
-    """Return the policy without a distribution of sizes (2D-LAS in queues)."""
+    """Return the policy that needs no distribution of job sizes (2D-LAS in queues)."""
     limits = options.limits_us(jobs)
     policy = IndexPolicy(
         name="tiresias",
@@ -156,10 +156,10 @@ class GittinsOptions:
     Parameters
     ----------
     levels
-        At how many values of attained service, at most, the index changes.
+        Maximum number of values of attained service at which the index changes, in 1..4096.
     service
-        A file with a sample of jobs' total service, such as Tiresias' (`duration` in GPU-seconds) or Gavel's (`duration_s` and
-        `num_gpus`): what a scheduler may know from the past. The workload's own jobs without one.
+        File with a sample of past jobs' total service, such as Tiresias' (`duration` in GPU-seconds) or Gavel's (`duration_s`
+        and `num_gpus`). The default is the jobs of the workload.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class GittinsOptions:
         if not 1 <= self.levels <= 4096:
             raise InvalidOptionError(f"levels must lie in 1..4096, got {self.levels}")
         if self.service is not None and not self.service.is_file():
-            raise InvalidOptionError(f"service {self.service} is no file; give the path of one")
+            raise InvalidOptionError(f"service must be the path of a file, got {self.service}")
 
     def sample(self, jobs: Workload) -> IntArray:
         """Return the total service of jobs, in GPU-microseconds; shape (sample,)."""
@@ -195,7 +195,7 @@ def gittins_index(service: IntArray, attained: IntArray) -> FloatArray:
     service
         Total service of jobs, shape (jobs,).
     attained
-        Where the index is wanted, shape (levels,); 0 where no job has more.
+        Attained service to evaluate the index at, shape (levels,); the index is 0 where no job has more service.
     """
     ordered = np.sort(service).astype(float)
     index = np.zeros(len(attained))
@@ -212,12 +212,12 @@ def gittins_index(service: IntArray, attained: IntArray) -> FloatArray:
     "tiresias-gittins",
     world="cluster",
     options=GittinsOptions,
-    summary="Gittins index of attained service; preempts at events and levels.",
+    summary="Schedule by the Gittins index of attained service; preempt at events and levels.",
     source="Gu et al., Tiresias, NSDI 2019; Gittins 1979",
     is_default=True,
 )
 def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
-    """Return the policy; the distribution is that of a sample, or of the workload's own jobs."""
+    """Return the policy for the distribution of the sample file, or else of the workload's jobs."""
     sample = options.sample(jobs)
     service = np.unique(sample)
     picks = np.unique(np.linspace(0, len(service) - 1, min(options.levels, len(service))).round().astype(int))

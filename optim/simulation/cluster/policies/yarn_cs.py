@@ -1,4 +1,4 @@
-"""YARN's capacity scheduler as Philly runs it: quotas, gangs, locality that is relaxed after some tries."""
+"""YARN's capacity scheduler as in Philly: quotas, gangs, and locality that is relaxed after failed attempts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ class YarnOptions:
     Parameters
     ----------
     quotas
-        GPUs of each virtual cluster, separated by colons in the order of their names; empty for its share of the trace's
-        GPU-hours.
+        GPUs of each virtual cluster in the order of their names, separated by colons; empty for shares in proportion to
+        GPU-hours in the trace.
     quota_file
-        Machines of each virtual cluster (`vc, node num`), in place of `quotas`: what they leave goes to the virtual clusters
-        that the file doesn't name, by their GPU-hours; what they exceed the cluster by is taken from all alike.
+        File with the machines of each virtual cluster (`vc, node num`), in place of `quotas`. Virtual clusters that it doesn't
+        name share the remaining machines by GPU-hours; quotas that exceed the cluster are scaled down.
     retry_s
-        Time between two tries of a waiting job: what a partial gang is held for, and the pause after it.
+        Seconds between two attempts of a waiting job: the time for which a partial gang is reserved plus the pause after it.
     attempts
-        Attempts within one rack on the fewest machines; after as many more on any machines of a rack, any rack will do.
+        Attempts on the fewest machines of one rack; as many follow on any machines of a rack, then on any racks.
     preempts_above
-        Share of all GPUs in use above which virtual clusters over their quota lose jobs to those under it; 1 for never.
+        GPU utilisation in [0, 1] above which virtual clusters under quota preempt jobs of those over it; 1 for never.
 
     Raises
     ------
@@ -56,10 +56,10 @@ class YarnOptions:
         check_in("[0, 1]", self, "preempts_above")
         self.given()
         if self.quota_file is not None and (self.quotas or not self.quota_file.is_file()):
-            raise InvalidOptionError(f"quota_file {self.quota_file} must be a file, and quotas be left out")
+            raise InvalidOptionError(f"quota_file must be a file, given without quotas, got {self.quota_file}")
 
     def given(self) -> FloatArray:
-        """Return the quotas that were given.
+        """Return the quotas of the option.
 
         Raises
         ------
@@ -72,19 +72,19 @@ class YarnOptions:
             values = np.array([np.nan])
         if not np.isfinite(values).all() or (values < 0).any() or (len(values) > 0 and values.sum() == 0):
             raise InvalidOptionError(
-                f"quotas must be numbers with colons between, such as --option yarn-cs.quotas=4.2:1.8, one for each virtual cluster "
-                f"by name (a file of whole machines is yarn-cs.quota_file=FILE), got {self.quotas[:40]!r}"
+                f"quotas must be numbers separated by colons, one per virtual cluster by name, such as "
+                f"--option yarn-cs.quotas=4.2:1.8 (or give yarn-cs.quota_file=FILE), got {self.quotas[:40]!r}"
             )
         return values
 
 
 def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
-    """Return the GPUs of each virtual cluster by a file of machines; see `YarnOptions.quota_file`.
+    """Return the GPUs of each virtual cluster from a file of machines; see `YarnOptions.quota_file`.
 
     Raises
     ------
     InvalidOptionError
-        If the file gives machines to none of the virtual clusters.
+        If the file assigns machines to none of the virtual clusters.
     """
     from optim.workloads.traces.summaries import read_quotas
 
@@ -94,7 +94,7 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
     given = np.array([machines.get(name, 0) * gpus for name in jobs.groups])
     if not given.sum():
         raise InvalidOptionError(
-            f"{path}: it gives machines to none of the virtual clusters: {', '.join(jobs.groups)[:60]}"
+            f"{path}: the file assigns machines to none of the virtual clusters: {', '.join(jobs.groups)[:60]}"
         )
     left = cluster.num_gpus - float(given.sum())
     others = float(by_time[~is_named].sum())
@@ -107,27 +107,30 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
     "yarn-cs",
     world="cluster",
     options=YarnOptions,
-    summary="Virtual clusters by used over quota; quotas are taken back above 90 % use, and locality is relaxed by tries.",
+    summary="Serve virtual clusters by usage over quota; reclaim quotas above 90 % use; relax locality after failed attempts.",
     source="Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler",
 )
 class YarnCs(PlanningPolicy):
-    """Virtual clusters by used over quota, first come first served in each; idle quota is lent.
+    """Serve virtual clusters by usage over quota, first come, first served in each; idle quota is lent.
 
-    Jobs of whole GPUs of one type are played by the compiled loop of `optim.simulation.cluster.compiled_yarn`, which decides the same.
+    The compiled loop of `optim.simulation.cluster.compiled_yarn` simulates jobs that use integral GPUs of one type; its
+    decisions are the same.
     """
 
     may_spread = True
     knows_quotas = True
     assumptions = (
-        "quotas from the trace's GPU-hours unless given; a gang takes all or nothing, and waits out a retry in place of holding "
-        "a part; 3 tries a level of locality; a virtual cluster loses its newest jobs, as long as it stays at its quota"
+        "quotas are in proportion to the trace's GPU-hours unless given; a gang starts complete, and waits for the next attempt instead "
+        "of reserving a part; 3 attempts per level of locality; a virtual cluster loses its newest jobs while it stays at its quota"
     )
 
     def __init__(self, options: YarnOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
         given = options.given()
         if len(given) not in (0, len(jobs.groups)):
-            raise InvalidOptionError(f"yarn-cs.quotas has {len(given)} numbers for {len(jobs.groups)} virtual clusters")
+            raise InvalidOptionError(
+                f"yarn-cs.quotas has {len(given)} numbers, expected one for each of the {len(jobs.groups)} virtual clusters"
+            )
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Set the quotas."""
@@ -136,12 +139,12 @@ class YarnCs(PlanningPolicy):
         if self.options.quota_file is not None:
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
         self.quota = given if len(given) else quotas_by_gpu_time(self.jobs, cluster)
-        self.limit = np.maximum(self.quota, 1e-9)  # what use is divided by
+        self.limit = np.maximum(self.quota, 1e-9)  # divisor of the usage
         self.fewest = -(-self.jobs.gpus // np.maximum(1, max_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
 
     def plan(self, view: View) -> Plan:
-        """Go through the virtual clusters, and let those under quota take from those above."""
+        """Place jobs by virtual cluster, then preempt jobs of those over quota for those under it."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
         running = np.fromiter(gpus, np.int64, len(gpus))
@@ -155,12 +158,12 @@ class YarnCs(PlanningPolicy):
         return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
 
     def _fill(self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> IntArray:
-        """Place waiting jobs, always one of the virtual cluster that uses least of its quota; return those without room.
+        """Place waiting jobs, always of the virtual cluster that uses least of its quota; return the unplaced jobs.
 
         Notes
         -----
-        Free GPUs only shrink here: where a width finds no place at a level of locality, no other job like it does, unless types
-        of GPU, hosts or wrappers tell jobs apart.
+        Free GPUs only shrink here: if a width can't be placed at a level of locality, no equal job can, unless GPU types,
+        hosts or wrappers distinguish the jobs.
         """
         jobs = waiting[np.argsort(view.group[waiting], kind="stable")]
         ends = np.cumsum(np.bincount(view.group[jobs], minlength=len(used)))
@@ -196,11 +199,11 @@ class YarnCs(PlanningPolicy):
         return np.concatenate([*stuck, *(jobs[at[each] : ends[each]] for each in order)])
 
     def _preempt(self, view: View, room: FreeGpus, stuck: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> None:
-        """Let jobs of virtual clusters under quota take from those above, where most GPUs are in use."""
+        """Preempt jobs of virtual clusters over quota for those under it, if utilisation is above `preempts_above`."""
         group, width = view.group[stuck], view.gpus[stuck]
         is_plain = room.site.is_plain and room.allowed is None
         enough = self.options.preempts_above * view.cluster.num_gpus
-        # Until somebody is stopped, the victims are the same, and what found no place among them finds none again.
+        # Until a job is preempted, the victims stay the same, so equal jobs that couldn't be placed still can't.
         victims: dict[int, Gpus] = {}
         may_fit = width <= (self.limit - used)[group]
         while may_fit.any() and sum(map(len, gpus.values())) > enough:
@@ -220,22 +223,22 @@ class YarnCs(PlanningPolicy):
 
     @property
     def step_us(self) -> int:
-        """Time after which a waiting job's locality is relaxed by a level, in microseconds."""
+        """Microseconds after which a waiting job's locality is relaxed by a level."""
         return round(self.options.retry_s * US) * self.options.attempts
 
     def _levels(self, jobs: IntArray, now: int) -> IntArray:
-        """Return how far the jobs' locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
+        """Return the jobs' locality level: 0 fewest machines of a rack, 1 any machines of a rack, 2 any machines."""
         return np.asarray(np.minimum(2, (now - self.since[jobs]) // self.step_us))
 
     def _next_try(self, stuck: IntArray, view: View, room: FreeGpus) -> int | None:
-        """Return when the locality of a waiting job that room would suffice for is relaxed next."""
+        """Return the next time at which the locality of a waiting job with enough free GPUs is relaxed."""
         step = self.step_us
         fits = stuck[(view.gpus[stuck] <= room.num_free) & (self._levels(stuck, view.now_us) < 2)]
         times = self.since[fits] + ((view.now_us - self.since[fits]) // step + 1) * step
         return int(times.min()) if len(times) else None
 
     def _find(self, room: FreeGpus, job: int, level: int) -> Gpus | None:
-        """Return GPUs of racks, and in them machines, with most free ones first."""
+        """Return GPUs for a job, from racks with most free GPUs first and in a rack from machines with most free GPUs."""
         width = room.site.widths[job]
         if room.num_free < width or (room.site.max_of[job] >= width > room.free.max() and level == 0):
             return None

@@ -81,7 +81,7 @@ def test_a_gang_wider_than_a_machine_waits_for_whole_nodes():
 
 def test_refuses_jobs_that_cannot_run_on_a_type_of_gpu_that_is_there():
     kinds = np.array([[10**6, 0]])
-    with pytest.raises(UnsupportedProblemError, match="without regard to their type"):
+    with pytest.raises(UnsupportedProblemError, match="ignores GPU types"):
         _play_on_two_types(kinds)
     assert _play_on_two_types(2 * kinds.max(keepdims=True).repeat(2, axis=1)).is_done.all()
 
