@@ -1,6 +1,6 @@
-"""The least mean cost of a job with a deadline in one zone whose spells end by age, and what to do: by backward recursion.
+"""The minimal mean cost of a deadline job in one zone with age-dependent spells, and its policy, by backward recursion.
 
-A situation is a tick, the time without work until then, what is held and for how long, and the spell: (B.18) of
+A state is a tick, the idle time so far, the leases and their ages, and the present spell: (B.18) of
 docs/mathematics/bidding.md.
 """
 
@@ -18,38 +18,38 @@ from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
 from optim.models.bidding.market.spells import SpellHazards
 
 WAIT, SPOT, ON_DEMAND = 0, 1, 2
-"""What to do at a tick: the two lowest bits of a table's entry."""
+"""Actions at a tick: the two lowest bits of a table's entry."""
 
 OTHERWISE, KEPT = 4, 3
-"""Bit of an entry that says to take machines on demand, not to wait, where spot machines are given up; and the lowest of
-those that say which leases to keep, by age."""
+"""Bit of an entry for the fallback when spot machines are released: launch on demand instead of waiting; and the lowest
+of the bits that mark the leases to renew, by age."""
 
 MAX_ENTRIES = 2**25
-"""Entries of a table: above, time is counted in longer units, and set-ups are rounded up to them."""
+"""Maximal entries of a table; for larger ones the time unit is longer, and set-ups are rounded up to units."""
 
 MAX_LEASES, SMALL = 29, 5
-"""Ages of leases that the bits of an entry tell apart, and those for which a byte is enough."""
+"""Maximal number of lease ages that an entry's bits can represent, and the number that fits in one byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineJob:
-    """A job with a deadline in one zone, for which a table is made; times are whole seconds.
+    """A deadline job in one zone, the input of a table; times are integral seconds.
 
     Parameters
     ----------
     work_s, deadline_s
-        Work, and time for it.
+        Work, and the time allowed for it.
     setup_s
-        From a launch, of either kind, to the first work; machines on demand must be up by then.
+        From a launch, spot or on demand, to the first work; on-demand machines must be ready within this time.
     spot_usd, on_demand_usd
-        Prices of all machines together, dollars an hour.
+        Prices of all machines together, dollars per hour.
     tick_s
         Seconds between decisions.
     billing
-        The rule of the bill.
+        The billing rule.
     keeps_tick
-        Whether spot machines are launched only where a tick without work leaves time for a launch on demand: where an
-        environment forces that.
+        Whether spot machines are launched only if an idle tick still leaves time for an on-demand launch, for
+        environments that enforce this.
 
     Raises
     ------
@@ -72,11 +72,11 @@ class DeadlineJob:
         for name, least in (("work_s", 1), ("deadline_s", 1), ("setup_s", 0), ("tick_s", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidOptionError(f"{name} must be a whole number of seconds, {least} at least, got {value!r}")
+                raise InvalidOptionError(f"{name} must be an integer number of seconds, at least {least}, got {value!r}")
         for name in ("spot_usd", "on_demand_usd"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < 1e9:
-                raise InvalidOptionError(f"{name} must be dollars an hour above 0, got {value!r}")
+                raise InvalidOptionError(f"{name} must be dollars per hour above 0, got {value!r}")
         if self.deadline_s < self.work_s + self.setup_s:
             raise InvalidOptionError(
                 f"the deadline of {self.deadline_s} s can't be met even on demand: launch and work take "
@@ -86,22 +86,22 @@ class DeadlineJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """Leases by kind and age, and what another tick of each costs and loses; the last two rows are launches.
+    """Leases by type and age, and the cost and idle time of another tick of each; the last two rows are launches.
 
     Parameters
     ----------
     is_spot
         Shape (leases + 2,).
     idle, rest
-        Units of the coming tick without work, and of all ticks to come.
+        Idle units of the coming tick, and of all ticks to come.
     after
-        Situation after the tick: 1 + row of a lease.
+        State after the tick: 1 + row of a lease.
     charge
         Dollars of the coming tick.
     end_rate
-        Dollars a second of the tick in which the job ends; 0 where `charge` is due then, too.
+        Dollars per second of the tick in which the job ends; 0 if `charge` is due then as well.
     refund
-        Dollars given back if the lease is lost when it has this age.
+        Dollars refunded if the lease is lost at this age.
     """
 
     is_spot: NDArray[np.bool_]
@@ -114,7 +114,7 @@ class Leases:
 
 
 def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
-    """Return the leases of a job: ages at which a set-up still lasts, or a bill depends on, are told apart."""
+    """Return the leases of a job, by each age during set-up and each age that affects the bill."""
     per_tick = job.tick_s // unit_s
     setup = -(-job.setup_s // unit_s)
     hour = -(-HOUR_S // job.tick_s)
@@ -125,7 +125,7 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     for is_spot in (True, False):
         own = up
         if is_hourly:
-            own = up + hour - 1  # after the last it is as an hour before, set up
+            own = up + hour - 1  # after the last age, the state equals the one an hour before, set up
         elif is_spot and is_free_hour:
             own = max(up, hour)
         starts[is_spot], ages[is_spot] = len(rows), own
@@ -161,21 +161,21 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DeadlineTable(ComparesByValue):
-    """What to do in every situation of a job, and the least mean cost.
+    """The policy of a job in every state, and the minimal mean cost.
 
     Parameters
     ----------
     job, hazards
-        For which it was made.
+        The job and the hazards of the table.
     unit_s
-        Seconds of a unit of time without work; ticks are multiples.
+        Seconds per unit of idle time; ticks are multiples.
     begin, low
-        Shape (ticks + 1,) and (ticks,): entries of a tick begin at row `begin`, the first for `low` units without work.
+        Shape (ticks + 1,) and (ticks,): entries of a tick begin at row `begin`, the first for `low` idle units.
     entries
-        Shape (rows, 2 ages + 2): by spell what to do, see `WAIT`, and the leases to keep. Spells are absences by age, then
-        that which a job finds at its start, of unknown age; then those of availability alike.
+        Shape (rows, 2 ages + 2): by spell the action, see `WAIT`, and the leases to renew. Spells are absences by age,
+        then the one at the job's start, of unknown age; then the same for availability.
     mean_usd
-        Shape (2,): the least mean cost of a job that finds no machines, or some, at its start.
+        Shape (2,): minimal mean cost of a job that finds no machines, or some, at its start.
     """
 
     job: DeadlineJob
@@ -189,16 +189,16 @@ class DeadlineTable(ComparesByValue):
 
     @property
     def is_exact(self) -> bool:
-        """Whether bills and set-ups are those of the job: hours of ``aws-2009`` are whole ticks, set-ups whole units."""
+        """Whether bills and set-ups are exact: hours of ``aws-2009`` are integral ticks, set-ups integral units."""
         job = self.job
         is_hourly = job.billing is Billing.AWS_2009
         return job.setup_s % self.unit_s == 0 and (not is_hourly or HOUR_S % job.tick_s == 0)
 
     @property
     def least_mean_usd(self) -> float | None:
-        """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline.
+        """Minimal mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline.
 
-        None where the table is only near to the job's bills, see `is_exact`.
+        None if the table only approximates the job's bills, see `is_exact`.
         """
         if not self.is_exact:
             return None
@@ -208,7 +208,7 @@ class DeadlineTable(ComparesByValue):
 
 
 def unit_of(job: DeadlineJob, ages: int) -> int:
-    """Return the longest common measure of ticks and set-ups, or the next divisor of a tick that keeps a table small."""
+    """Return the greatest common divisor of ticks and set-ups, or the next divisor of a tick that keeps a table small."""
     columns, exact = 2 * ages + 2, int(np.gcd(job.tick_s, job.setup_s))
     slack = job.deadline_s - job.work_s
     rows = -(-job.work_s // job.tick_s)
@@ -223,7 +223,7 @@ def unit_of(job: DeadlineJob, ages: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableShape:
-    """Units of a tick, of a set-up and of the slack, and where the entries of each tick lie, see `DeadlineTable`."""
+    """Units of a tick, of a set-up and of the slack, and the position of each tick's entries, see `DeadlineTable`."""
 
     unit_s: int
     per_tick: int
@@ -234,9 +234,9 @@ class TableShape:
 
 
 def shape_of(job: DeadlineJob, unit_s: int) -> TableShape:
-    """Return the shape of a job's table in units of a length."""
+    """Return the shape of a job's table for a unit length."""
     per_tick, setup = job.tick_s // unit_s, -(-job.setup_s // unit_s)
-    # Where rounding up has eaten the slack nothing is safe but a launch on demand at once.
+    # If rounding up uses the slack, only an immediate on-demand launch is safe.
     steps = max(setup, (job.deadline_s - job.work_s) // unit_s)
     t = np.arange(-(-(job.work_s + steps * unit_s) // job.tick_s))
     low = np.maximum(0, (t * job.tick_s - job.work_s) // unit_s + 1)
@@ -246,31 +246,31 @@ def shape_of(job: DeadlineJob, unit_s: int) -> TableShape:
 
 
 def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
-    """Return the table of a job: the cheapest of all rules that are never late, if spells end by these hazards.
+    """Return the table of a job: the cheapest policy without missed deadlines, if spells end by these hazards.
 
     Parameters
     ----------
     job
         The job.
     hazards
-        Of spells in ticks of the job's length.
+        Hazards of spells, in ticks of the job's length.
 
     Raises
     ------
     InvalidProblemError
-        If hazards are of ticks of another length.
+        If the hazards' ticks have another length.
     InvalidOptionError
         If the table is too large even in units of a tick.
 
     Notes
     -----
-    Never late, whatever spells do: let a situation be safe if the time without work so far and a launch on demand, or what
-    is left of one, fit into the slack. An action is allowed only if the next situation is safe when machines are lost at
-    once; a launch on demand loses its set-up and nothing more. A safe situation always has an allowed action, on
-    demand, so that by induction the job is never late. Hazards play no part in it.
+    The deadline is met for any spells. Call a state safe if the idle time so far plus an on-demand launch, or the
+    remainder of one, fits into the slack. An action is allowed only if the next state is safe even if machines are lost
+    at once; an on-demand launch loses only its set-up. A safe state always has an allowed action, on demand, so by
+    induction the job is never late. The proof doesn't use the hazards.
 
-    Where the job needs longer units (`unit_of`), set-ups are rounded up: still never late, and a little dearer.
-    Time and memory grow with work / tick x slack / unit x ages.
+    If the job needs longer units (`unit_of`), set-ups are rounded up: the job is still never late, at a slightly higher
+    cost. Time and memory grow with work / tick x slack / unit x ages.
     """
     if hazards.tick_s != job.tick_s:
         raise InvalidProblemError(f"hazards are of ticks of {hazards.tick_s} s, the job decides every {job.tick_s} s")
@@ -310,10 +310,11 @@ def _solve(
     entries: NDArray[Any],
     mean_usd: FloatArray,
 ) -> None:
-    """Fill a table, the last tick first; `times` are units in a tick, seconds in a unit, units of set-up, work, most units lost.
+    """Fill a table, the last tick first.
 
-    A launch that ends the job within its tick is charged `launch_s` at least.
-    `later[lost, situation, spell]` is the mean cost from the next tick on, of a spell as it is now.
+    `times` are units per tick, seconds per unit, units of set-up, work, maximal idle units. A launch that ends the job
+    within its tick is charged at least `launch_s`. `later[lost, situation, spell]` is the mean cost from the next tick
+    on, for the present spell.
     """
     per_tick, unit, setup, work, steps = times
     is_spot, idle, rest, after, charge, end_rate, refund = leases
@@ -332,15 +333,15 @@ def _solve(
                 launch_of[:] = 0
             else:
                 best[:] = np.inf
-                launch_of[:] = 2  # even where that is too late
+                launch_of[:] = 2  # even if that is too late
             for r in range(held + 1, held - 1, -1):
-                if r == held:  # who holds spot machines takes no new ones
+                if r == held:  # a job with spot machines takes no new ones
                     other[:] = best
                     for c in range(spells):
                         keeps[c] = launch_of[c] << np.uint32(1) & np.uint32(OTHERWISE)
                 then, from_spell = lost + idle[r], there if is_spot[r] else 0
                 ends = idle[r] * unit + left <= tick_s
-                # Safe: a launch on demand fits, now or, of what may be lost by then, at the next tick.
+                # Safe: an on-demand launch fits, now or, if the lease may be lost by then, at the next tick.
                 need = lost + setup
                 if is_spot[r]:
                     need = need + per_tick if keeps_tick else then + (0 if ends else setup)
@@ -387,32 +388,32 @@ def _solve(
                     now[s, k] = (1.0 - chance) * value[older] + chance * value[there]
                 chance = first[t - 1, 0]
                 now[s, ages] = (1.0 - chance) * value[ages] + chance * value[there]
-            later[lost] = now  # only now: a lease that works goes on with as much time lost
+            later[lost] = now  # only now: a working lease continues with the same idle time
             row = begin[t] + lost - low[t]
             for c in range(spells):
                 entries[row, c] = launch_of[c] | keeps[c]
 
 
 def check_table(table: DeadlineTable) -> list[str]:
-    """Return what is wrong with a table: a shape that isn't its job's, or an entry that may be late or can't be followed.
+    """Return the errors of a table: a wrong shape, or an entry that may be late or can't be followed.
 
-    Whether its entries are the cheapest is not looked at: a table of other hazards is one, too.
+    It doesn't check that the entries are the cheapest: a table for other hazards passes.
     """
     job, leases, ages = table.job, table.leases, table.hazards.num_ages
     if table.unit_s < 1 or job.tick_s % table.unit_s or table.hazards.tick_s != job.tick_s:
-        return [f"units of {table.unit_s} s don't divide ticks of {job.tick_s} s, or hazards are of other ticks"]
+        return [f"units of {table.unit_s} s don't divide ticks of {job.tick_s} s, or the hazards' ticks differ"]
     try:
         least_s = unit_of(job, ages)
     except InvalidOptionError as error:
         return [str(error)]
     if table.unit_s < least_s:
-        return [f"units of {table.unit_s} s are shorter than those of the job, {least_s} s"]
+        return [f"units of {table.unit_s} s are shorter than the job's, {least_s} s"]
     shape = shape_of(job, table.unit_s)
     wanted = (int(shape.begin[-1]), 2 * ages + 2)
     if not (np.array_equal(table.begin, shape.begin) and np.array_equal(table.low, shape.low)):
-        return ["its rows aren't those of the job"]
+        return ["the rows don't match the job"]
     if table.entries.shape != wanted or table.entries.dtype not in (np.uint8, np.uint32):
-        return [f"entries must be of shape {wanted} and whole, got {table.entries.shape} of {table.entries.dtype}"]
+        return [f"entries must be integers of shape {wanted}, got {table.entries.shape} of {table.entries.dtype}"]
     if table.mean_usd.shape != (2,) or not ((table.mean_usd >= 0) & (table.mean_usd < np.inf)).all():
         return ["mean costs must be two finite numbers, at least 0"]
     for tick in range(len(shape.low)):
@@ -435,15 +436,15 @@ def _unsafe(
     *,
     keeps_tick: bool,
 ) -> str:
-    """Return what is wrong with a tick's entries, nothing if all are safe; `ends_s` are seconds from work left to a tick."""
+    """Return the error in a tick's entries, "" if all are safe; `ends_s` are seconds of remaining work after a tick."""
     launch, held = entries & 3, len(leases.idle) - 2
     if (launch > ON_DEMAND).any() or (entries.astype(np.int64) >> (held + KEPT)).any():
-        return "an entry says what there isn't"
+        return "an entry has an unknown action or lease"
     is_late = lost + shape.setup > shape.steps
     waits = (launch == WAIT) | (entries & OTHERWISE == 0)
     has_no_tick = (lost + shape.per_tick + shape.setup > shape.steps)[:, None]
     if (has_no_tick & waits).any():
-        return "it waits although a launch at the next tick is too late"
+        return "an entry waits although a launch at the next tick is too late"
     if keeps_tick and (has_no_tick & (launch == SPOT)).any():
         return "spot machines are launched although on demand is forced"
     for r in range(held + 1):
@@ -452,9 +453,9 @@ def _unsafe(
         if leases.is_spot[r]:
             ends = leases.idle[r] * shape.unit_s + ends_s <= 0
             if asks[:, : ages + 1].any():
-                return "spot machines are held where there are none"
+                return "spot machines are renewed although none are available"
             if ((then + np.where(ends, 0, shape.setup) > shape.steps)[:, None] & asks).any():
-                return "spot machines are held although a launch after their loss is too late"
+                return "spot machines are renewed although a launch after their loss is too late"
         elif ((is_late & (lost + leases.rest[r] <= shape.steps))[:, None] & ~asks).any():
-            return "machines on demand are given up although a new launch is too late"
+            return "on-demand machines are released although a new launch is too late"
     return ""

@@ -1,4 +1,4 @@
-"""Dinkelbach's method: the least cost per work by a sequence of programmes that are linear in cost and work."""
+"""Dinkelbach's method: the minimal cost per work by a sequence of programmes that are linear in cost and work."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -27,7 +27,7 @@ from optim.solvers.bidding.steps import LocalSearch
 from optim.solvers.bidding.tree.search import TreeLimits, TreeResult
 
 CURVE_SHARE = 0.1
-"""Boxes are solved to this share of the gap to prove: closer to the curve is time lost."""
+"""Boxes are solved to this share of the required gap: a smaller distance to the curve wastes time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class DinkelbachOptions:
     tol
         Relative gap to prove.
     heuristic
-        Begin with the footprint of `exchange`, and improve what trees find by exchange; otherwise begin with the best
-        instances of one bid: the trees take as long as the search for something better to begin with.
+        Whether to start with the footprint of `exchange`, and improve the trees' footprints by exchange. Otherwise the
+        best single bid is the start; the trees take as long as the search for a better start.
     """
 
     tol: float = 1e-6
@@ -54,16 +54,16 @@ class DinkelbachOptions:
 class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     """The exact solver: branch and bound on ``cost - q work`` with q just below the best cost per work known.
 
-    A footprint with a negative value is better by more than half the tolerance, and the search begins again with its
-    ratio. Otherwise the closed tree proves that nothing is better.
+    A footprint with a negative value is better by more than half the tolerance, and the search restarts at its ratio.
+    Otherwise the closed tree proves that no footprint is better.
 
     Notes
     -----
-    With the ratio, the curve's tangents and the prices of the caps fixed, the programme falls apart into the markets,
-    and a box is bounded by one small minimum a market. These multipliers come from the linear relaxation of the box,
-    and stand in the certificate. Bids that they prove too costly are fixed before the box is solved again. Iterations
-    are boxes solved. A bound is known once a tree has closed, so that a stopping rule's gap has nothing to go by before:
-    ask for a wider `tol` instead.
+    With the ratio, the curve's tangents and the prices of the caps fixed, the programme separates into the markets, and
+    a box is bounded by one small minimum per market. These multipliers come from the linear relaxation of the box, and
+    are in the certificate. Bids that they prove too costly are fixed before the box is solved again. Iterations are
+    solved boxes. The bound is unknown until a tree has closed, so a stopping rule's gap has no effect before: use a
+    wider `tol` instead.
 
     References
     ----------
@@ -79,9 +79,9 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
 
 
 class BestRatio(AbstractIteration["BestRatio"]):
-    """The method itself: a heuristic, then ever lower ratios until a tree closes. It is its own result.
+    """The method: a heuristic, then decreasing ratios until a tree closes. The object is its own result.
 
-    Its `counts` are the best footprint so far, `proven` a bound with its proof, `solved` the boxes of all trees.
+    `counts` is the best footprint so far, `proven` a bound with its proof, `solved` the number of boxes of all trees.
     """
 
     def __init__(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor) -> None:
@@ -90,12 +90,12 @@ class BestRatio(AbstractIteration["BestRatio"]):
         self.proven: tuple[float, RatioProof] | None = None
         self.solved = self.ratios = self.leaves = 0
         self._ratio: float | None = None
-        # Few footprints keep enough where that is asked for: rounding a relaxation seldom finds one.
+        # With a survival constraint few footprints are feasible: rounding a relaxation seldom finds one.
         self._is_searching = options.heuristic or instance.survival is not None
         self._is_done = not can_work(instance)
 
     def init(self) -> None:
-        """Begin with the best instances of one bid, or with a heuristic."""
+        """Start with the best single bid, or with a heuristic."""
         with self.monitor.clock.phase("heuristic"):
             if self._is_searching:
                 self.counts = exchanged(self.instance, self.monitor.part()).counts
@@ -105,11 +105,11 @@ class BestRatio(AbstractIteration["BestRatio"]):
                 self.counts = first.counts
 
     def is_done(self) -> bool:
-        """Tell whether a tree has closed, or nothing works."""
+        """Return whether a tree has closed, or no bid works."""
         return self._is_done
 
     def standing(self) -> SolverState:
-        """Return the boxes solved and the last ratio."""
+        """Return the number of solved boxes and the last ratio."""
         return SolverState(iterations=self.solved, objective=self._ratio)
 
     def step(self) -> None:
@@ -122,7 +122,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
         return self
 
     def outcome(self, **figures: float) -> Outcome:
-        """Return the footprint with what is proven."""
+        """Return the footprint with its proven bound."""
         has_proof = self.proven is not None and self.monitor.reason is None
         figures = {"ratios": float(self.ratios), "leaves": float(self.leaves)} | figures
         return outcome_of(
@@ -135,7 +135,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
         )
 
     def _improve(self) -> bool:
-        """Search at a ratio just below the best; return whether there is something better."""
+        """Search at a ratio just below the best; return whether a better footprint was found."""
         value = evaluate(self.instance, self.counts)
         if not is_answer(self.instance, self.counts, value):
             return self._find_any(value)
@@ -149,19 +149,19 @@ class BestRatio(AbstractIteration["BestRatio"]):
             self.leaves = sum(node.bid is None for node in result.nodes)
             self.proven = bound, result.proof(ratio)
             if self.monitor.reason is not None and result.bound < 0:
-                # The open boxes' values are far below 0 at this ratio; at a lower one the relaxation's isn't.
+                # The open boxes' values are far below 0 at this ratio; the relaxation has a ratio where its value is 0.
                 lowered = root_bound(self.instance, self.counts)
                 self.proven = max(self.proven, lowered or self.proven, key=lambda proven: proven[0])
         return result.counts is not None
 
     def _find_any(self, value: CostWork) -> bool:
-        """Search for any footprint with enough work; return whether there is one."""
+        """Search for any footprint with enough work; return whether one was found."""
         bids = self.instance.bids
         most = self.instance.fixed_usd + float(bids.max_count @ self.instance.unit_cost) + 1.0
         return self._search(value.ratio if value.work > 0 else most, cutoff=most).counts is not None
 
     def _search(self, ratio: float, cutoff: float = 0.0) -> TreeResult:
-        """Search a tree, and keep what it finds."""
+        """Search a tree, and store its best footprint."""
         limits = TreeLimits(cutoff=cutoff, is_hasty=True, begun=self.solved, curve_tol=CURVE_SHARE * self.options.tol)
         tree = make_tree(self.instance, ratio, self.counts, **limits)
         result = run_iteration(tree, self.monitor)

@@ -1,4 +1,4 @@
-"""The frontier of cost against work: every footprint that is best at some price of work, and bounds in between."""
+"""The frontier of cost against work: every footprint that is best at some price of work, and bounds between them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ from optim.solvers.bidding.dinkelbach import BestRatio, DinkelbachOptions
 from optim.solvers.bidding.outcome import AbstractBiddingSolver, make_tree
 
 SAME_TOL = 1e-9
-"""Footprints whose cost and work differ by less, relatively, are one point."""
+"""Footprints whose relative differences in cost and work are smaller count as one point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class FrontierOptions:
     tol
         Relative gap of the best ratio.
     steepest
-        The frontier ends where more work costs so many times the best ratio.
+        Maximal marginal cost of work on the frontier, as a multiple of the best ratio.
     max_points
-        Most footprints looked for, the two ends of the curve always among them; the decided one comes besides.
+        Maximal number of footprints to search, including both ends of the curve but not the decision.
     point_tol
         Absolute gap of each point's programme, as a share of its cost.
     """
@@ -60,7 +60,7 @@ class FrontierPoint:
     cost, work
         Its expected dollars and work.
     bound
-        Lower bound of ``cost - ratio * work`` over all footprints: any of work w costs at least ``bound + ratio w``.
+        Lower bound of ``cost - ratio * work`` over all footprints: work w costs at least ``bound + ratio w``.
     """
 
     ratio: float
@@ -77,11 +77,11 @@ class Frontier:
     points: tuple[FrontierPoint, ...]
 
     def least_cost(self, work: float) -> float:
-        """Return a lower bound of the cost of every footprint that does so much work."""
+        """Return a lower bound on the cost of every footprint with at least this work."""
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
     def corners(self, footprint: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
-        """Return cost and work of points in order, the decided footprint's among them, without those that do no more for no less."""
+        """Return cost and work of the undominated points in order, including the given footprint."""
         value = evaluate(instance, footprint)
         corners: list[tuple[float, float]] = []
         points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}
@@ -94,7 +94,7 @@ class Frontier:
 class Trace(AbstractIteration[Frontier]):
     """The frontier around a footprint, point by point: `trace_frontier` as an iteration.
 
-    Its `solved` are the boxes of all trees, those of `begun` among them.
+    `solved` is the number of boxes of all trees, including those of `begun`.
     """
 
     def __init__(
@@ -106,22 +106,24 @@ class Trace(AbstractIteration[Frontier]):
         self._pending: list[tuple[FrontierPoint, FrontierPoint]] = []
 
     def init(self) -> None:
-        """Find both ends: nothing, and what is best where work is dear."""
+        """Find both ends: the empty footprint, and the best one at a high price of work."""
         nothing = np.zeros(self.instance.num_bids, dtype=np.int64)
         idle = evaluate(self.instance, nothing)
         bound = self.instance.fixed_usd
         low = FrontierPoint(ratio=0.0, counts=nothing, cost=idle.cost, work=idle.work, bound=bound)
-        if self.instance.survival is not None:  # nothing keeps nothing: the end is what keeps enough for least
+        if (
+            self.instance.survival is not None
+        ):  # the empty footprint is infeasible: the end is the cheapest feasible one
             low = self._solve_at(0.0, self._best)
         high = self._solve_at(self.options.steepest * evaluate(self.instance, self._best).ratio, self._best)
         self._points, self._pending = [low, high], [(low, high)]
 
     def is_done(self) -> bool:
-        """Tell whether no pair is left, or all points are spent."""
+        """Return whether no pair is left, or the maximal number of points is reached."""
         return not self._pending or len(self._points) >= self.options.max_points
 
     def step(self) -> None:
-        """Try the price at which two neighbouring points are worth the same."""
+        """Try the price at which two neighbouring points have the same value."""
         one, other = self._pending.pop(0)
         if other.work - one.work <= SAME_TOL * max(1.0, other.work) or other.cost <= one.cost:
             return
@@ -137,7 +139,7 @@ class Trace(AbstractIteration[Frontier]):
             self._pending += [(one, point), (point, other)]
 
     def standing(self) -> SolverState:
-        """Return the boxes solved."""
+        """Return the number of solved boxes."""
         return SolverState(iterations=self.solved)
 
     def finish(self, reason: Termination | None) -> Frontier:
@@ -160,8 +162,8 @@ def trace_frontier(
 ) -> Frontier:
     """Return the frontier around the footprint of the best ratio.
 
-    Between two neighbouring points the price at which both are worth the same is tried; what is better there is a
-    point between them.
+    For two neighbouring points, the method tries the price at which both have the same value; a better footprint at
+    this price is a point between them.
 
     References
     ----------
@@ -176,9 +178,9 @@ def trace_frontier(
 class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
     """The whole curve of cost against work; its tangent from the origin is the best cost per work.
 
-    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The points of the curve, the
-    decision's among them, are in the counts of the statistics: `cost_0`, `work_0` and so on, in order of work; of each more
-    work costs more. Iterations are boxes solved.
+    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The curve's points, including
+    the decision, are counts of the statistics: `cost_0`, `work_0` and so on, in order of work; more work always costs
+    more. Iterations are solved boxes.
     """
 
     summary: ClassVar[str] = "cost against work: the whole curve, and the best ratio with a proof"

@@ -1,4 +1,4 @@
-"""Solvers that search by steps, with a bound by the relaxation: BidBrain's one-step search, and exchanges."""
+"""Solvers that search by steps, with a bound from the relaxation: BidBrain's one-step search, and exchanges."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from optim.solvers.bidding.steps import GreedySearch, LocalSearch, SteepestAddit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeuristicOptions:
-    """Options of all heuristics.
+    """Options of the heuristics.
 
     Parameters
     ----------
     bound
-        Bound the optimum by the relaxation afterwards.
+        Whether to bound the optimum by the relaxation after the search.
     """
 
     bound: bool = True
 
 
 class SearchResult(NamedTuple):
-    """A footprint, and the steps to it."""
+    """A footprint, and the number of steps to it."""
 
     counts: IntArray
     steps: int
@@ -42,7 +42,7 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
         """Return a footprint."""
 
     def run(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Search until nothing improves, then bound."""
+        """Search until no step improves, then bound."""
         with monitor.clock.phase("solve"):
             result = self.search(instance, options, monitor)
         proven = None
@@ -53,7 +53,7 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
 
 
 def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> SearchResult:
-    """Return the footprint that exchanges lead to from the greedy one."""
+    """Return the footprint that exchanges reach from the greedy one."""
     greedy = GreedySearch(instance)
     search = LocalSearch(instance, run_iteration(greedy, monitor, task=task), begun=greedy.steps)
     return SearchResult(counts=run_iteration(search, monitor, task=task), steps=search.steps)
@@ -72,16 +72,16 @@ class ExchangeSolver(AbstractHeuristic):
 
 @register("greedy", problem="bidding")
 class GreedySolver(AbstractHeuristic):
-    """Add one bid after the other until none lowers the cost per work of the whole, by two rules; the better is kept.
+    """Add bids one by one until none lowers the footprint's cost per work, by two rules; the better result is returned.
 
     Notes
     -----
-    One rule takes the bid that adds work at the least cost per work, the other the one that lowers that of the whole
-    most. The first is exact where costs and work add up and bids have bounds of their own only: then the best
-    footprint holds every bid whose own cost per work is below the optimum's. Where a limit binds it may fill that with
-    what is cheap and small; the second takes what is large. Where neither comes to the least work, bids are moved as by
-    `exchange`. With a concave curve, joint limits, or losses that everybody bears, it may stop at a footprint that only
-    an exchange improves. The additive case is proved in docs/mathematics/bidding.md. The bound is the relaxation's.
+    One rule takes the bid whose addition has the least cost per work, the other the bid that lowers the footprint's cost
+    per work most. The first is exact if costs and work are additive and bids only have separate bounds: then the best
+    footprint contains every bid whose cost per work is below the optimum's. With a binding limit the first rule may fill
+    it with cheap, small bids; the second takes large ones. If neither reaches the least work, bids are moved as by
+    `exchange`. With a concave curve, joint limits, or losses shared by all bids, the search may stop at a footprint that
+    only an exchange improves. docs/mathematics/bidding.md proves the additive case. The bound is the relaxation's.
 
     References
     ----------
@@ -89,10 +89,10 @@ class GreedySolver(AbstractHeuristic):
     resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182, BidBrain.
     """
 
-    summary: ClassVar[str] = "one-step search: add bids by least own cost per work, and by largest drop of the whole's"
+    summary: ClassVar[str] = "one-step search: add bids by least cost per work, and by largest drop of the total's"
 
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
-        """Add bids to nothing, by either rule; where neither reaches the least work, go on by moves."""
+        """Add bids to the empty footprint by each rule; if neither reaches the least work, continue by moves."""
         searches = GreedySearch(instance), SteepestAdditions(instance)
         for search in searches:
             run_iteration(search, monitor, task=self.name)

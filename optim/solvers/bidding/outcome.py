@@ -1,6 +1,6 @@
-"""From a footprint and a proof to an outcome, in units that suit small limits.
+"""From a footprint and a proof to an outcome, with small caps rescaled.
 
-Units are powers of two, so that a price of a cap comes back exactly as it was found.
+Scales are powers of two, so that unscaling a cap's price is exact.
 """
 
 import math
@@ -23,19 +23,19 @@ from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, T
 
 
 def cap_units(instance: BiddingInstance) -> FloatArray:
-    """Return by cap the power of two in which its limit lies between 1 and 2; 1 where it is larger, or 0. Shape (caps,)."""
+    """Return the power of two that scales each limit to between 1 and 2; 1 if it is larger, or 0. Shape (caps,)."""
     return np.array([power_of_two_scale(limit) for limit in instance.caps.limit.tolist()], dtype=np.float64)
 
 
 def in_units(instance: BiddingInstance, units: FloatArray) -> BiddingInstance:
-    """Return the same instance with each cap in a unit of its own; what no cap can hold stays so at the largest weight."""
+    """Return the same instance with each cap in its unit; bids beyond every cap stay infeasible at the largest weight."""
     caps = instance.caps
     weight = np.minimum(caps.weight / units[:, None], LARGEST)
     return replace(instance, caps=replace(caps, weight=weight, limit=caps.limit / units))
 
 
 def unscale(outcome: Outcome, units: FloatArray) -> Outcome:
-    """Return an outcome with the caps' prices in their units of 1."""
+    """Return an outcome with the caps' prices in the original units."""
     proof = outcome.proof
     if not isinstance(proof, RatioProof):
         return outcome
@@ -44,31 +44,31 @@ def unscale(outcome: Outcome, units: FloatArray) -> Outcome:
 
 
 OPTIMALITY_TOL = 1e-6
-"""Largest relative gap that is called optimal."""
+"""Largest relative gap that counts as optimal."""
 
 HELD_TOL = 1e-9
-"""By this part of itself a cap may be exceeded, and the least work missed: an answer is held to no more, and its bound covers it."""
+"""Relative amount by which a footprint may exceed a cap or miss the least work; the bound covers such footprints."""
 
 HALVINGS = 200
 
 NEWTON_STEPS = 6
 
 MARGIN = 1e-9
-"""Relative step below a ratio at which the relaxation's value is 0, so that it is surely not below."""
+"""Relative step below the ratio at which the relaxation's value is 0, so that rounding can't make the value negative."""
 
 
 def min_work_of(instance: BiddingInstance, ratio: float) -> float:
-    """Return the least work of a footprint that could cost less than `ratio` a unit."""
+    """Return the least work of a footprint that could have a cost per work below `ratio`."""
     if ratio <= 0:
         return instance.min_work
     cost = instance.fixed_usd
-    if instance.fixed_rate == 0:  # what works takes an instance
+    if instance.fixed_rate == 0:  # work needs at least one instance
         cost += float(instance.unit_cost[_works(instance)].min(initial=np.inf))
     return max(instance.min_work, cost / ratio * (1 - 1e-9) if np.isfinite(cost) else 0.0)
 
 
 def min_rate_of(curve: Scalability, work: float) -> float:
-    """Return a rate that every footprint of so much work has, rounded down."""
+    """Return a lower bound, rounded down, on the rate of every footprint with this much work."""
     if work <= 0:
         return 0.0
     if curve.kind is CurveKind.SATURATING and curve.serial * work < 1:
@@ -85,7 +85,7 @@ def min_rate_of(curve: Scalability, work: float) -> float:
 
 
 def bound_of(instance: BiddingInstance, ratio: float, result: TreeResult) -> float:
-    """Return the bound on the cost per work that a tree proves."""
+    """Return the tree's bound on the cost per work."""
     least_work = min_work_of(instance, ratio)
     if result.bound >= 0:
         return ratio
@@ -98,20 +98,20 @@ def make_tree(
     start: IntArray | None,
     **limits: Unpack[TreeLimits],
 ) -> RatioTree:
-    """Return a search at a ratio; unless all footprints are of interest, those that can't be below the ratio aren't."""
+    """Return a search at a ratio; by default it excludes footprints that can't be below the ratio."""
     least_work = 0.0 if limits.get("all_of_interest") else min_work_of(instance, ratio)
     limits = {"gap": ROUNDING * ratio * least_work, **limits}
     return RatioTree(instance, ratio, min_rate=min_rate_of(instance.scalability, least_work), start=start, **limits)
 
 
 def is_answer(instance: BiddingInstance, counts: IntArray, value: CostWork) -> bool:
-    """Tell whether a footprint does enough work, and keeps enough."""
+    """Return whether a footprint does enough work and satisfies the survival constraint."""
     does_enough = value.work > 0 and value.work >= instance.min_work * (1 - CAP_TOL)
     return does_enough and not shortfall(instance, counts[None])[0]
 
 
 def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, RatioProof] | None:
-    """Return a bound by the relaxation alone, and its proof; None where the footprint does no work.
+    """Return a bound by the relaxation alone, and its proof; None if the footprint does no work.
 
     Newton's method on the relaxation's least ``cost - q work``, which is concave in q.
     """
@@ -133,7 +133,7 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
 
 
 def relaxed_instance(instance: BiddingInstance) -> BiddingInstance:
-    """Return an instance with the limits and the least work that footprints are held to: `HELD_TOL` beyond its own."""
+    """Return an instance with caps and least work relaxed by `HELD_TOL`, the tolerance of footprints."""
     caps = instance.caps
     if not len(caps.limit) and instance.min_work == 0:
         return instance
@@ -142,7 +142,7 @@ def relaxed_instance(instance: BiddingInstance) -> BiddingInstance:
 
 
 def can_work(instance: BiddingInstance) -> bool:
-    """Tell whether any instance that may be taken, or what is there anyway, works at all, losses taken off."""
+    """Return whether any feasible instance, or the fixed resources, do any work, net of losses."""
     if instance.fixed_rate > 0:
         return True
     fits = (instance.caps.weight <= instance.caps.limit[:, None]).all(axis=0)
@@ -156,7 +156,7 @@ def can_work(instance: BiddingInstance) -> bool:
 
 
 def _works(instance: BiddingInstance) -> BoolArray:
-    """Mark bids whose instances may be taken and would work, but for what they lose."""
+    """Mark bids whose instances are allowed and do work before losses."""
     bids, outlook = instance.bids, instance.outlook
     useful = outlook.usable_h if isinstance(outlook, HourOutlook) else outlook.alive.sum(axis=(1, 2))
     return np.asarray((bids.max_count > 0) & (bids.rate > 0) & (useful > 0))
@@ -168,7 +168,7 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
     sense: ClassVar[Sense] = Sense.MINIMISE
 
     def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Run with the caps and the least work that footprints are held to, small caps in units of their own."""
+        """Run with caps and least work at the footprints' tolerance, and small caps rescaled."""
         relaxed, units = relaxed_instance(instance), cap_units(instance)
         if (units == 1.0).all():
             return self.run(relaxed, options, monitor, seed)
@@ -184,7 +184,7 @@ def outcome_of(
     figures: Mapping[str, float],
     termination: Termination | None = None,
 ) -> Outcome:
-    """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
+    """Return a footprint and its proven bound as a solver's outcome; without enough work there is no decision."""
     value = evaluate(instance, counts)
     survival_figures = {} if instance.survival is None else {"kept": survival_probability(instance, counts)}
     figures = {

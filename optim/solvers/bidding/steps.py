@@ -13,27 +13,27 @@ from optim.solvers.bidding.survival import shortfall
 from optim.solvers.bidding.tree.box import CAP_TOL
 
 MAX_STEPS = 64
-"""Up to so many instances every number is tried; beyond, numbers double."""
+"""Up to this number of instances, every number is tried; above it, powers of two."""
 
 IMPROVEMENT = 1e-12
-"""Relative gain below which a step is none: rounding."""
+"""Smaller relative gains count as rounding."""
 
 
 class LocalSearch(AbstractIteration[IntArray]):
-    """Step to the best footprint within reach until none is better.
+    """Step to the best footprint in the neighbourhood until none is better.
 
-    Within reach is any number of instances added to or removed from one bid, and one or all of a bid's instances, or
-    as many as fit, moved to another bid. Footprints with too little work are judged by what they lack, then by
-    cost per work; ties go to the first.
+    A neighbour adds any number of instances to one bid, removes any number, or moves one, all, or the maximal
+    feasible number of a bid's instances to another bid. Footprints with too little work are compared by the missing
+    work, then by cost per work; ties go to the first.
 
     Parameters
     ----------
     instance
         The instance.
     start
-        Shape (bids,): where the search begins.
+        Shape (bids,): start of the search.
     begun
-        Steps made before.
+        Number of earlier steps.
     """
 
     def __init__(self, instance: BiddingInstance, start: IntArray, *, begun: int = 0) -> None:
@@ -42,7 +42,7 @@ class LocalSearch(AbstractIteration[IntArray]):
         self._lack, self._value = (float(part[0]) for part in self._judge(start[None]))
 
     def reachable(self) -> IntArray:
-        """Return the footprints within reach, feasible or not."""
+        """Return the neighbours, feasible or not."""
         return neighbours(self.instance, self.counts)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
@@ -50,11 +50,11 @@ class LocalSearch(AbstractIteration[IntArray]):
         return int(np.lexsort((value, lack))[0])
 
     def is_done(self) -> bool:
-        """Tell whether nothing within reach is better."""
+        """Return whether no neighbour is better."""
         return self._is_done
 
     def step(self) -> None:
-        """Go to a better footprint, if there is one."""
+        """Move to a better footprint, if there is one."""
         table = self.reachable()
         table = table[is_feasible(self.instance, table)]
         lack, value = self._judge(table)
@@ -68,7 +68,7 @@ class LocalSearch(AbstractIteration[IntArray]):
             self.steps += 1
 
     def standing(self) -> SolverState:
-        """Return the steps made; infinite figures are shown to nobody."""
+        """Return the number of steps; infinite values are omitted."""
         return SolverState(iterations=self.steps)
 
     def finish(self, reason: Termination | None) -> IntArray:
@@ -77,12 +77,12 @@ class LocalSearch(AbstractIteration[IntArray]):
 
     @property
     def lack(self) -> float:
-        """The work that the footprint lacks."""
+        """The footprint's missing work."""
         return self._lack
 
     @property
     def standard(self) -> tuple[float, float]:
-        """What the footprint is judged by: the work that it lacks, then its cost per work."""
+        """The footprint's criteria: missing work, then cost per work."""
         return self._lack, self._value
 
     def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -92,7 +92,7 @@ class LocalSearch(AbstractIteration[IntArray]):
 
 
 class SteepestAdditions(LocalSearch):
-    """Add instances of one bid at a time, from nothing, each time those that lower the cost per work most."""
+    """Add instances of one bid at a time to the empty footprint, each time those that lower the cost per work most."""
 
     def __init__(self, instance: BiddingInstance) -> None:
         super().__init__(instance, np.zeros(instance.num_bids, dtype=np.int64))
@@ -103,20 +103,20 @@ class SteepestAdditions(LocalSearch):
 
 
 class GreedySearch(SteepestAdditions):
-    """Add instances of one bid at a time, from nothing, in increasing ratio of what they cost to the work they add.
+    """Add instances of one bid at a time to the empty footprint, in increasing ratio of added cost to added work.
 
-    Only additions that lower the cost per work count; among equal ratios the one that lowers it most is taken.
+    Only additions that lower the cost per work count; among equal ratios, the one that lowers it most is taken.
     """
 
     def reachable(self) -> IntArray:
-        """Return additions of powers of two and of all that a bid may have."""
+        """Return additions of powers of two and of the maximal number."""
         return _additions(self.instance, self.counts, _doubling)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
-        """Choose the addition whose own cost per work is least."""
+        """Choose the addition with the least added cost per added work."""
         now = evaluate(self.instance, self.counts)
         cost, work = evaluate_many(self.instance, table)
-        # What lowers the cost per work, at no less cost, adds work; what only makes capacity last may not.
+        # An addition that lowers the cost per work at no lower cost adds work; one that only raises survival may not.
         adds = work > now.work
         ratio = np.divide(cost - now.cost, work - now.work, out=np.full(len(cost), np.inf), where=adds)
         is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()) if adds.any() else ~adds)
@@ -130,13 +130,13 @@ def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
 
 
 def lack_of(instance: BiddingInstance, table: IntArray) -> FloatArray:
-    """Return what footprints lack, shape (footprints,): work, and capacity that lasts."""
+    """Return the footprints' missing work and survival, shape (footprints,)."""
     _, work = evaluate_many(instance, table)
     return np.asarray(np.maximum(0.0, instance.min_work - work) + shortfall(instance, table))
 
 
 def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
-    """Tell which of many footprints keep the caps and the rule of one bid a market."""
+    """Return which of many footprints satisfy the caps and the rule of one bid per market."""
     caps, bids = instance.caps, instance.bids
     fits = (table @ caps.weight.T <= caps.limit * (1.0 + CAP_TOL)).all(axis=1)
     if instance.one_bid_per_market and instance.num_bids:
@@ -151,12 +151,12 @@ def _additions(instance: BiddingInstance, counts: IntArray, numbers: Callable[[i
 
 
 def _doubling(most: int) -> list[int]:
-    """Return powers of two below a number, and the number."""
+    """Return powers of two below a number, and the number itself."""
     return [2**k for k in range(most.bit_length()) if 2**k < most] + [most] * (most > 0)
 
 
 def _numbers(most: int) -> list[int]:
-    """Return numbers of instances worth trying, up to `most`."""
+    """Return the numbers of instances to try, up to `most`."""
     return sorted({*range(1, min(most, MAX_STEPS) + 1), *_doubling(most)})
 
 

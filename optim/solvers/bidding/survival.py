@@ -1,4 +1,4 @@
-"""Capacity that must survive the hour: its distribution, compiled, and cover rows."""
+"""Capacity that must survive the hour: its distribution, compiled, and the cover rows of the constraint."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +15,7 @@ from optim.models.bidding.market.lifetimes import CommonShocks
 
 
 class Stays(NamedTuple):
-    """Places, and probabilities that no shock of a cause comes: of markets, zones and regions."""
+    """Locations, and probabilities of no shock by cause: of markets, zones and regions."""
 
     zone: IntArray
     region: IntArray
@@ -25,7 +25,7 @@ class Stays(NamedTuple):
 
 
 def stays_of(shocks: CommonShocks) -> Stays:
-    """Return the probabilities that nothing strikes."""
+    """Return the probabilities of no shock."""
     by_market, by_zone, by_region = (np.exp(-values) for values in (shocks.own, shocks.by_zone, shocks.by_region))
     return Stays(
         zone=shocks.zone.astype(np.int64),
@@ -38,13 +38,13 @@ def stays_of(shocks: CommonShocks) -> Stays:
 
 @lru_cache(maxsize=8)
 def _stays(survival: SurvivalConstraint) -> Stays:
-    """Return the probabilities of an instance's causes, once for all footprints."""
+    """Return the probabilities of an instance's causes, computed once for all footprints."""
     return stays_of(survival.shocks)
 
 
 @compiled
 def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
-    """Return the probability of each amount that lasts of a holding by market; more than `most` counts as that."""
+    """Return the probability of each surviving amount, for capacities by market; amounts above `most` count as `most`."""
     total, inside = np.zeros(most + 1), np.zeros(most + 1)
     here, spare = np.zeros(most + 1), np.zeros(most + 1)
     total[0] = 1.0
@@ -78,7 +78,7 @@ def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
 
 @compiled
 def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
-    """Add, in place, what lasts of a part unless a shock takes all of it; return the largest amount."""
+    """Add, in place, the surviving amount of a part unless a shock takes all of it; return the largest amount."""
     most = len(total) - 1
     spare[:] = 0.0
     for one in range(top + 1):
@@ -94,7 +94,7 @@ def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: flo
 
 @compiled
 def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
-    """Return, for each holding, the probability that `most` lasts and the expected share of it, shape (holdings, 2)."""
+    """Return per capacity vector the probability that `most` survives and its expected surviving share, shape (vectors, 2)."""
     figures = np.empty((len(sizes), 2))
     for row in range(len(sizes)):
         lasts = surviving_capacity(sizes[row], stays, most)
@@ -108,9 +108,9 @@ def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
 def survival_figures(
     instance: BiddingInstance, survival: SurvivalConstraint, table: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return of each footprint, table of shape (footprints, bids), the probability to keep enough, and the expected share.
+    """Return per footprint, table of shape (footprints, bids), the survival probability and the expected surviving share.
 
-    The share is of what is asked for, where more than that counts as that.
+    The share is relative to the required capacity and at most 1.
     """
     sizes = np.zeros((len(table), len(instance.markets)), dtype=np.int64)
     np.add.at(sizes.T, instance.bids.market, (survival.capacity * table).T)
@@ -119,9 +119,9 @@ def survival_figures(
 
 
 def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
-    """Return by how much footprints fall short, shape (footprints,): 0 for those that keep enough.
+    """Return the footprints' shortfalls, shape (footprints,): 0 for footprints that satisfy the survival constraint.
 
-    Else the probability that lacks and the expected share that does: more instances always lower it.
+    Otherwise the missing probability plus the expected missing share: more instances always lower it.
     """
     survival = instance.survival
     if survival is None:
@@ -132,15 +132,15 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
 
 
 RESOLUTION = 128
-"""Holdings of covers are counted in about so many parts of what is asked for."""
+"""Number of parts of the required capacity in which covers count capacities."""
 
 INTEGRAL_TOL = 1e-6
 
 KNOWN = 0.02
-"""A row that is there already is good enough if the counts miss it by this share."""
+"""An existing row is used if the counts violate it by more than this share."""
 
 VIOLATED = 1e-4
-"""A row is added where the counts miss it by more than this share."""
+"""A new row is added if the counts violate it by more than this share."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,14 +153,14 @@ class Rows:
 
 @compiled
 def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
-    """Return the probability of a hard hour in which each market lasts, and at the end that of a hard hour."""
+    """Return the probability of a hard hour in which each market survives, and finally of a hard hour."""
     probability = np.zeros(len(weight) + 1)
     by_market, by_zone, by_region = stays.by_market.copy(), stays.by_zone.copy(), stays.by_region.copy()
     sure = Stays(stays.zone, stays.region, by_market, by_zone, by_region)
     for zone in range(len(by_zone)):
         region = stays.region[zone]
         by_zone[zone] = by_region[region] = 1.0
-        idle = -1.0  # of the zone's markets that the holding has nothing of
+        idle = -1.0  # for the zone's markets without capacity
         for market in range(len(weight)):
             if stays.zone[market] != zone:
                 continue
@@ -179,7 +179,7 @@ def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
 
 
 class CoverPool:
-    """What is known of footprints that keep enough; where nothing is asked for, nothing.
+    """Cover rows of the survival constraint; without a constraint, empty.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class CoverPool:
         self._stays = None if self.survival is None else stays_of(self.survival.shocks)
 
     def keeps(self, table: IntArray) -> BoolArray:
-        """Tell which of many footprints keep enough, shape (footprints,)."""
+        """Return which of many footprints satisfy the constraint, shape (footprints,)."""
         if self.survival is None:
             return np.ones(len(table), dtype=bool)
         return np.asarray(
@@ -202,13 +202,13 @@ class CoverPool:
         )
 
     def rows_of(self, numbers: list[int]) -> Rows:
-        """Return some of the rows."""
+        """Return the rows with these numbers."""
         return Rows(gain=self.rows.gain[numbers], need=self.rows.need[numbers])
 
     def missed(self, counts: FloatArray) -> int | None:
-        """Return the number of a row that counts, whole or not, miss: the known one they miss most, or a new one.
+        """Return the number of a row that the counts, integral or not, violate: the worst known row, or a new one.
 
-        The new one is that of the hours that are hard for them. None if they fulfil it, too.
+        The new row comes from the hours that are hard for these counts. None if they satisfy it as well.
         """
         if self.survival is None or self._stays is None:
             return None
@@ -223,7 +223,7 @@ class CoverPool:
         return len(self.covers) - 1
 
     def min_counts(self, low: IntArray, high: IntArray) -> list[tuple[int, int]]:
-        """Return bids, and more instances than their least, that every footprint of a box which keeps enough has."""
+        """Return bids and counts above their lower bound that every feasible footprint of a box reaches."""
         free = np.flatnonzero(low < high)
         if self.survival is None or not len(free):
             return []
@@ -237,9 +237,9 @@ class CoverPool:
         return min_counts
 
     def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
-        """Return the bid, and its count, without more of which a box loses most of the probability.
+        """Return the bid, and its count, whose upper bound at that count would lower the probability most.
 
-        Bids whose counts are broken come first. None if all counts are whole and keep enough, or none can grow.
+        Bids with fractional counts come first. None if all counts are integral and feasible, or none can grow.
         """
         if self.survival is None:
             return None
@@ -259,7 +259,7 @@ class CoverPool:
 def _row(
     instance: BiddingInstance, survival: SurvivalConstraint, stays: Stays, counts: FloatArray
 ) -> tuple[Cover, FloatArray, float]:
-    """Return the cover of counts, and its row."""
+    """Return the cover of the counts, and its row."""
     unit = max(1.0, RESOLUTION // survival.min_capacity)
     unit = unit if survival.min_capacity <= RESOLUTION else RESOLUTION / survival.min_capacity
     capacity = np.bincount(instance.bids.market, survival.capacity * counts, len(instance.markets))

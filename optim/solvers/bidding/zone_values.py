@@ -1,8 +1,8 @@
-"""What a job with a deadline still costs in the mean over several zones, by backward recursion over groups of zones alike.
+"""Expected remaining cost of a deadline job over several zones, by backward recursion over groups of similar zones.
 
-Ages of all spells don't fit into a table. A situation knows the spell of the machines held, or for how long nothing that is
-wanted was there, and the rest by rule: (B.20) of docs/mathematics/bidding.md. The values are estimates: they compare zones,
-waiting and machines on demand with one another; what keeps a deadline is not in them.
+The ages of all spells don't fit into a table. A state contains the spell of the allocated machines, or how long no wanted
+machines were available; a rule fills in the rest: (B.20) of docs/mathematics/bidding.md. The values are estimates. They
+compare zones, waiting and on-demand machines, but don't ensure that the deadline is met.
 """
 
 import math
@@ -18,30 +18,30 @@ from optim.core.errors import InvalidProblemError
 from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards
 
 FAR = 1e18
-"""Dollars of what can't be in time."""
+"""Dollars of states that can't meet the deadline."""
 
 MAX_VALUES = 2**22
-"""Values of a table, 32 MiB; above, its ticks are longer."""
+"""Values of a table, 32 MiB; for larger tables the ticks are longer."""
 
 PARTS = 3
-"""Steps of time without work in a tick of the table, where they fit."""
+"""Steps of idle time per tick of the table, if they fit."""
 
 PLACE_TOL = 1e-9
-"""Places on the grid that differ by less are the same."""
+"""Grid positions with smaller differences count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneGroup:
-    """Zones alike: of one region, price and pace of spells.
+    """Similar zones: of one region, price and hazards of spells.
 
     Parameters
     ----------
     num_zones
-        How many.
+        Number of zones.
     price_usd
-        Dollars an hour of all machines.
+        Dollars per hour of all machines.
     hazards
-        How their spells end.
+        Hazards of the zones' spells.
     """
 
     num_zones: int
@@ -51,20 +51,20 @@ class ZoneGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ZoneProblem:
-    """A job over groups of zones. A row is where the state lies; the first is that of a job without any yet.
+    """A job over groups of zones. A row is a location of the state; the first row is a job without state.
 
     Parameters
     ----------
     work_s, deadline_s
-        Work, and time for it.
+        Work, and the time allowed for it.
     groups
         The groups, whose hazards are of ticks of one length.
     row_of
-        Shape (groups,): the row that work in a group leads to.
+        Shape (groups,): row of the state after work in a group.
     setup_s, move_usd
-        Shape (rows, groups): from a launch to the first work, and what the transfer costs.
+        Shape (rows, groups): seconds from a launch to the first work, and cost of the transfer.
     sure_usd, sure_setup_s, sure_move_usd, sure_row
-        Shape (rows,): the same of machines on demand, where they cost least, and the row they lead to.
+        Shape (rows,): the same for the cheapest on-demand machines, and their row.
     is_whole
         Whether started ticks are charged in full.
 
@@ -98,11 +98,11 @@ class ZoneProblem:
 
 @by_reference
 class Chances(NamedTuple):
-    """Probabilities of groups: `hazard` by group, kind and age, the others by group, and age where they have one.
+    """Probabilities of groups: `hazard` by group, spell type and age, the others by group, and by age where applicable.
 
-    `drawn` that some zone has machines, for all that is known; `other` the same of the zones beside one that was just lost;
-    `met` the age of a spell met in the long run; `back` that machines come back after an absence of an age, `back_mean`
-    after one met in the long run.
+    `drawn`: some zone has machines, without further information; `other`: the same for the other zones after a loss;
+    `met`: age of a spell seen at a random time; `back`: machines return after an absence of a given age; `back_mean`:
+    after an absence seen at a random time.
     """
 
     hazard: FloatArray
@@ -115,7 +115,7 @@ class Chances(NamedTuple):
 
 @by_reference
 class Costs(NamedTuple):
-    """Dollars of a tick of the table by group, and of launches; on demand by row. See `ZoneProblem`."""
+    """Dollars per tick of the table by group, and of launches; on demand by row. See `ZoneProblem`."""
 
     price: FloatArray
     setup_s: FloatArray
@@ -129,11 +129,11 @@ class Costs(NamedTuple):
 
 @by_reference
 class Values(NamedTuple):
-    """Mean dollars to the end by tick, place on the grid of time without work, and more.
+    """Mean remaining dollars by tick and grid position of idle time, and further indices.
 
-    `held` by group and age: its machines are there and set up. `lost` by group: they were just lost. `idle` and `sure` by
-    row and age: nothing is held, or machines on demand, and nothing wanted was there for so long. `starts` and `stays`:
-    whether machines on demand are to be taken, or kept.
+    `held` by group and age: its machines are allocated and set up. `lost` by group: they were just lost. `idle` and
+    `sure` by row and age: no machines, or on-demand machines, while no wanted machines were available for this time.
+    `starts` and `stays`: whether to launch, or keep, on-demand machines.
     """
 
     held: FloatArray
@@ -146,7 +146,7 @@ class Values(NamedTuple):
 
 @by_reference
 class Grid(NamedTuple):
-    """Seconds of a tick and of a step without work, steps in a tick, work, last place, its seconds without work at place 1, ticks."""
+    """Seconds per tick and per idle step, steps per tick, work, last position, idle seconds at position 1, number of ticks."""
 
     tick_s: float
     unit_s: float
@@ -165,11 +165,11 @@ class ZoneValues:
     Parameters
     ----------
     problem
-        Of which.
+        The problem.
     grid, chances, costs, values
-        What compiled loops read.
+        Inputs of the compiled loops.
     residual
-        Shape (groups, ages): mean ticks that machines of an age are still there.
+        Shape (groups, ages): mean remaining ticks of machines by age.
     """
 
     problem: ZoneProblem
@@ -180,25 +180,25 @@ class ZoneValues:
     residual: FloatArray
 
     def place(self, elapsed_s: float, work_left_s: float) -> tuple[int, float, float]:
-        """Return the tick, the part of it that has passed, and the place of the time without work on the grid."""
+        """Return the tick, the elapsed fraction of it, and the grid position of the idle time."""
         tick, beyond_s = divmod(min(elapsed_s, self.grid.ticks * self.grid.tick_s), self.grid.tick_s)
         lost_s = elapsed_s - (self.problem.work_s - work_left_s)
         return int(tick), beyond_s / self.grid.tick_s, (lost_s - self.grid.lost_s) / self.grid.unit_s + 1.0
 
     def idle_usd(self, at: tuple[int, float, float], row: int, age: int, *, on_demand: bool = False) -> float:
-        """Return the mean dollars to the end with nothing held, or machines on demand, if nothing wanted is there."""
+        """Return the mean remaining dollars without machines, or with on-demand ones, if no wanted machines are available."""
         tick, part, place = at
         array = self.values.sure if on_demand else self.values.idle
         return float(look(array, tick, part, place, self.grid.last, row, age))
 
     def takes_on_demand(self, at: tuple[int, float, float], row: int, age: int, *, held: bool = False) -> bool:
-        """Tell whether machines on demand are to be taken, or those held to be kept, if nothing wanted is there."""
+        """Return whether to launch, or keep, on-demand machines if no wanted machines are available."""
         array = self.values.stays if held else self.values.starts
         return bool(array[at[0], min(self.grid.last, max(0, round(at[2]))), row, age])
 
 
 def tick_of(tick_s: int, least_s: int, cells: int, work_s: int, slack_s: int) -> tuple[int, int]:
-    """Return the seconds of a table's tick, a multiple of `tick_s`, and its steps: the finest with room for `cells` values a place."""
+    """Return seconds per table tick, a multiple of `tick_s`, and steps: the finest that fit with `cells` values per position."""
     times = max(1, least_s // tick_s)
     while True:
         length = times * tick_s
@@ -217,12 +217,13 @@ def solve_zones(problem: ZoneProblem, parts: int = PARTS) -> ZoneValues:
     problem
         The problem.
     parts
-        Steps of time without work in a tick; set-ups between steps are interpolated.
+        Steps of idle time per tick; set-ups between steps are interpolated.
 
     Notes
     -----
-    Of n zones of a group the square root of n are taken to be independent, groups are independent of one another, and
-    prices stay. Time and memory grow with ticks x steps x (groups + rows) x ages, time once more with groups.
+    The square root of a group's number of zones is taken as its number of independent zones. Groups are independent of
+    one another, and prices are constant. Time and memory grow with ticks x steps x (groups + rows) x ages, time again
+    with groups.
     """
     groups = problem.groups
     tick_s = groups[0].hazards.tick_s
@@ -278,14 +279,14 @@ def solve_zones(problem: ZoneProblem, parts: int = PARTS) -> ZoneValues:
 
 
 def _met(hazards: SpellHazards) -> FloatArray:
-    """Return the probabilities that an absence met in the long run is of each age."""
+    """Return the probabilities of the ages of an absence seen at a random time."""
     turned = SpellHazards(tick_s=hazards.tick_s, hazard=hazards.hazard[::-1])
     return turned.ages_met
 
 
 @compiled
 def _parts_of(seconds: float, unit_s: float) -> tuple[int, float]:
-    """Return whole steps of a time, and the part of a step beyond."""
+    """Return a time in complete steps, and the remaining fraction of a step."""
     steps = math.floor(seconds / unit_s + PLACE_TOL)
     beyond = seconds / unit_s - steps
     return steps, (beyond if beyond > PLACE_TOL else 0.0)
@@ -293,7 +294,7 @@ def _parts_of(seconds: float, unit_s: float) -> tuple[int, float]:
 
 @compiled
 def _between(values: FloatArray, place: int, beyond: float, first: int, second: int) -> float:
-    """Return a value between two places; none is beyond the last."""
+    """Return a value between two positions, clipped at the last one."""
     if place + (beyond > 0.0) >= len(values):
         return FAR
     value: float = values[place, first, second]
@@ -302,9 +303,9 @@ def _between(values: FloatArray, place: int, beyond: float, first: int, second: 
 
 @compiled
 def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise: float) -> float:
-    """Return the mean of the cheapest that is there, each at a chance, `otherwise` if none is cheaper; sorts `order` for it."""
+    """Return the mean of the cheapest available option, by chance, or `otherwise` if none is cheaper; sorts `order`."""
     mean, rest = 0.0, 1.0
-    for i in range(1, len(order)):  # hardly out of order since the last time
+    for i in range(1, len(order)):  # nearly sorted since the last time
         group, j = order[i], i - 1
         while j >= 0 and worth[order[j]] > worth[group]:
             order[j + 1] = order[j]
@@ -320,11 +321,11 @@ def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise:
 
 @by_reference
 class Scratch(NamedTuple):
-    """What the recursion keeps of a tick; places first.
+    """Intermediate values of one tick, by grid position first.
 
-    `fresh`, `met` by row and group: a launch of machines that came just now, or are of an age that nobody knows; the same
-    `later`, a tick on. `after` by group and age: machines held for a tick; `after_met` over the ages met in the long run.
-    `order` by row: groups, as they were last sorted. `chance`, `choice` by group.
+    `fresh`, `met` by row and group: a launch of machines that just became available, or of unknown age; `later` the same
+    one tick later. `after` by group and age: after a tick with allocated machines; `after_met` averages it over the ages
+    seen at a random time. `order` by row: groups as last sorted. `chance`, `choice` by group.
     """
 
     fresh: FloatArray
@@ -339,7 +340,7 @@ class Scratch(NamedTuple):
 
 
 def _scratch(size: int, rows: int, groups: int, ages: int) -> Scratch:
-    """Return it, of values that can't be in time."""
+    """Return work space whose values mean a missed deadline."""
     fresh, met, fresh_later, met_later = (np.full((size, rows, groups), FAR) for _ in range(4))
     order = np.tile(np.arange(groups), (size, rows, 1))
     after = np.full((size, groups, ages), FAR), np.full((size, groups, 1), FAR)
@@ -351,7 +352,7 @@ def _solve(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: 
     """Fill the values, the last tick first."""
     size = grid.last + 1
     for t in range(grid.ticks + 1, -1, -1):
-        top = min((t + 2) * grid.per_tick + 1, grid.last)  # more can't be lost by then
+        top = min((t + 2) * grid.per_tick + 1, grid.last)  # the maximal idle time so far
         for x in range(size):
             if _left_s(grid, t, x) <= 0.0:
                 values.held[t, x], values.lost[t, x], values.idle[t, x], values.sure[t, x] = 0.0, 0.0, 0.0, 0.0
@@ -374,13 +375,13 @@ def _solve(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: 
 
 @compiled
 def _left_s(grid: Grid, t: int, x: int) -> float:
-    """Return the work that is left at a tick and a place."""
+    """Return the remaining work at a tick and a grid position."""
     return grid.work_s - t * grid.tick_s + grid.lost_s + (x - 1) * grid.unit_s
 
 
 @compiled
 def _hold_all(chances: Chances, values: Values, scratch: Scratch, t: int, x: int) -> None:
-    """Set what follows a tick in which machines are held and work."""
+    """Set the values after a tick with allocated, working machines."""
     held, lost = values.held[t + 1, x], values.lost[t + 1, x]
     groups, ages = held.shape
     for g in range(groups):
@@ -394,13 +395,13 @@ def _hold_all(chances: Chances, values: Values, scratch: Scratch, t: int, x: int
 
 @compiled
 def _launch_all(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int) -> None:
-    """Set what launches cost to the end."""
+    """Set the values of launches."""
     left_s, at = _left_s(grid, t, x), (t, 0.0, float(x))
     rows, groups = costs.setup_s.shape
     for r in range(rows):
         for g in range(groups):
             setup_s, move, price = costs.setup_s[r, g], costs.move[r, g], costs.price[g]
-            if grid.tick_s < setup_s + left_s and setup_s <= grid.tick_s:  # as `hold`, and quicker
+            if grid.tick_s < setup_s + left_s and setup_s <= grid.tick_s:  # same as `hold`, but faster
                 steps, beyond = _parts_of(setup_s, grid.unit_s)
                 fresh = price + _between(scratch.after, x + steps, beyond, g, 0)
                 met = price + _between(scratch.after_met, x + steps, beyond, g, 0)
@@ -414,7 +415,7 @@ def _launch_all(grid: Grid, chances: Chances, costs: Costs, values: Values, scra
 def _do_without(
     grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, row: int
 ) -> None:
-    """Set the values of nothing held, and of machines on demand, where nothing that is wanted is there."""
+    """Set the values without machines, and with on-demand machines, if no wanted machines are available."""
     groups, ages, left_s, price = len(costs.price), chances.back.shape[1], _left_s(grid, t, x), costs.sure[row]
     setup_s, to = costs.sure_setup_s[row], costs.sure_row[row]
     steps, beyond = _parts_of(setup_s, grid.unit_s)
@@ -435,7 +436,7 @@ def _do_without(
         launch += costs.sure_move[row]
         wait = FAR
         if y <= grid.last:
-            # As if all were waited for; those that weren't worth it are then known to be as usual.
+            # Computed as if all zones were awaited; unwanted ones then have the average state.
             otherwise, order = values.idle[t + 1, y, row, older], scratch.order[y, row]
             wait = _first_of(order, scratch.fresh_later[y, row], back, otherwise)
             least = min(wait, launch)
@@ -457,7 +458,7 @@ def _do_without(
 def _keep_or_leave(
     grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, group: int
 ) -> None:
-    """Set the values of machines of a group that work, and that were just lost."""
+    """Set the values of a group's working machines, and of just-lost ones."""
     ages, row, price, left_s = chances.back.shape[1], costs.row_of[group], costs.price[group], _left_s(grid, t, x)
     fresh, order, chance, without = scratch.fresh[x, row], scratch.order[x, row], scratch.chance, values.idle[t, x, row]
     typical = price + scratch.after[x, group, ages // 2]
@@ -476,7 +477,7 @@ def _keep_or_leave(
 
 @compiled
 def look(values: NDArray[Any], tick: int, part: float, place: float, last: int, first: int, second: int) -> float:
-    """Return a value between two ticks and two places of the grid; `FAR` beyond the last place."""
+    """Return a value between two ticks and two grid positions; `FAR` beyond the last position."""
     x = math.floor(place + PLACE_TOL)
     beyond = place - x
     if x < 0:
@@ -504,18 +505,18 @@ def hold(
     setup_s: float,
     row: int,
 ) -> float:
-    """Return the mean dollars to the end of holding machines of a group for a tick of the table, or until they are set up.
+    """Return the mean remaining dollars of keeping a group's machines for a table tick, or until they are set up.
 
     Parameters
     ----------
     at
-        Tick, part of it that has passed, and place.
+        Tick, elapsed fraction of it, and grid position.
     group, age
-        Which, and in ticks how long they have been there; below 0 nobody knows.
+        The group, and the age of its machines in ticks; negative if unknown.
     price
-        Dollars of a tick.
+        Dollars per tick.
     left_s, setup_s, row
-        Work that is left, the set-up before it, and where the state lies.
+        Remaining work, the set-up before it, and the location of the state.
     """
     tick, part, place = at
     if setup_s + left_s <= grid.tick_s:
@@ -564,9 +565,9 @@ def worth(
     move: FloatArray,
     found: FloatArray,
 ) -> None:
-    """Set `found` to the mean dollars to the end by zone, if its machines are there and launched, or kept, now.
+    """Set `found` to the mean remaining dollars by zone, if its available machines are launched or kept now.
 
-    A price that differs from that of the zone's group is paid for as long as its machines are expected to be held.
+    A price that differs from the price of the zone's group is paid for the machines' expected remaining time.
     """
     for zone in range(len(group)):
         g, k = group[zone], age[zone]

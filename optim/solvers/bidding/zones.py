@@ -1,7 +1,7 @@
-"""The least cost of a job with a deadline over zones.
+"""The minimal cost of a deadline job over zones.
 
-A situation is a tick, the time without work until then, and either the place of the state with nothing held, or a place
-where machines are set up. Values are computed backwards and are themselves the potential that proves the least cost.
+A state is a tick, the idle time so far, and either the location of the job's state without machines, or a zone with
+machines that are set up. Values are computed backwards, and are also the potential that proves the minimal cost.
 """
 
 import numpy as np
@@ -20,37 +20,36 @@ from optim.models.bidding.market.zones import (
 )
 
 FAR = 2**58
-"""The value of situations from which the job can't be done in time."""
+"""Value of states in which the job can't finish in time."""
 
 MAX_VALUES = 2**27
-"""Values in memory at once, a GiB."""
+"""Maximal number of values in memory at once, 1 GiB."""
 
 
 def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = Billing.PER_SECOND) -> Optimum:
-    """Return the least cost of a job that starts at a tick, with plan and proof.
+    """Return the minimal cost of a job that starts at a tick, with plan and proof.
 
     Parameters
     ----------
     market, job
         The traces and the job.
     first
-        The tick.
+        The starting tick.
     billing
-        The rule of the bill. Under Amazon's rules the proof is of a bound, and the plan may be billed a little more.
+        The billing rule. Under Amazon's rules the proof is of a bound, and the plan's bill may be slightly higher.
 
     Raises
     ------
     InvalidOptionError
-        If the values fill more than a GiB: the deadline is far, or set-ups and ticks have no long common measure; or if
-        the rule of the bill is unknown.
+        If the values need more than a GiB: the deadline is late, or set-ups and ticks have a small common divisor. Also if
+        the billing rule is unknown.
     InvalidProblemError
-        If the traces end before the deadline, the job is of other zones, or its costs are too large to be exact.
+        If the traces end before the deadline, the job's zones differ, or its costs are too large to be exact.
 
     Notes
     -----
-    Nobody who acts at ticks pays less. With u the longest time of which ticks and set-ups are multiples, time and memory
-    grow with ticks x (deadline - work) / u x zones; time once more with
-    classes of states.
+    No policy that acts at ticks pays less. Let u be the greatest common divisor of ticks and set-ups. Time and memory
+    grow with ticks x (deadline - work) / u x zones; time again with the number of classes of states.
     """
     check_choices({"billing": billing}, {"billing": [rule.value for rule in Billing]})
     billing = Billing(billing)
@@ -98,11 +97,11 @@ def _values(
     classes: IntArray,
     times: tuple[int, int, int, int, bool],
 ) -> tuple[IntArray, IntArray]:
-    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`, but with the units without work last.
+    """Return the minimal remaining costs, as `Optimum.idle` and `Optimum.working`, but with the idle units as last index.
 
-    `times` are units in a tick, seconds in a unit, seconds of work, most units without work, and whether the last tick is
-    charged in full; rows of `setup` and `move` are of classes of states, `classes` those of the zones. What a step costs
-    hardly depends on the units without work: each step lowers a whole row, which takes a processor's vectors.
+    `times` are units per tick, seconds per unit, seconds of work, maximal idle units, and whether the last tick is
+    charged in full. Rows of `setup` and `move` are classes of states, `classes` those of the zones. The cost of a step
+    hardly depends on the idle units, so each step lowers a full row with the processor's vector instructions.
     """
     per_tick, unit, work, steps, is_whole = times
     tick_s = per_tick * unit
@@ -113,7 +112,7 @@ def _values(
     until = np.empty((ticks + 1, places), np.int64)
     until[ticks] = ticks
     for t in range(ticks):
-        for p in range(places):  # adding slices takes seconds to compile
+        for p in range(places):  # slice assignment takes seconds to compile
             paid[t + 1, p] = paid[t, p] + cost[t, p]
     for t in range(ticks - 1, -1, -1):
         for p in range(places):
@@ -121,7 +120,7 @@ def _values(
     for t in range(ticks, -1, -1):
         size = min(t * per_tick, steps) + 1
         late_s = t * tick_s - work
-        done = _within(late_s, unit, size)  # so many have nothing left
+        done = _within(late_s, unit, size)  # idle units for which no work remains
         for c in range(states):
             for lost in range(done):
                 idle[t, c, lost] = 0
@@ -143,7 +142,7 @@ def _values(
                 num_ticks = max(1, -(-s // per_tick))
                 if until[t, p] - t >= num_ticks:
                     before = start + paid[t + num_ticks - 1, p] - paid[t, p]
-                    last_s = s * unit - (num_ticks - 1) * tick_s  # of the set-up, in the last of these ticks
+                    last_s = s * unit - (num_ticks - 1) * tick_s  # seconds of the set-up in its last tick
                     last = cost[t + num_ticks - 1, p]
                     now = idle[t, c]
                     remaining_s = last_s + work + done * unit - t * tick_s
@@ -163,20 +162,20 @@ def _values(
 
 @compiled
 def _within(late_s: int, unit: int, size: int) -> int:
-    """Return how many of the first `size` units without work come to no more than some seconds."""
+    """Return how many of the first `size` numbers of idle units are within the given seconds."""
     return min(size, max(0, late_s // unit + 1))
 
 
 @compiled
 def _lower(value: IntArray, other: IntArray, more: int) -> None:
-    """Lower values to others that cost so much more."""
+    """Lower values to others plus a cost."""
     for k in range(min(len(value), len(other))):
         value[k] = min(value[k], other[k] + more)
 
 
 @compiled
 def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, remaining_s: int, is_whole: bool) -> None:
-    """Lower values to what it costs to end the job within a tick, of which `remaining_s` seconds and a unit more each are needed."""
+    """Lower values to the cost of ending the job within a tick, which needs `remaining_s` seconds plus one unit per index."""
     for k in range(min(len(value), max(0, (tick_s - remaining_s) // unit + 1))):
         value[k] = min(value[k], before + (last if is_whole else last // tick_s * (remaining_s + k * unit)))
 
@@ -193,9 +192,9 @@ def _plan(
     idle: IntArray,
     working: IntArray,
 ) -> IntArray:
-    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost): wait as long as nothing is lost by it.
+    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost); it waits as long as that is free.
 
-    Values have the units without work last, as `_values` returns them.
+    Values have the idle units as last index, as returned by `_values`.
     """
     per_tick, unit, work, steps, is_whole = times
     tick_s, ticks, places = per_tick * unit, len(cost), cost.shape[1]

@@ -1,4 +1,4 @@
-"""A box of footprints, and its relaxation in numbers."""
+"""A box of footprints, and its relaxation as arrays."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.prices import HOUR_S
 
 CAP_TOL = 1e-12
-"""Caps may be exceeded by this, relative to their limit, and least work missed: sums are rounded. What a solver is given
-has the tolerance already that footprints are held to (`relaxed_instance`)."""
+"""Relative rounding tolerance for caps and least work. The solver's instance already includes the tolerance of
+footprints (`relaxed_instance`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,9 +25,9 @@ class Box:
     low, high
         Shape (bids,).
     has_change
-        True where new instances count as taken, False where none is, None where it is open.
+        True if new instances count as taken, False if there are none, None if open.
     theta, rate
-        Least and most of minus the logarithm of the probability that nothing is evicted, and of the sum of all rates.
+        Ranges of minus the logarithm of the probability of no eviction, and of the sum of all rates.
     """
 
     low: IntArray
@@ -45,16 +45,16 @@ class Box:
 
     @property
     def is_single(self) -> bool:
-        """Whether it holds one footprint."""
+        """Whether it contains one footprint."""
         return bool((self.low == self.high).all())
 
     def exceeds_a_cap(self, instance: BiddingInstance) -> bool:
-        """Tell whether the least counts alone are more than a cap allows."""
+        """Return whether the lower bounds exceed a cap."""
         caps = instance.caps
         return bool((caps.weight @ self.low > caps.limit * (1.0 + CAP_TOL)).any())
 
     def split(self, instance: BiddingInstance, by: int, at: float) -> tuple["Box", "Box"]:
-        """Return the parts with at most and with more than `at` instances of a bid, or below and above it of a sum."""
+        """Return the parts with at most and with more than `at` instances of a bid, or below and above `at` of a sum."""
         if by == CHANGE:
             unchanged = replace(self, high=np.where(instance.bids.is_new, 0, self.high), has_change=False)
             return unchanged, replace(self, has_change=True)
@@ -73,24 +73,24 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
+"""Ends of a range that cross by this, or by this share of the upper one, may cross by rounding only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Envelope:
-    """Planes below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``, K the sum of all rates.
+    """Planes below the rate that evictions cost all instances, ``lambda (1 - exp(-theta)) K``, K the sum of all rates.
 
-    The share lost is concave in theta, and so above its chord over theta's range; the chord's product with K lies
+    The lost share is concave in theta, and so above its chord over theta's range. The chord's product with K lies
     above the two lower planes of its envelope over the ranges.
 
     Parameters
     ----------
     theta, rate, loss
-        Ranges of theta, K and the share lost.
+        Ranges of theta, K and the lost share.
     sure, step
-        Theta is `sure` and a step, shape (active,), for each indicator.
+        Theta is `sure` plus a step, shape (active,), for each indicator.
     unit, fixed
-        K is `fixed` and a rate, shape (active,), for each instance.
+        K is `fixed` plus a rate, shape (active,), for each instance.
 
     References
     ----------
@@ -108,16 +108,16 @@ class Envelope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a range is, beyond rounding."""
+        """Whether a range is empty beyond rounding."""
         return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
 
     @property
     def is_curved(self) -> bool:
-        """Whether the loss depends on what is taken."""
+        """Whether the loss depends on the counts."""
         return self.loss[1] > self.loss[0]
 
     def plane(self, mix: float) -> tuple[float, float]:
-        """Return the slopes in K and theta of the planes' mean, of which `mix` is the share of the upper."""
+        """Return the slopes in K and theta of the planes' mean; `mix` is the weight of the upper one."""
         rise = self.loss[1] - self.loss[0]
         if rise <= 0:
             return self.loss[0], 0.0
@@ -125,14 +125,14 @@ class Envelope:
         return self.loss[0] + mix * rise, by_theta
 
     def height(self, by_rate: float, by_theta: float) -> float:
-        """Return the constant with which a plane of these slopes lies just below the loss: at a corner."""
+        """Return the constant for which a plane of these slopes lies just below the loss, at a corner."""
         ends = zip(self.theta, self.loss, strict=True)
         return min((loss - by_rate) * rate - by_theta * theta for theta, loss in ends for rate in self.rate)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relaxation:
-    """What is left of an instance in a box, as sums over cells: equal cells of scenarios are one.
+    """The relaxation of a box, as sums over cells; equal cells of scenarios are merged.
 
     The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k``
     less the envelope and, in open cells, ``p_c >= y_c - max_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are
@@ -141,7 +141,7 @@ class Relaxation:
     Parameters
     ----------
     active
-        Shape (active,): the bids that the box lets be taken.
+        Shape (active,): the bids that the box allows.
     market
         Shape (active,): their markets.
     weight, hours, base
@@ -155,13 +155,13 @@ class Relaxation:
     most
         Shape (cells,): upper bound of y.
     envelope
-        Where everybody loses by an eviction: what is lost, not taken off `base` and `rate` if it is curved.
+        If evictions cost all instances: the loss, not deducted from `base` and `rate` if it is curved.
     is_nested
-        Whether Z says instead that a bid or a lower one of its market is taken.
+        Whether Z instead indicates that a bid or a lower one of its market is taken.
     cell_of
-        Shape (original cells,): number of the cell that stands for each.
+        Shape (original cells,): the merged cell of each.
     loss_h
-        Hours lost in open cells by an eviction.
+        Hours lost by an eviction in open cells.
     """
 
     active: IntArray
@@ -183,7 +183,7 @@ class Relaxation:
 
     @property
     def has_indicators(self) -> bool:
-        """Whether Z is needed at all."""
+        """Whether Z is needed."""
         return bool(self.is_open.any() or self.envelope is not None)
 
 
@@ -193,9 +193,9 @@ def relax(instance: BiddingInstance, box: Box, min_rate: float) -> Relaxation:
     Parameters
     ----------
     instance, box
-        What is relaxed.
+        The instance and the box.
     min_rate
-        Footprints whose rates add up to less are of no interest: they may be valued too low.
+        Footprints with a lower sum of rates are ignored: their values may be too low.
     """
     outlook = instance.outlook
     if isinstance(outlook, HourOutlook):
@@ -278,9 +278,9 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: f
 def _envelope(
     instance: BiddingInstance, outlook: HourOutlook, box: Box, active: IntArray, change: float, min_rate: float
 ) -> Envelope:
-    """Return the ranges of theta and of the sum of rates in a box, and what is lost at their ends.
+    """Return the ranges of theta and of the sum of rates in a box, and the loss at their ends.
 
-    The loss counts as settled at its least where a bid's useful time could be clamped at 0.
+    The loss counts as settled at its minimum if a bid's useful time could be clamped at 0.
     """
     theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
     market, is_active_low = instance.bids.market[active], box.low[active] > 0
@@ -289,7 +289,7 @@ def _envelope(
         np.maximum.at(sure, market[is_active_low], theta[is_active_low])
         np.maximum.at(most, market, theta)
         above = np.maximum(0.0, theta - sure[market])
-        # Z of a bid stands for "this or a lower bid": it carries the step of theta down to the next higher bid.
+        # Z of a bid stands for "this or a lower bid": it has the step of theta down to the next higher bid.
         last = np.append(np.diff(market) != 0, True)
         step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
         least, max_theta = float(sure.sum()), float(most.sum())
@@ -318,7 +318,7 @@ def _envelope(
 
 
 def _max_rate(instance: BiddingInstance, box: Box, active: IntArray, base: FloatArray, rate: FloatArray) -> FloatArray:
-    """Return the largest rate of each cell that the box and any one of the caps allow."""
+    """Return the largest rate of each cell allowed by the box and any single cap."""
     low, high = box.low[active], box.high[active]
     best = base + rate @ high
     for weight, limit in zip(instance.caps.weight[:, active], instance.caps.limit, strict=True):

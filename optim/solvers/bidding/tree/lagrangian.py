@@ -1,4 +1,4 @@
-"""The bound that multipliers prove on ``cost - q work`` over a box: one small minimum a market."""
+"""The bound from multipliers on ``cost - q work`` over a box: one small minimum per market."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +14,7 @@ from optim.solvers.bidding.survival import Rows
 from optim.solvers.bidding.tree.box import Relaxation
 
 BISECTIONS = 60
-"""Halvings that find a tangent's point: the width falls below a double's resolution."""
+"""Bisections for a tangent's point: the width falls below a double's resolution."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class CellMultipliers:
 
     @classmethod
     def none(cls, instance: BiddingInstance, relaxation: Relaxation) -> "CellMultipliers":
-        """Return prices of nothing."""
+        """Return multipliers that are all 0."""
         cells = np.zeros(len(relaxation.weight))
         return cls(
             point=cells, eviction=cells, attribution=np.zeros(relaxation.hit.shape), cap=0.0 * instance.caps.limit
@@ -42,7 +42,7 @@ class CellMultipliers:
 
 
 class LagrangianBound:
-    """Evaluate ``cost - q work`` over a box, by market, and over boxes that differ from it in one bid.
+    """Evaluate ``cost - q work`` over a box by market, and over boxes that differ from it in one bid.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class LagrangianBound:
     ratio
         q.
     rows
-        Those that the prices of covers are for.
+        Cover rows of the prices.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LagrangianBound:
         self.value = self.constant + sum(self.by_market.values())
 
     def with_bounds(self, position: int, low: int, high: int) -> float:
-        """Return the bound over the box with other bounds on the count of one active bid."""
+        """Return the bound over the box with other bounds on one active bid's count."""
         r = self.relaxation
         if not r.is_nested and not self.is_single:
             new = _of_one(float(self.reduced[position]), float(self.charge[position]), low, high)
@@ -116,13 +116,13 @@ class LagrangianBound:
 
     @cached_property
     def _of_each(self) -> FloatArray:
-        """Return what each active bid adds where bids stand for themselves, shape (active,)."""
+        """Return each active bid's contribution if bids are independent, shape (active,)."""
         r = self.relaxation
         rows = zip(self.reduced.tolist(), self.charge.tolist(), r.low.tolist(), r.high.tolist(), strict=True)
         return np.array([_of_one(*row) for row in rows])
 
     def _least(self, part: slice, low: IntArray, high: IntArray) -> float:
-        """Return the least value of a market's bids, infinity where the bounds leave none."""
+        """Return the minimal value of a market's bids, infinity if the bounds are infeasible."""
         reduced, charge = self.reduced[part], self.charge[part]
         bid_value = np.where(reduced < 0, high, np.maximum(low, 1)) * reduced
         bid_value = np.where(high > 0, bid_value, np.inf)
@@ -151,7 +151,7 @@ class LagrangianBound:
 
 
 def _of_one(reduced: float, charge: float, low: int, high: int) -> float:
-    """Return the least that a bid of its own adds within bounds, infinity where they leave nothing."""
+    """Return an independent bid's minimal contribution within bounds, infinity if they are infeasible."""
     if high <= 0:
         return 0.0 if low <= 0 else float("inf")
     bid_value = charge + reduced * (high if reduced < 0 else max(low, 1))
@@ -174,7 +174,7 @@ def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatA
 
 
 def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
-    """Return multipliers over the instance's own cells."""
+    """Return multipliers over the instance's original cells."""
     attribution = multipliers.attribution[relaxation.cell_of]
     cell, position = np.nonzero(attribution)
     return Multipliers(

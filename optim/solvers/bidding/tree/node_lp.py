@@ -1,4 +1,4 @@
-"""The linear relaxation of a box by HiGHS: tangents are added until the curve is met, and the rows' duals returned."""
+"""The linear relaxation of a box by HiGHS: it adds tangents until the curve is met, and returns the rows' duals."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +19,12 @@ CURVE_TOL = 1e-9
 """Relative distance to the curve at which no more tangents are added, unless the tree's tolerance is wider."""
 
 FEASIBILITY_TOL = 1e-9
-"""HiGHS' tolerances: bounds are to be right to a millionth."""
+"""HiGHS' tolerances, so that bounds are accurate to 1e-6."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LpPoint:
-    """What the relaxation says: counts of the active bids, multipliers, rates of the cells, theta, K and what is lost."""
+    """Solution of the relaxation: counts of the active bids, multipliers, cells' rates, theta, K and the loss."""
 
     counts: FloatArray
     multipliers: CellMultipliers
@@ -33,14 +33,14 @@ class LpPoint:
 
 
 SHORTAGE = 1e3
-"""Price of work that is missing, in units of the ratio: the programme stays feasible, and its bound shows the lack."""
+"""Price of missing work, in units of the ratio: the programme stays feasible, and its bound shows the shortage."""
 
 MAX_RATE = 1e9
-"""Tangents are laid at most here."""
+"""Largest rate of a tangent."""
 
 
 class _Rows:
-    """Rows of a programme, collected before HiGHS receives them at once."""
+    """Rows of a programme, collected and passed to HiGHS at once."""
 
     def __init__(self) -> None:
         self.lower: list[float] = []
@@ -95,13 +95,13 @@ def solve_node(
     Parameters
     ----------
     instance, relaxation
-        What is solved.
+        The instance and its relaxation.
     ratio
         q.
     tangents
-        Rates at which tangents are laid from the start, one array over the relaxation's cells each.
+        Rates of the initial tangents, one array over the relaxation's cells each.
     min_work
-        Least work asked for.
+        Least work required.
     covers
         Further rows ``gain @ counts >= need``.
     curve_tol
@@ -113,7 +113,7 @@ def solve_node(
 class _NodeLp:
     """Columns: counts, indicators Z, rates V, useful rates y, in open cells losses p and evictions e, missing work s.
 
-    Then t, the largest share that a cover lacks; with an envelope there are theta, the sum of rates K and the rate that is lost.
+    Then t, the largest share missing in a cover; with an envelope also theta, the sum of rates K and the lost rate.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class _NodeLp:
         self.sums = slice(self.s + 2, self.num_columns)
 
     def solve(self, tangents: tuple[FloatArray, ...], curve_tol: float) -> LpPoint | None:
-        """Solve with ever more tangents."""
+        """Solve with more and more tangents."""
         import highspy
 
         highs = silent_highs(
@@ -245,13 +245,13 @@ class _NodeLp:
                 rows.add(-inf, 1.0, self.z + mine, np.ones(len(mine)))
 
     def _add_envelope(self, rows: _Rows, e: Envelope, inf: float) -> None:
-        """Tie theta, the sum of rates and what is lost together."""
+        """Link theta, the sum of rates and the loss."""
         theta, total, lost = range(self.num_columns - 3, self.num_columns)
         size = len(self.r.active)
         steps = np.flatnonzero(e.step)
         rows.add(e.sure, e.sure, [theta, *(self.z + steps)], [1.0, *(-e.step[steps])])
         rows.add(e.fixed, e.fixed, [total, *range(size)], [1.0, *(-e.unit)])
-        if e.theta[0] > e.sure:  # an indicator is worth something then: only an instance makes it 1
+        if e.theta[0] > e.sure:  # an indicator then lowers the cost: only an instance may set it to 1
             for j in range(size):
                 is_first = not self.r.is_nested or j == 0 or self.r.market[j] != self.r.market[j - 1]
                 if is_first:
@@ -275,7 +275,7 @@ class _NodeLp:
         self.tangents.extend(zip(numbers, cells.tolist(), slopes.tolist(), strict=True))
 
     def _multipliers(self, duals: FloatArray, reduced: FloatArray, rate: FloatArray) -> CellMultipliers:
-        """Return the multipliers that the rows' duals stand for, made valid."""
+        """Return the multipliers from the rows' duals, made valid."""
         r, cells = self.r, len(self.r.weight)
         row, cell, slope = (np.array(column) for column in zip(*self.tangents, strict=True))
         weight = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)], cells)

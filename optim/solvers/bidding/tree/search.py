@@ -23,14 +23,14 @@ from optim.solvers.bidding.tree.node_lp import CURVE_TOL, LpPoint, solve_node
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeResult:
-    """What the search found.
+    """Result of the search.
 
     Parameters
     ----------
     counts, value
-        The best footprint with its ``cost - q work``; None and the cutoff where none is better than the cutoff.
+        The best footprint with its ``cost - q work``; None and the cutoff if none is below the cutoff.
     bound
-        Lower bound of ``cost - q work`` over all footprints of interest.
+        Lower bound of ``cost - q work`` over all relevant footprints.
     nodes, multipliers, covers
         The tree that proves it.
     """
@@ -50,12 +50,12 @@ class TreeResult:
 INTEGRAL_TOL = 1e-6
 
 STAKE = 0.02
-"""A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
+"""A box is split by whether a bid is taken if taking it fractionally saves more than this share of the gap."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OpenBox:
-    """A box that may hold something better, its relaxation's answer, and its place in the tree."""
+    """A box that may contain a better footprint, its relaxation's solution, and its place in the tree."""
 
     box: Box
     node: int
@@ -67,7 +67,7 @@ class OpenBox:
 
 
 def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: OpenBox) -> tuple[int, float] | None:
-    """Return theta or the sum of rates and where to split it, if their envelope overlooks much of the gap."""
+    """Return theta or the sum of rates and its split, if their envelope causes much of the gap."""
     e = entry.relaxation.envelope
     if e is None or not e.is_curved:
         return None
@@ -85,7 +85,7 @@ def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: O
 
 
 def choose_bid(missing: float, entry: OpenBox) -> tuple[int | None, int]:
-    """Return the bid to split by and where: a broken count first, then an undecided bid, then any."""
+    """Return the bid to split by and where: a fractional count first, then an undecided bid, then any."""
     relaxation, counts = entry.relaxation, entry.point.counts
     low, high = entry.box.low[relaxation.active], entry.box.high[relaxation.active]
     counts = np.clip(counts, low, high)
@@ -110,7 +110,7 @@ def choose_bid(missing: float, entry: OpenBox) -> tuple[int | None, int]:
 
 
 def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> IntArray:
-    """Return the relaxation's counts rounded in three ways, cut down to the caps, shape (3, bids)."""
+    """Return the relaxation's counts rounded in three ways and reduced to the caps, shape (3, bids)."""
     caps, active = instance.caps, relaxation.active
     rounded_counts = []
     for counts in (np.floor(point.counts + INTEGRAL_TOL), np.rint(point.counts), np.ceil(point.counts - 1e-3)):
@@ -129,26 +129,26 @@ def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -
 
 
 FIXING_ROUNDS = 8
-"""Most solves of one box between which bids are fixed."""
+"""Maximal number of solves of one box between which bids are fixed."""
 
 WORTHWHILE = 0.15
-"""Share of the active bids that fixing must remove for the box to be solved again."""
+"""Share of the active bids that fixing must remove before the box is solved again."""
 
 ROOT_COVERS, COVERS = 20, 2
-"""Most rows of what must last that are added at the root, and at any other box."""
+"""Maximal number of cover rows added at the root, and at any other box."""
 
 ROUNDING = 1e-10
-"""Relative room between what the solver's own arithmetic says and what is stated."""
+"""Relative margin between the solver's computed bounds and the stated ones."""
 
 PATIENCE = 25
-"""Boxes solved after an improvement before a search that starts again at a better ratio ends."""
+"""Boxes solved after an improvement before the search ends and restarts at the better ratio."""
 
 LEAP = 0.003
-"""Relative improvement of the ratio at which it ends at once."""
+"""Relative improvement of the ratio at which the search ends at once."""
 
 
 class TreeLimits(TypedDict, total=False):
-    """Parameters of `RatioTree` that say when it ends."""
+    """Parameters of `RatioTree` that determine when it ends."""
 
     cutoff: float
     gap: float
@@ -168,19 +168,19 @@ class RatioTree(AbstractIteration[TreeResult]):
     ratio
         q.
     cutoff
-        Only footprints with ``cost - q work`` below it are looked for.
+        Only footprints with ``cost - q work`` below it are searched.
     gap
         Absolute distance to the best value at which boxes are closed; 0 to reach the cutoff exactly.
     min_rate
-        Footprints whose rates add up to less are of no interest.
+        Footprints with a lower sum of rates are ignored.
     start
-        A footprint whose rates are where the first tangents are laid.
+        A footprint at whose rates the first tangents are placed.
     all_of_interest
-        Whether footprints count that do too little work to be answers.
+        Whether to include footprints with too little work for an answer.
     is_hasty
-        Whether it ends soon after it has found something better than the cutoff.
+        Whether to end soon after a footprint below the cutoff is found.
     begun
-        Boxes solved before, in other trees.
+        Boxes solved before in other trees.
     curve_tol
         Relative distance to the scalability curve to which boxes are solved.
     """
@@ -218,26 +218,26 @@ class RatioTree(AbstractIteration[TreeResult]):
         self.num_solved = 0
 
     def init(self) -> None:
-        """Solve the roots: one box, or two that differ in whether anything changes."""
+        """Solve the roots: one box, or two that differ in whether there are new instances."""
         root, box = self._add(TreeNode()), Box.root(self.instance)
         parts = [(root, box)] if box.has_change is False else self._split(root, box, CHANGE, 0)
         for node, part in parts:
             self._open(part, node)
 
     def is_done(self) -> bool:
-        """Tell whether no open box can hold anything better, or, in haste, whether enough is found."""
+        """Return whether no open box can contain a better footprint, or a hasty search has found enough."""
         since = 0 if self._improved_at is None else self.num_solved - self._improved_at
         is_enough = since >= PATIENCE or (self.counts is not None and self.value <= -LEAP * self._cost)
         return (self._is_hasty and is_enough) or not self._heap or self._heap[0][0] >= self.value - self.gap
 
     def step(self) -> None:
-        """Split the open box of the least bound."""
+        """Split the open box with the lowest bound."""
         if self.counts is not None and self._improved_at is None:
             self._improved_at = self.num_solved
         self._branch(heapq.heappop(self._heap)[2])
 
     def standing(self) -> SolverState:
-        """Return the boxes solved, and the ratio."""
+        """Return the number of solved boxes, and the ratio."""
         return SolverState(iterations=self._begun + self.num_solved, objective=self.ratio or None)
 
     def finish(self, reason: Termination | None) -> TreeResult:
@@ -254,7 +254,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         )
 
     def _open(self, box: Box, node: int, parent: OpenBox | None = None) -> None:
-        """Solve a box, fix what can be fixed, and keep it if it may hold something better."""
+        """Solve a box, fix bids, and store it if it may contain a better footprint."""
         is_root, tangents = parent is None, self._tangents
         used = [] if parent is None else np.flatnonzero(parent.point.multipliers.cover).tolist()
         for _ in range(FIXING_ROUNDS):
@@ -292,7 +292,7 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _solve(
         self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], max_covers: int
     ) -> LpPoint:
-        """Solve a box's relaxation, again with each row of what must last that its counts miss; `used` grows by them."""
+        """Solve a box's relaxation, again with each violated cover row; `used` receives the added rows."""
         first, pool = self._onto(relaxation, tangents), self._pool
         while True:
             rows, tol = pool.rows_of(used), self._curve_tol
@@ -310,14 +310,14 @@ class RatioTree(AbstractIteration[TreeResult]):
         return replace(solved, multipliers=replace(solved.multipliers, cover=prices))
 
     def _raise(self, box: Box, node: int) -> tuple[Box, int]:
-        """Cut off counts that are too small for any footprint of a box to keep enough."""
+        """Cut off counts that are too small for any feasible footprint of a box."""
         for bid, least in self._pool.min_counts(box.low, box.high):
             (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
             self._leaf(leaf, self._nothing, float("inf"))
         return box, node
 
     def _plain_value(self, box: Box, relaxation: Relaxation) -> float | None:
-        """Return what a box without a choice is worth, infinity where nothing in it is an answer; otherwise None."""
+        """Return the value of a box without a choice, infinity if it contains no answer; otherwise None."""
         envelope = relaxation.envelope
         if box.exceeds_a_cap(self.instance) or (envelope is not None and envelope.is_empty):
             return float("inf")
@@ -327,7 +327,7 @@ class RatioTree(AbstractIteration[TreeResult]):
             return None
         value = evaluate(self.instance, box.low)
         if box.has_change and not box.low[self.instance.bids.is_new].any():
-            return float("inf")  # it is in the box without a change
+            return float("inf")  # it is in the box without new instances
         is_answer = value.work > 0 and value.work >= self._min_work * (1 - CAP_TOL)
         if not is_feasible(self.instance, box.low[None])[0] or not (is_answer or self._is_all_of_interest):
             return float("inf")
@@ -343,7 +343,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         """Cut off counts that the multipliers prove too costly; each cut is a split with a leaf."""
         relaxation, cutoff = bound.relaxation, self.value - self.gap
         lows, highs = box.low.copy(), box.high.copy()
-        missing = cutoff - bound.value  # of values near the largest float, no number: then nothing is cut off
+        missing = cutoff - bound.value  # NaN for values near the largest float: then no count is cut off
         for position, bid in enumerate(relaxation.active.tolist()):
             low, high, reduced = int(lows[bid]), int(highs[bid]), float(bound.reduced[position])
             most = low + int(min(high - low, missing / reduced)) if reduced > 0 else high
@@ -370,14 +370,14 @@ class RatioTree(AbstractIteration[TreeResult]):
             counts = _full(self.instance, entry.relaxation, entry.point)
             split = self._pool.choose(counts, entry.box.low, entry.box.high)
         by, at = split or choose_bid(missing, entry)
-        if by is None:  # the box is one footprint, and its bound its value: nothing is left to split
+        if by is None:  # the box is one footprint whose bound is its value: no split is possible
             self._leaf(entry.node, entry.multipliers, entry.bound)
             return
         for node, part in self._split(entry.node, entry.box, by, at):
             self._open(part, node, entry)
 
     def _try(self, relaxation: Relaxation, point: LpPoint) -> None:
-        """Round the relaxation's counts in three ways, and keep the best footprint."""
+        """Round the relaxation's counts in three ways, and store the best footprint."""
         table = rounded(self.instance, relaxation, point)
         fits = is_feasible(self.instance, table) & self._pool.keeps(table)
         cost, work = evaluate_many(self.instance, table)
@@ -388,7 +388,7 @@ class RatioTree(AbstractIteration[TreeResult]):
 
     @cached_property
     def _tangents(self) -> tuple[FloatArray, ...]:
-        """Return rates of the original cells at which the curve's first tangents are laid."""
+        """Return rates of the original cells for the curve's first tangents."""
         outlook = self.instance.outlook
         rates = [np.zeros(self._num_cells)]
         if self._start is not None:
@@ -420,7 +420,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         return low, high
 
     def _split(self, node: int, box: Box, by: int, at: float) -> tuple[tuple[int, Box], tuple[int, Box]]:
-        """Split a node and its box; return both children's."""
+        """Split a node and its box; return both children."""
         (low, high), parts = self._cut(node, by, at), box.split(self.instance, by, at)
         return (low, parts[0]), (high, parts[1])
 
@@ -451,7 +451,7 @@ def _full(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> 
 
 
 def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
-    """Return a point for a box that HiGHS finds empty, or whose numbers are beyond it: prices of nothing prove little, but no falsehood."""
+    """Return a point with zero prices, for a box that HiGHS finds empty or can't solve: its bound is weak but valid."""
     return LpPoint(
         counts=relaxation.low.astype(np.float64),
         multipliers=CellMultipliers.none(instance, relaxation),

@@ -85,7 +85,7 @@ def test_a_policy_is_read_as_it_was_written(tmp_path):
         ({"low": np.zeros(75, np.complex128)}, "low has type complex128"),
         ({"begin": np.zeros(76)}, "begin has type float64"),
         ({"head": np.array(json.dumps({"format": "other"}))}, "not a policy file of this version"),
-        ({"begin": np.zeros(4, np.int64)}, "its rows aren't those of the job"),
+        ({"begin": np.zeros(4, np.int64)}, "the rows don't match the job"),
     ],
 )
 def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, change, message):
