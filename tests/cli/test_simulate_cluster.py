@@ -404,7 +404,7 @@ def test_a_job_that_no_machine_has_vcpus_for_is_one_line_before_anything_is_prin
     assert run("simulate", "cluster", "--trace", path, "--gpus", "2x2", "--policy", "fifo").exit_code == 0
     result = run("simulate", "cluster", "--trace", path, "--gpus", small, "--policy", "fifo", "--format", "json")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "asks for 2 GPUs with 20 vCPU" in result.stderr
+    assert "needs 2 GPUs with 20 vCPU" in result.stderr
 
 
 def test_the_table_fits_a_hundred_signs_and_leaves_nothing_out(trace):

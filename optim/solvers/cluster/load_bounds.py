@@ -1,4 +1,4 @@
-"""Loads that bound the makespan and the largest slowdown of any schedule from below."""
+"""Lower bounds of the makespan and the largest slowdown of all schedules, from loads."""
 
 import heapq
 
@@ -14,10 +14,10 @@ from optim.solvers.cluster.price_bound import gpu_pools
 
 @compiled
 def overloaded_interval(release, work, deadline, speed):
-    """Return an interval (from, to) whose jobs can't all be done within it, (-1, -1) if all deadlines are met.
+    """Return an interval (from, to) whose jobs can't all be completed within it, (-1, -1) if all deadlines are met.
 
-    Jobs are sorted by release. The first late job is late behind work of earlier deadlines alone: the interval begins
-    where the machine last did something less urgent, or nothing.
+    Jobs are sorted by release. Only work with earlier deadlines delays the first late job, so the interval begins when the
+    machine was last idle or processed a job with a later deadline.
     """
     queue = [(0.0, 0, 0.0)]
     queue.pop()
@@ -39,7 +39,7 @@ def overloaded_interval(release, work, deadline, speed):
         remaining = max(0.0, remaining - (until - now) * speed)
         now = until
         if is_cut:
-            heapq.heappush(queue, (job_deadline, job, remaining))  # the later submission may be more urgent
+            heapq.heappush(queue, (job_deadline, job, remaining))  # the newly released job may be more urgent
         elif now > job_deadline:
             begin = now
             for piece in range(len(pieces) - 1, -1, -1):
@@ -57,7 +57,7 @@ MAX_SLOWDOWN = 1e6
 
 
 def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
-    """Return the time from which on the remaining load gives the latest end ((D.2) of docs/mathematics/cluster.md)."""
+    """Return the start time of the load with the latest end ((D.2) of docs/mathematics/cluster.md)."""
     pools = gpu_pools(jobs, cluster)
     work, best, best_us = (jobs.gpus * pools.duration_us).astype(float), 0, -1.0
     for who, gpus in pools.bound_together():
@@ -69,7 +69,7 @@ def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
 
 
 def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
-    """Return an interval that is overloaded at the largest slowdown found by bisection ((D.3)); slowdown 1 if none is."""
+    """Return an overloaded interval for the largest slowdown found by bisection ((D.3)); slowdown 1 if there is none."""
     pools, proof = gpu_pools(jobs, cluster), IntervalProof(slowdown=1.0, from_us=0, to_us=0)
     for who, gpus in pools.bound_together():
         facts = (jobs.submit_us[who], jobs.duration_us[who], jobs.gpus[who] * pools.duration_us[who], gpus)
@@ -89,14 +89,16 @@ def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
 def _overload(
     submit_us: IntArray, duration_us: IntArray, work_us: IntArray, gpus: int, slowdown: float
 ) -> IntervalProof | None:
-    """Return an interval of whole microseconds that is overloaded at a slowdown, None if none is found."""
+    """Return an interval in integer microseconds that is overloaded at a slowdown, or None."""
     release = submit_us / US
     deadline = release + slowdown * (duration_us / US)
     begin, end = overloaded_interval(release, work_us / US, deadline, float(gpus))
     if end < 0:
         return None
     from_us, to_us = round(begin * US), int(np.floor(end * US)) + 1
-    max_duration_us = (to_us - submit_us) * (1 - 1e-15)  # what ends inside by rounded numbers does so by exact ones
+    max_duration_us = (to_us - submit_us) * (
+        1 - 1e-15
+    )  # safe against rounding: deadlines inside the interval in floats are inside exactly
     inside = (submit_us >= from_us) & (slowdown * duration_us <= max_duration_us)
     is_overloaded = int(work_us[inside].sum()) > gpus * (to_us - from_us)
     return IntervalProof(slowdown=slowdown, from_us=from_us, to_us=to_us) if is_overloaded else None

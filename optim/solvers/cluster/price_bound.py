@@ -1,9 +1,9 @@
-"""Prices of GPU-seconds that bound the mean completion time of any schedule from below.
+"""Prices of GPU-seconds that prove a lower bound of the mean completion time.
 
-Times are whole microseconds and are subtracted as such, so that nothing is lost where submissions lie years apart.
+Times are integer microseconds and are subtracted before conversion, so that no precision is lost over years of submissions.
 
-A job may run on any part of its gang here, and in proportion slower. A job whose rate is x(t) <= 1 and adds up to its
-run time by its end is a mixture of schedules of the whole gang that end no later, so that (D.1) holds for it, too.
+Here a job may run on any part of its gang, at proportional speed. A job with rates x(t) <= 1 that add up to its run time by
+its end is a mixture of schedules of the full gang that end no later. So (D.1) holds for such jobs.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from optim.solvers.lp.highs import PRIMAL_SIMPLEX, run_in_place, silent_highs
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GpuPools:
-    """Pools of GPUs, and what classes of jobs can do with them.
+    """Pools of equivalent GPUs, and slowdowns of classes of jobs on them.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ class GpuPools:
     pool_of
         Pool of each type of GPU, -1 if no job can use it; shape (types,).
     factor_ppm
-        How much longer a class takes on a pool, 0 where it can't run; shape (classes, pools).
+        Slowdown of each class on each pool in parts per million, 0 if it can't run there; shape (classes, pools).
     class_of
         Class of each job; shape (jobs,).
     duration_us
-        Run time of each job on the pool on which it is fastest, rounded down; shape (jobs,).
+        Run time of each job on its fastest pool, rounded down; shape (jobs,).
     """
 
     gpus: IntArray
@@ -48,17 +48,17 @@ class GpuPools:
 
     @property
     def usable(self) -> list[IntArray]:
-        """Return the pools of each class."""
+        """The usable pools of each class."""
         return [np.flatnonzero(row) for row in self.factor_ppm]
 
     @property
     def ratio(self) -> FloatArray:
-        """Return how much longer a class takes on a pool than on its fastest, 0 where it can't run."""
+        """Slowdown of each class on each pool relative to its fastest pool, 0 if it can't run there."""
         fastest = np.where(self.factor_ppm > 0, self.factor_ppm, self.factor_ppm.max()).min(axis=1, keepdims=True)
         return np.asarray(self.factor_ppm / fastest)
 
     def bound_together(self) -> list[tuple[IntArray, int]]:
-        """Return for each set of pools that is all that some jobs can use: the jobs that can use no other, and its GPUs."""
+        """Return, for each distinct set of usable pools, the jobs restricted to it, and its number of GPUs."""
         masks = np.unique(np.vstack([self.factor_ppm > 0, np.ones(len(self.gpus), bool)]), axis=0)
         bounds = []
         for mask in masks:
@@ -68,19 +68,19 @@ class GpuPools:
         return bounds
 
     def by_type(self, price: FloatArray) -> FloatArray:
-        """Return prices of types from prices of pools; one row if all types are one pool."""
+        """Return prices by type from prices by pool; one row if all types are in one pool."""
         if len(self.gpus) == 1 and (self.pool_of == 0).all():
             return np.asarray(price[0])
         return np.where((self.pool_of >= 0)[:, None], price[self.pool_of], 0.0)
 
     def type_of(self, pool: IntArray) -> IntArray:
-        """Return a type of GPU of each pool."""
+        """Return a type of GPU for each pool index."""
         first = np.array([np.flatnonzero(self.pool_of == each)[0] for each in range(len(self.gpus))])
         return np.asarray(first[pool])
 
 
 def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
-    """Return the pools of a cluster for some jobs; a job that can run nowhere counts as if it could run anywhere."""
+    """Return the pools of a cluster; a job that can't run on any type is treated as able to run on all."""
     types = jobs.gpu_type_slowdown_ppm.shape[1]
     table = jobs.gpu_type_slowdown_ppm if types else np.full((len(jobs), 1), PPM)
     gpus = np.bincount(cluster.kind, cluster.gpus, types).astype(np.int64) if types else np.array([cluster.num_gpus])
@@ -102,7 +102,7 @@ def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
 
 
 def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
-    """Return a pool for each job: where it would end first, if all work before it were spread over its pool's GPUs."""
+    """Return a pool for each job: the one where it would end first if earlier work were spread evenly over the pool's GPUs."""
     usable = pools.usable
     chosen = np.array([each[0] for each in usable])[pools.class_of]
     if all(len(each) == 1 for each in usable):
@@ -123,12 +123,12 @@ def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
 SECOND = 1e6
 
 SPARE = 1e-9
-"""Seconds left out that are none, as a part of the job's run time."""
+"""Remaining time that counts as zero, relative to the job's run time."""
 
 
 @compiled
 def _push(prices, seconds, count, price, amount):
-    """Add time at a price to a heap, the dearest first, of so many entries."""
+    """Push time at a price onto a max-heap of `count` entries."""
     at = count
     while at > 0:
         above = (at - 1) // 2
@@ -141,7 +141,7 @@ def _push(prices, seconds, count, price, amount):
 
 @compiled
 def _pop(prices, seconds, count):
-    """Remove the dearest of so many entries from a heap."""
+    """Remove the entry with the highest price from a max-heap of `count` entries."""
     price, amount, at = prices[count - 1], seconds[count - 1], 0
     while 2 * at + 1 < count - 1:
         below = 2 * at + 1
@@ -158,19 +158,22 @@ def _pop(prices, seconds, count):
 def best_ends(release, duration, width, edge, first, price, best, flow):
     """Find for each job the flow time F that minimises ``F + w x cost of the cheapest d seconds in [r, r + F]``.
 
-    Time goes on slot by slot; the dearest time bought so far is exchanged for cheaper time of the slot, so that the value
-    falls and rises with F in convex pieces. `edge` holds the slots' ends after a 0, `first` each job's first slot; values
-    and flow times are in seconds.
+    The search proceeds slot by slot and replaces the time with the highest price by cheaper time of the slot. The value is
+    convex in F within a slot. `edge` contains 0 and the slots' ends, `first` each job's first slot; values and flow times are
+    in seconds.
     """
     last = len(price)
-    prices, seconds = np.empty(last + 1), np.empty(last + 1)  # a heap: an entry a slot, two of that of the first end
+    prices, seconds = (
+        np.empty(last + 1),
+        np.empty(last + 1),
+    )  # a heap with one entry per slot, two for the slot of the first end
     for job in range(len(release)):
         r, gpus = release[job], width[job]
         remaining_s = duration[job] / SECOND
         at, now, cost, count = first[job], 0.0, 0.0, 0
         while remaining_s > 0:
             now_price = price[at] if at < last else 0.0
-            upto = (edge[at + 1] - r) / SECOND if at < last else np.inf  # so that all that is left is bought
+            upto = (edge[at + 1] - r) / SECOND if at < last else np.inf  # the last slot has no end
             x = min(remaining_s, upto - now)
             _push(prices, seconds, count, now_price, x)
             count += 1
@@ -199,7 +202,7 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
                 count += 1
             now = upto
             at += 1
-        if at >= last and prices[0] > 0:  # free time after the last slot replaces whatever is dear
+        if at >= last and prices[0] > 0:  # free time after the last slot replaces time with positive prices
             now = max(now, (edge[last] - r) / SECOND)
             while count > 0 and prices[0] > 0:
                 cost -= seconds[0] * prices[0]
@@ -213,7 +216,7 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
 
 @compiled
 def use_of_slots(release, duration, width, edge, first, price, flow, use):
-    """Add up which GPU-seconds the jobs buy: the cheapest of each within its flow time, early ones first at equal price."""
+    """Add up the GPU-seconds that jobs buy by slot: the cheapest within each flow time, early slots first at equal prices."""
     last = len(price)
     for job in range(len(release)):
         r, end = release[job], flow[job]
@@ -238,7 +241,7 @@ def use_of_slots(release, duration, width, edge, first, price, flow, use):
 
 @compiled
 def purchases(release, duration, width, edge, first, price, flow):
-    """Return what one job of each kind buys: kinds, slots and GPU-seconds, sorted by kind."""
+    """Return the purchases of one job of each class: class, slot and GPU-seconds, sorted by class."""
     max_entries = 0
     for job in range(len(release)):
         at = first[job]
@@ -261,12 +264,12 @@ def purchases(release, duration, width, edge, first, price, flow):
 
 
 NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
-"""GPUs, and microseconds of work, that are rounding."""
+"""Numbers of GPUs, and microseconds of work, up to which a remainder counts as rounding."""
 
 
 @compiled
 def _fill(waiting, free, width, run, rate, count):
-    """Let those that wait run, most urgent first, the last on what is left; return the GPUs left and the number that runs."""
+    """Start waiting jobs, most urgent first, the last one on the remaining GPUs; return free GPUs and the number of running jobs."""
     while len(waiting) > 0 and free > NONE_FREE:
         job = heapq.heappop(waiting)[1]
         run[count], rate[count] = job, min(width[job], free)
@@ -277,7 +280,7 @@ def _fill(waiting, free, width, run, rate, count):
 
 @compiled
 def _worst(run, rate, count, key, remaining_us, is_by_work):
-    """Return the least urgent that runs: its place and its key."""
+    """Return the position and key of the least urgent running job."""
     at, most = -1, -1.0
     for place in range(count):
         job = run[place]
@@ -289,7 +292,7 @@ def _worst(run, rate, count, key, remaining_us, is_by_work):
 
 @compiled
 def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal):
-    """Return each job's flow time in microseconds, rounded up, and how many spells of the schedule there are.
+    """Return each job's flow time in microseconds, rounded up, and the number of spells of the schedule.
 
     Parameters
     ----------
@@ -310,7 +313,7 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
         while upcoming < count and release[upcoming] <= now:
             heapq.heappush(waiting, (key[upcoming] * (remaining_us[upcoming] if is_by_work else 1.0), upcoming))
             upcoming += 1
-        for place in range(running - 1, -1, -1):  # whoever has a part of its GPUs only goes back for more
+        for place in range(running - 1, -1, -1):  # a job with a part of its gang competes again for more
             job = run[place]
             if rate[place] < width[job]:
                 heapq.heappush(waiting, (key[job] * (remaining_us[job] if is_by_work else 1.0), job))
@@ -349,9 +352,9 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
 
 @compiled
 def prices_of_fluid(mark, marginal, end, width, duration, edge):
-    """Return the mean price of each slot at which nobody would change much in such a schedule, in seconds a GPU-second.
+    """Return mean prices by slot, in seconds per GPU-second, at which the schedule is nearly optimal for each job.
 
-    While a job is the last that has a GPU, the price falls by ``1 / (w d)`` a second, so that it doesn't care when it ends;
+    While a job is the least urgent one with GPUs, the price falls by ``1 / (w d)`` per second, so that its end doesn't affect its cost;
     it goes on at the price where it left off when another comes between, and is 0 whenever a GPU is free.
     """
     price = np.zeros(len(edge) - 1)
@@ -381,7 +384,7 @@ AS_ONE = 1e-9
 
 
 class Master:
-    """A linear programme that mixes purchases so that no slot is sold more than once.
+    """A linear programme that mixes purchases so that no slot is sold beyond its supply.
 
     Parameters
     ----------
@@ -411,11 +414,11 @@ class Master:
         lp.a_matrix_.start_ = np.arange(self.slots + 1, dtype=np.int32)
         lp.a_matrix_.index_ = np.arange(self.slots, dtype=np.int32)
         lp.a_matrix_.value_ = np.full(self.slots, -1.0)
-        # New columns leave a basis primal feasible: the primal simplex goes on from it, where the dual one starts over.
+        # New columns keep the basis primal feasible, so the primal simplex method continues where the dual one would restart.
         self.highs = silent_highs(lp, presolve="off", simplex_strategy=PRIMAL_SIMPLEX)
 
     def add(self, kind: IntArray, slot: IntArray, seconds: FloatArray, flow: FloatArray) -> int:
-        """Add what jobs buy, sorted by kind, unless it is known; return how many purchases are new."""
+        """Add purchases, sorted by class, unless known; return the number of new ones."""
         first = np.searchsorted(kind, np.arange(self.kinds + 1))
         new = 0
         for each in range(self.kinds):
@@ -432,7 +435,7 @@ class Master:
         return new
 
     def solve(self) -> tuple[float, FloatArray] | None:
-        """Return the least total flow time of a mixture, and prices; None if the programme isn't solved."""
+        """Return the minimum total flow time of a mixture, and dual prices; None if the programme isn't solved."""
         import highspy
 
         if run_in_place(self.highs) != highspy.HighsModelStatus.kOptimal:
@@ -441,7 +444,7 @@ class Master:
         return float(self.highs.getInfo().objective_function_value), np.maximum(0.0, -dual)
 
     def mixture(self) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
-        """Return of the purchases of the last mixture whose they are, their flow times, their main slots, -1 without one, and how many jobs make them."""
+        """Return the purchases of the last mixture: class, flow time, main slot (-1 if none), and number of jobs."""
         weight = np.asarray(self.highs.getSolution().col_value)[self.slots :]
         used = np.flatnonzero(weight > AS_ONE)
         who = np.array(self.who)[used]
@@ -452,28 +455,29 @@ class Master:
 
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
-"""A gain of less than a twentieth of the way to the level is none; after eight steps without one the level comes closer."""
+"""Smallest gain that counts, relative to the distance to the level; factor by which the level approaches the bound; and steps without
+such a gain before it does."""
 
 KEPT_STEPS, PARTS = 40, 4
-"""Of the last steps' purchases parts of jobs are made, which are scheduled anew."""
+"""Number of last steps whose flow times define parts of jobs to be scheduled again, and number of parts per job."""
 
 MAX_PARTS = 100_000
 
 MAX_CELLS, MAX_ROUNDS, CLOSE = 8_000, 60, 2e-4
-"""Kinds of jobs times slots up to which a programme finds the best prices, in how many rounds, and when it is over."""
+"""Largest number of job classes times slots for column generation, its largest number of rounds, and its relative gap."""
 
 MAX_CALLS = 20_000
-"""Of compiled loops over a class of jobs: of many classes there are fewer steps."""
+"""Largest number of calls of compiled loops, one per class and step: many classes mean fewer steps."""
 
 DEAREST = 3.0
-"""Time that there isn't can be had in the programme, at so many times the highest of the best prices."""
+"""Price of time beyond the supply in the programme, relative to the highest of the best prices."""
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBoundOptions:
-    """How prices are looked for.
+    """Options of the search for prices.
 
     Parameters
     ----------
@@ -499,7 +503,7 @@ class PriceBoundOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBound:
-    """What prices prove.
+    """Bound proven by prices.
 
     Parameters
     ----------
@@ -526,7 +530,7 @@ def bound_mean_completion(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> PriceBound:
-    """Return a lower bound on the mean job completion time, the prices that prove it, and what no prices prove more than.
+    """Return a lower bound of the mean completion time, the prices that prove it, and an upper bound of all price bounds.
 
     Ascent on (D.1) of docs/mathematics/cluster.md from the prices of a schedule of divisible gangs; see `_Search`. A stop
     that is requested ends it with the best prices so far.
@@ -545,7 +549,7 @@ def bound_mean_completion(
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
-        if search.best_price.any():  # else all prices over these slots may be worth nothing
+        if search.best_price.any():  # otherwise no prices over these slots may improve the bound
             break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
@@ -562,7 +566,7 @@ def bound_mean_completion(
 
 
 class _Fluid:
-    """A schedule of divisible gangs by least work left, each job on one pool."""
+    """A schedule of divisible gangs by least remaining work, each job on one pool."""
 
     def __init__(self, jobs: Workload, pools: GpuPools) -> None:
 
@@ -586,12 +590,12 @@ class _Fluid:
         self.schedule = DivisibleSchedule(job=everyone, weight=np.ones(len(jobs)), gpu_type=types, start_us=by_work)
 
     def prices(self, edge: IntArray) -> FloatArray:
-        """Return the prices at which nobody would change much in it; shape (pools, slots)."""
+        """Return prices at which the schedule is nearly optimal for each job; shape (pools, slots)."""
         return np.stack([prices_of_fluid(*part, edge) for part in self._parts])
 
 
 def _slots(submit: IntArray, end: IntArray, most: int) -> IntArray:
-    """Return ends of slots after a 0: all submissions and ends of jobs, or as many of them as there may be."""
+    """Return 0 and the ends of slots: all submissions and ends of jobs, thinned to the allowed number."""
     times = np.unique(np.concatenate([submit, end]))
     times = times[times > 0]
     if len(times) > most:
@@ -603,7 +607,7 @@ def _slots(submit: IntArray, end: IntArray, most: int) -> IntArray:
 
 
 def _dot(one: FloatArray, other: FloatArray | IntArray) -> float:
-    """Return a sum of products, the same on every processor, which BLAS' is not."""
+    """Return a dot product that is equal on every processor, unlike BLAS'."""
     return float((one * other).sum())
 
 
@@ -639,7 +643,7 @@ class _Search:
         self.step_flows: list[tuple[float, FloatArray, IntArray]] = []
         self._use_slots(edge)
         self.best_price: FloatArray = np.zeros((len(pools.gpus), len(self.length)))
-        self.best = _dot(self.count, self.duration) / US  # by prices of 0
+        self.best = _dot(self.count, self.duration) / US  # the bound for prices of 0
         self.way = 1.0
         self.progress: Progress = SilentProgress()
         self.looks = 0
@@ -651,7 +655,7 @@ class _Search:
         self.slots = np.arange(len(self.length))
 
     def _cheapest(self, job_class: int, price: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return what a class pays for time on its fastest pool's scale in each slot, and on which pool that is."""
+        """Return the lowest price per slot for a class, on the scale of its fastest pool, and the pool with that price."""
         usable = self.usable[job_class]
         if len(usable) == 1:
             return price[usable[0]], np.full(len(self.length), usable[0])
@@ -660,7 +664,7 @@ class _Search:
         return offers[best, self.slots], usable[best]
 
     def look_at(self, price: FloatArray) -> float:
-        """Return what prices prove of all jobs, and remember them if they are the best."""
+        """Return the bound proven by prices, and store the prices if they are the best so far."""
         for job_class, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             best_ends(*facts, self._cheapest(job_class, price)[0], self.value[at], self.flow[at])
@@ -673,7 +677,7 @@ class _Search:
         return total
 
     def _gradient(self, price: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Return the GPU-seconds that the jobs would buy less those that there are, and the pool where each would end."""
+        """Return the purchased GPU-seconds minus the supply, and the pool where each job would end."""
         gradient: FloatArray = -self.pools.gpus[:, None] * self.length
         pool, last = np.empty(len(self.release), np.int64), len(self.length) - 1
         for job_class, at in enumerate(self.classes):
@@ -688,7 +692,7 @@ class _Search:
         return gradient, pool
 
     def climb(self, steps: int, stop: Interruption | None) -> None:
-        """Take so many steps from the best prices."""
+        """Take `steps` subgradient steps from the best prices."""
         price, fruitless, self.way = self.best_price, 0, 1.0 if steps else self.way
         for _ in range(steps):
             before = self.best
@@ -707,7 +711,7 @@ class _Search:
             price = np.maximum(0.0, price + step * rate)
 
     def refine(self, most: int) -> None:
-        """Halve the slots in which prices bend most, until there are so many."""
+        """Halve the slots with the largest change of price, up to the given number of slots."""
         fewer = MAX_CELLS // len(self.release)
         most = min(most, fewer) if len(self.length) <= fewer else most
         bend = np.zeros(len(self.length))
@@ -723,7 +727,7 @@ class _Search:
         self.best_price = price
 
     def _purchases(self, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return what one job of each kind buys: kinds, pools times slots, and GPU-seconds, sorted by kind."""
+        """Return the purchases of one job of each class: class, index of pool and slot, and GPU-seconds, sorted by class."""
         columns = []
         for job_class, at in enumerate(self.classes):
             paid, source = self._cheapest(job_class, price)
@@ -735,7 +739,7 @@ class _Search:
         return kind, cell, seconds
 
     def polish(self, rounds: int, stop: Interruption | None) -> None:
-        """Find the best prices over these slots by column generation, where jobs and slots are few."""
+        """Find the best prices over these slots by column generation, if there are few jobs and slots."""
         few = len(self.release) * len(self.length) * len(self.pools.gpus) <= MAX_CELLS
         if not few or self.best_price.max(initial=0.0) <= 0:
             return
@@ -757,7 +761,7 @@ class _Search:
             price = solved[1].reshape(price.shape)
 
     def schedule_parts(self) -> None:
-        """Try a schedule of parts of jobs, which are to end when the jobs did in the last steps."""
+        """Try a schedule of parts of jobs with the jobs' ends in the last steps as target ends."""
         if not sum(step for step, _, _ in self.step_flows) > 0 or len(self.release) * PARTS > MAX_PARTS:
             return
         steps, flows, pools = (np.array(column) for column in zip(*self.step_flows, strict=True))

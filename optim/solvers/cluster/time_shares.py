@@ -1,23 +1,23 @@
 """Finish-time-fair time shares: linear programmes by HiGHS, and a search over prices.
 
-At prices q (of all GPUs of a type, adding up to 1) job j pays for r steps a second the least that shares x with
-``sum_k a_jk x_k >= r, sum_k x_k <= 1`` cost: the lower envelope of the points (a_jk, w_j q_k / G_k) and (0, 0) at r. If all jobs
-together pay more than 1 for what a ratio needs, no shares reach that ratio; if they pay at most 1 at all prices, some do. What
-they pay less 1 is concave in q and falls, convexly, with the ratio: so a polygon of prices shrinks by cuts through its centre
-of gravity, and at each centre that pays too much Newton's method raises the ratio from below.
+Let q be prices, q_k for all GPUs of type k, that add up to 1. The cost of r steps per second for job j is the minimum cost of
+shares x with ``sum_k a_jk x_k >= r, sum_k x_k <= 1``: the lower envelope of the points (a_jk, w_j q_k / G_k) and (0, 0) at r.
+If the total cost of the speeds needed for a ratio exceeds 1, no shares attain that ratio; if it is at most 1 at all prices,
+some shares do. The excess of the total cost over 1 is concave in q, and convex and decreasing in the ratio. So a polygon of
+prices is cut through its centre of gravity, and wherever the excess is positive, Newton's method raises the ratio from below.
 
 References
 ----------
 Levin, "On an algorithm for the minimization of convex functions", Soviet Mathematics Doklady 6 (1965), for the centres.
 
-The prices prove that no smaller ratio is possible. What jobs would buy at the prices looked at last is averaged so that no type
-is sold more than once: a programme of four rows, which asks for further prices if need be (Dantzig and Wolfe).
+The prices prove a lower bound of the ratio. The jobs' cheapest shares at the last prices are averaged so that no type is used
+beyond its capacity, by a linear programme of four rows with column generation (Dantzig and Wolfe).
 
 With rho fixed the finish-time programme is linear: job j needs at least ``r_j(rho) = left / (rho x isolated_end - elapsed)``
-steps a second. So the largest common scale t with throughput >= t r_j(rho) is a linear programme, and the least rho is that with
-t = 1. Newton's method on rho, with the slope from the programme's duals, takes a few solves from the same basis; the last rho
-is proven from both sides: shares that reach it, and a dual that shows less can't be. With up to three types of GPU prices are
-searched for directly (`price_search`), some ten times as fast.
+steps per second. Maximising the common scale t with throughput >= t r_j(rho) is a linear programme, and the minimum rho has
+t = 1. Newton's method on rho, with the slope from the duals, takes a few solves that start from the same basis. Shares that
+attain the last rho and a dual solution prove it from both sides. With up to three types of GPU, the direct search for prices
+(`price_shares`) is about ten times as fast.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from optim.solvers.lp.highs import run_to_optimum, silent_highs
 KINDS = 3
 
 MAX_VERTICES = 256
-"""Each of the prices looked at adds one at most."""
+"""Each cut adds at most one vertex."""
 
 MAX_NEWTON = 60
 
@@ -42,11 +42,12 @@ TIE = 1e-12
 
 @compiled
 def _charge(speed, relative, need, prices, x):
-    """Return the least cost of a job's need and what one step a second more would cost; its shares go into `x`.
+    """Return the minimum cost of a job's need and its derivative; the job's shares are written to `x`.
 
-    Of equal costs the steeper counts: where a need is just a type's speed, that is how costs fall with the ratio. `speed` has 1 for the job's fastest type, and `need` is at most 1.
+    `speed` is 1 for the job's fastest type, and `need` is at most 1. At a kink, where the need equals a type's speed, the result is
+    the larger, left derivative, because a larger ratio reduces the need.
     """
-    best, slope, low, high, part = np.inf, np.inf, -1, -1, np.inf  # the fastest type sets them all
+    best, slope, low, high, part = np.inf, np.inf, -1, -1, np.inf  # the fastest type always sets them
     for k in range(KINDS):
         if speed[k] >= need:
             cost = relative[k] * prices[k]
@@ -70,7 +71,7 @@ def _charge(speed, relative, need, prices, x):
 
 @compiled
 def _bill(speed, relative, remaining_s, end, elapsed, ratio, prices, used):
-    """Return what all needs of a ratio cost less 1, and its derivative by the ratio; the part of each type used goes into `used`."""
+    """Return the total cost of the needs of a ratio minus 1, and its derivative; the used share of each type is written to `used`."""
     used[:] = 0.0
     total, fall = -1.0, 0.0
     x = np.empty(KINDS)
@@ -110,7 +111,7 @@ def _clip(x, y, count, a, b, c):
 
 @compiled
 def _centre(x, y, count):
-    """Return the centre of gravity of a polygon, the mean of its vertices where it has no area."""
+    """Return the centre of gravity of a polygon, or the mean of its vertices if its area is 0."""
     area, sum_x, sum_y = 0.0, 0.0, 0.0
     for at in range(1, count - 1):
         u, v = x[at] - x[0], y[at] - y[0]
@@ -126,7 +127,7 @@ def _centre(x, y, count):
 
 @compiled
 def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen):
-    """Return the largest ratio that some prices prove necessary, from one that is; which ones do, and how many were looked at.
+    """Return the largest lower bound of the ratio proven by prices, the row in `seen` of those prices, and the number tried.
 
     Parameters
     ----------
@@ -135,11 +136,11 @@ def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen)
     remaining_s, end, elapsed
         Work left over the fastest speed, run time of the isolated counterpart, and time since the submission; shape (jobs,).
     ratio
-        Where to begin.
+        A known lower bound of the ratio.
     tol
-        Excess of the bill over 1, at any prices, at which the search ends.
+        The search ends if the total cost exceeds 1 by at most `tol` at all prices.
     seen
-        The prices looked at, the last ones; shape (most, 3).
+        Output: the tried prices, the last ones last; shape (most, 3).
     """
     x, y = np.zeros(MAX_VERTICES), np.zeros(MAX_VERTICES)
     x[1], y[2] = 1.0, 1.0
@@ -172,7 +173,7 @@ def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen)
 
 @compiled
 def shares_at(speed, relative, remaining_s, end, elapsed, ratio, seen, weight):
-    """Return the shares that jobs would buy at some prices, averaged with weights; shape (jobs, 3)."""
+    """Return the weighted average over prices of the jobs' cheapest shares; shape (jobs, 3)."""
     shares, x = np.zeros((len(remaining_s), KINDS)), np.empty(KINDS)
     for row in range(len(seen)):
         if weight[row] > 0.0:
@@ -186,7 +187,7 @@ def shares_at(speed, relative, remaining_s, end, elapsed, ratio, seen, weight):
 
 @compiled
 def usage_at(speed, relative, remaining_s, end, elapsed, ratio, seen):
-    """Return the parts of the types' GPUs that the jobs would buy at each of some prices; shape (prices, 3)."""
+    """Return the part of each type's GPUs in the jobs' cheapest shares at each price vector; shape (prices, 3)."""
     usage = np.empty((len(seen), KINDS))
     for row in range(len(seen)):
         _bill(speed, relative, remaining_s, end, elapsed, ratio, seen[row], usage[row])
@@ -196,10 +197,10 @@ def usage_at(speed, relative, remaining_s, end, elapsed, ratio, seen):
 MAX_PRICES = 200
 
 BILL_TOL = 1e-8
-"""Excess of a bill at which the search for prices ends."""
+"""Excess of the total cost over 1 at which the search for prices ends."""
 
 SLACK = 1e-7
-"""Relative distance above the proven ratio at which shares are looked for."""
+"""Shares are searched for at the proven ratio times 1 + SLACK."""
 
 FIRST_COLUMNS = 12
 
@@ -208,7 +209,7 @@ MAX_COLUMNS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Priced:
-    """Shares, the least ratio that prices prove necessary, and how many prices were looked at."""
+    """Shares, the lower bound of the ratio proven by prices, and the number of prices tried."""
 
     x: FloatArray
     lower: float
@@ -216,7 +217,7 @@ class Priced:
 
 
 def price_shares(problem: ShareProblem) -> Priced:
-    """Return shares of a ratio near the least; there are at most three types, each with GPUs, and every job runs on one."""
+    """Return shares with a nearly minimal ratio, for at most three types with GPUs and jobs that each run on at least one."""
     jobs, kinds = problem.throughput.shape
     fastest = problem.throughput.max(axis=1)
     speed, relative = np.zeros((jobs, KINDS)), np.ones((jobs, KINDS))
@@ -228,7 +229,7 @@ def price_shares(problem: ShareProblem) -> Priced:
     seen = np.empty((MAX_PRICES, KINDS))
     lower, proof, looked = dearest_prices(*facts, floor, BILL_TOL, seen)
     if proof >= 0 and usage_at(*facts, lower * (1 - SLACK), seen[proof][None, :])[0] @ seen[proof] < 1 - BILL_TOL:
-        lower = floor  # nothing that rounding could take away is claimed
+        lower = floor  # claim no bound that depends on rounding
     ratio = lower * (1 + SLACK)
     prices = seen[max(0, looked - FIRST_COLUMNS) : looked]
     usage = usage_at(*facts, ratio, prices)
@@ -238,14 +239,14 @@ def price_shares(problem: ShareProblem) -> Priced:
             break
         usage_row = usage_at(*facts, ratio, dearest[None, :])
         if usage_row[0] @ dearest >= most * (1 - BILL_TOL * BILL_TOL):
-            break  # no prices improve on it
+            break  # no further price improves the average
         prices, usage = np.concatenate([prices, dearest[None, :]]), np.concatenate([usage, usage_row])
     x = shares_at(*facts, ratio, prices, weight)[:, :kinds]
     return Priced(x=x / max(1.0, most), lower=float(lower), num_prices=looked)
 
 
 def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return how much of the scarcest type the best average of purchases uses, its weights, and the prices that prove it."""
+    """Return the smallest possible usage of the scarcest type by averages, the average's weights, and the dual prices."""
     import highspy
 
     rows, kinds = usage.shape
@@ -269,15 +270,15 @@ def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
 
 
 TOL = 1e-6
-"""Relative distance of the two sides of rho at which the search ends."""
+"""Relative gap between the bounds of rho at which the search ends."""
 
 MANY_JOBS = 1_024
-"""From so many jobs on HiGHS' interior point (with crossover) beats its simplex method: 0.25 against 0.42 s for 1,851."""
+"""From this number of jobs on, HiGHS' interior point method with crossover is faster than simplex: 0.25 against 0.42 s for 1,851 jobs."""
 
 MAX_PRICED_TYPES = 3
 
 MIN_PRICE = 1e-7
-"""Share of all prices from which on a job's own counts: they add up to 1."""
+"""Smallest dual price of a job that counts as positive; prices add up to 1."""
 
 MAX_SOLVES = 60
 
@@ -286,16 +287,16 @@ MIN_MARGIN = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Shares:
-    """Time shares, and what they come to.
+    """Time shares and their objective value.
 
     Parameters
     ----------
     x
         Share of time of each job on each type; shape (jobs, types).
     value
-        Least relative throughput, or largest finish-time ratio.
+        Smallest relative throughput, or largest finish-time ratio.
     solves, solver_s
-        Linear programmes solved, and the seconds that HiGHS took for them; prices looked at, and 0, where they were searched for.
+        Number of linear programmes solved and seconds of HiGHS; number of prices tried and 0 for the direct search.
     """
 
     x: FloatArray
@@ -305,7 +306,7 @@ class Shares:
 
 
 class ShareProgramme:
-    """max t with throughput(x_j) >= t r_j, one place at a time, GPUs of each type: kept in HiGHS, resolved for other r."""
+    """max t with throughput(x_j) >= t r_j, sum_k x_jk <= 1 and the GPUs of each type: a HiGHS model, solved again for other r."""
 
     def __init__(self, problem: ShareProblem) -> None:
         self.problem = problem
@@ -320,7 +321,7 @@ class ShareProgramme:
         self._build(job, kind, jobs, kinds)
 
     def _build(self, job: IntArray, kind: IntArray, jobs: int, kinds: int) -> None:
-        """Hand the columns x[j, k] and t to HiGHS: rows are speeds, places, types."""
+        """Pass the model to HiGHS: columns x[j, k] and t; rows for speeds, jobs' time and types."""
         import highspy
 
         count, problem = len(job), self.problem
@@ -331,7 +332,7 @@ class ShareProgramme:
         lp.col_lower_, lp.col_upper_ = np.zeros(count + 1), np.append(np.ones(count), highspy.kHighsInf)
         lp.row_lower_ = np.concatenate([np.zeros(jobs), np.full(jobs + kinds, -highspy.kHighsInf)])
         lp.row_upper_ = np.concatenate([np.full(jobs, highspy.kHighsInf), np.ones(jobs), problem.gpus.astype(float)])
-        speed = problem.throughput / problem.throughput.max(axis=1)[:, None]  # rows of one size
+        speed = problem.throughput / problem.throughput.max(axis=1)[:, None]  # scale rows alike
         entries = np.stack([speed[job, kind], np.ones(count), problem.width[job].astype(float)], axis=1).ravel()
         rows = np.stack([job, jobs + job, 2 * jobs + kind], axis=1).ravel()
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
@@ -341,7 +342,7 @@ class ShareProgramme:
         self.highs.passModel(lp)
 
     def hold(self, jobs: "np.typing.NDArray[np.bool_]", speed: FloatArray) -> None:
-        """Let some jobs have a speed at least, whatever the scale of the others."""
+        """Fix lower bounds of the speeds of some jobs."""
         import highspy
 
         for row in np.flatnonzero(jobs).tolist():
@@ -349,7 +350,7 @@ class ShareProgramme:
             self.highs.changeRowBounds(row, least, highspy.kHighsInf)
 
     def solve(self, need: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Return t, the shares, and the dual of each speed row, for needs in steps a second; shapes (jobs, types), (jobs,)."""
+        """Return t, the shares, and the duals of the speed rows, for needs in steps per second; shapes (jobs, types), (jobs,)."""
         jobs, column = len(need), len(self.job)
         scaled = need / self.problem.throughput.max(axis=1)
         for row, value in enumerate(scaled.tolist()):
@@ -368,13 +369,14 @@ class ShareProgramme:
 
 def _require_types(problem: ShareProblem) -> None:
     if not ((problem.throughput > 0) & (problem.gpus > 0)).any(axis=1).all():
-        raise UnsupportedProblemError("a job runs on no type of GPU; leave it out")
+        raise UnsupportedProblemError("a job can't run on any type of GPU; leave it out")
 
 
 def max_min_shares(problem: ShareProblem) -> Shares:
-    """Return the shares with the largest least throughput relative to the isolated counterpart's, then the largest second least, and so on.
+    """Return lexicographically max-min fair shares of throughput relative to the isolated counterparts.
 
-    Jobs whose row has a price are at the least in every optimum: they keep it, and the others' least is raised.
+    Jobs whose row has a positive dual price have the minimum in every optimum. They are fixed there, and the minimum of the
+    other jobs is maximised next.
     """
     programme = ShareProgramme(problem)
     need, is_open = problem.isolated.astype(float), np.ones(len(problem.width), np.bool_)
@@ -391,12 +393,12 @@ def max_min_shares(problem: ShareProblem) -> Shares:
 
 
 def finish_time_shares(problem: ShareProblem) -> Shares:
-    """Return the shares with the least largest finish-time ratio, to a relative `TOL`.
+    """Return shares that minimise the largest finish-time ratio, to a relative `TOL`.
 
     Raises
     ------
     UnsupportedProblemError
-        If a job runs on no type of GPU that there is.
+        If a job can't run on any available type of GPU.
     """
     _require_types(problem)
     if problem.throughput.shape[1] <= MAX_PRICED_TYPES and (problem.gpus > 0).all():
@@ -408,11 +410,11 @@ def finish_time_shares(problem: ShareProblem) -> Shares:
 
 
 def finish_time_shares_by_programmes(problem: ShareProblem) -> Shares:
-    """Return the shares with the least largest finish-time ratio, to a relative `TOL`, for any number of types.
+    """Return shares that minimise the largest finish-time ratio, to a relative `TOL`, for any number of types.
 
-    From a ratio below the optimum (all jobs alone) Newton's steps never pass it: ``t(rho)`` is the minimum over dual prices y of
-    ``c(y) / sum_j y_j r_j(rho)``, so a step solves ``sum_j y_j r_j(rho) = c(y)`` for the prices of the last programme, which
-    proves that no smaller rho is possible; shares of the last programme, scaled to what they reach, prove the other side.
+    From a ratio below the optimum (each job alone) Newton's steps never exceed the optimum: ``t(rho)`` is the minimum over dual
+    prices y of ``c(y) / sum_j y_j r_j(rho)``. A step solves ``sum_j y_j r_j(rho) = c(y)`` for the prices of the last programme,
+    which proves a lower bound of rho. The ratio attained by the shares of the last programme is an upper bound.
     """
     programme = ShareProgramme(problem)
     end, fastest = problem.isolated_end_s, problem.throughput.max(axis=1)
@@ -430,15 +432,15 @@ def finish_time_shares_by_programmes(problem: ShareProblem) -> Shares:
 
 
 def _need(problem: ShareProblem, rho: float) -> FloatArray:
-    """Return the steps a second that each job needs to keep within a ratio."""
+    """Return the steps per second that each job needs to stay within a ratio."""
     margin = rho * problem.isolated_end_s - problem.elapsed_s
     return np.asarray(problem.left / np.maximum(margin, MIN_MARGIN * problem.isolated_end_s))
 
 
 def _next_lower(problem: ShareProblem, dual: FloatArray, value: float, rho: float) -> float:
-    """Return the least ratio that the prices of a programme don't rule out: that where what is needed costs what there is.
+    """Return the lower bound of rho proven by dual prices: the rho at which the needs cost the available budget.
 
-    The cost of all needs falls and is convex in rho: Newton's method from the left stays on the left.
+    The total cost of needs is decreasing and convex in rho, so Newton's method from the left stays on the left.
     """
     budget = value * float(dual @ _need(problem, rho))
     end, remaining_s, elapsed = problem.isolated_end_s, problem.left, problem.elapsed_s

@@ -126,7 +126,7 @@ def test_a_gang_wider_than_its_type_is_refused_or_left_out(tmp_path):
     cluster = _topology(tmp_path, TYPES)
     text = "submit,gpus,duration,gpu_type\n0,5,9,v100\n0,5,9,a100\n"
     with pytest.raises(
-        InvalidProblemError, match="job row-0 asks for 5 GPUs of v100, of which the cluster has 4; enlarge"
+        InvalidProblemError, match="job row-0 needs 5 GPUs of v100, but the cluster has 4; enlarge"
     ):
         _jobs(tmp_path, cluster, text, "csv").check_fits(cluster)
     jobs = _jobs(tmp_path, cluster, text, "csv", oversized="drop")
