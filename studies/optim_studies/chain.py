@@ -1,11 +1,11 @@
-"""The study `chain`: how the answers of all three problems move with what was measured of the jobs.
+"""The study `chain`: sensitivity of the solutions of all three problems to the job measurements.
 
-A row is one problem and one change of the profiles: mini-batches that take ten times as long, gradients of ten times the
-bytes, bandwidths of a tenth, and all of it on a machine a thousand times slower. Everything else is the same: arrivals,
-utilities, servers, prices, work, and the number drawn for each job. `objective` and `unchanged` are what is decided then and
-with the profiles as they are: utility of the admitted jobs; US dollars for the work of a job by the cheapest footprint that
-was found, none where no footprint gets anything done; and an auction's welfare, the sum of ``-log rho`` over all apps, so
-that those count which are slowed down by what they hold already. `sign` is that of their difference.
+Each row is one problem and one change of the profiles: mini-batches that take ten times as long, gradients of ten times the
+bytes, bandwidths of a tenth, and all of these on a machine a thousand times slower. Everything else is the same: arrivals,
+utilities, servers, prices, work, and each job's random number. `objective` and `unchanged` are the objectives with changed and
+unchanged profiles: utility of the admitted jobs; US dollars for the work of a job by the cheapest portfolio found, or none if
+no portfolio does any work; and an auction's welfare, the sum of ``-log rho`` over all apps, including those that their current
+allocations slow down. `sign` is the sign of the difference.
 """
 
 import math
@@ -41,13 +41,13 @@ CHANGES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "machine / 1000": MappingProxyType({"tau": 1000.0, "bandwidth": 1e-3}),
     }
 )
-"""Factors of what was measured, by name."""
+"""Factors on the measurements, by name."""
 
 SOLVERS: Mapping[str, str] = MappingProxyType(
     {"admission": "branch-and-price", "auction": "exact", "bidding": "exchange"}
 )
 SAME = 1e-9
-"""Relative difference up to which two objectives are one."""
+"""Relative difference up to which two objectives count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class ChainOptions:
     profile
         A file of job profiles, or ``published``.
     jobs, slots, servers
-        Of an admission instance; as many worker servers as hosts of parameter servers.
+        Sizes of an admission instance; it has equal numbers of worker servers and parameter-server hosts.
     apps, gpus
-        Of an auction.
+        Sizes of an auction.
     auctions
-        Auctions of which the welfare is averaged.
+        Number of auctions over which the welfare is averaged.
     seconds
-        Most seconds of an admission's solve; small ones are proven long before.
+        Time limit of an admission's solve in seconds; small ones are proven much earlier.
     """
 
     profile: str = PUBLISHED
@@ -93,7 +93,7 @@ def changed(profiles: ProfileDocument, change: str) -> ProfileDocument:
 
 
 def admission_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the utility of the admitted jobs, and which they are, with what the checker says."""
+    """Return the utility of the admitted jobs and their ids, with the checker's errors."""
     generator_options = AdmissionOptions(
         num_jobs=options.jobs,
         num_slots=options.slots,
@@ -114,7 +114,7 @@ def admission_answer(profiles: ProfileDocument, options: ChainOptions, seed: int
 
 
 def bidding_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the US dollars of a job's work by the cheapest footprint found, averaged over all kinds."""
+    """Return the US dollars of a job's work by the cheapest portfolio found, averaged over all job types."""
     total, problems, footprints = 0.0, [], []
     for job in profiles.jobs:
         alone = structs.replace(profiles, jobs=[job])
@@ -129,7 +129,7 @@ def bidding_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) 
 
 
 def one_worker_h(job: JobProfile) -> float:
-    """Return the hours in which one worker does a job's work; an hour where the profile states none."""
+    """Return the hours in which one worker does a job's work; one hour if the profile states no work."""
     if job.epochs is UNSET or job.minibatches is UNSET:
         return 1.0
     minibatch_s = job.minibatch_s.value + 16.0 * job.gradient_mb / job.worker_mbps.value
@@ -146,7 +146,7 @@ def auction_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) 
         instance = profiled_instance("auction", profiles, generator_options, seed * options.auctions + number)
         solution = solve(instance, SOLVERS["auction"], seed=seed)
         problems += [str(row) for row in verify(instance, solution).violations]
-        # A solution's objective counts from the empty bundles, which are worth less where slowdowns are larger.
+        # A solution's objective is relative to the empty bundles, whose value is lower for larger slowdowns.
         welfare.append((solution.objective or 0.0) - float(np.log(instance.apps.empty_rho).sum()))
     return {"objective": sum(welfare) / len(welfare)}, problems
 
@@ -159,12 +159,12 @@ ANSWERS: Mapping[str, Answer] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ChainWork(AbstractStudy):
-    """Decide one problem with the profiles as they are and under a change."""
+    """Solve one problem with the unchanged and the changed profiles."""
 
     options_type = ChainOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Decide twice and compare."""
+        """Solve twice, and compare."""
         problem, change = str(self.labels["problem"]), str(self.labels["change"])
         profiles, clock = find_profiles(self.chosen.profile), PhaseClock()
         answers, problems = [], []
@@ -188,7 +188,7 @@ class ChainWork(AbstractStudy):
 
 
 def _compared(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return both objectives, the sign of their difference, and whose admission changed."""
+    """Return both objectives, the sign of their difference, and the jobs whose admission changed."""
     before, after = answers
     first, second = before["objective"], after["objective"]
     same = math.isclose(first, second, rel_tol=SAME)

@@ -1,8 +1,9 @@
-"""The study `deadlines`: a public benchmark of deadlines over spot availability, with its rules and its score.
+"""The study `deadlines`: a public benchmark of deadlines with spot availability, under its rules and score.
 
 The benchmark ("Can't be late", https://github.com/FrontierCS/Frontier-CS, research/problems/cant_be_late) has a job of 48 h, deadlines of
-52 and 70 h, changeovers of 0.05 and 0.2 h and ticks of 600 s, over windows of eight zones in three mixes: twelve variants. Its score is 0 at the price on demand,
-and 100 at that of 48 h of spot machines without a changeover. The rules as they are written and as they are coded differ (`RULES`); both scores are told.
+52 and 70 h, changeovers of 0.05 and 0.2 h and ticks of 600 s, over windows of eight zones in three mixes: twelve variants. Its score is 0 at
+the on-demand price, and 100 at that of 48 h of spot machines without a changeover. Its written rules and its code differ (`RULES`); the study
+reports both scores.
 """
 
 import logging
@@ -37,7 +38,7 @@ from optim.workloads.prices.availability_files import SpellHistory, ZoneOptions,
 from optim.workloads.prices.trace_files import Polarity
 from optim_studies.deadline_windows import draw_windows
 
-LOG = logging.getLogger("optim.benchmarks.deadlines")  # a part whose remarks the command shows
+LOG = logging.getLogger("optim.benchmarks.deadlines")  # the command shows this logger's remarks
 
 WORK_H, DEADLINES_H, CHANGEOVERS_H, TICK_S = 48.0, (70.0, 52.0), (0.2, 0.05), 600
 ON_DEMAND_USD, SPOT_USD, WRITTEN_SPOT_USD = 3.06, 0.9731, 0.9701
@@ -51,7 +52,7 @@ RULES = (
     "in a file 1 = not available; on demand is forced when ceil((work left + changeover) / tick) ticks or fewer are left, unless spot runs; lateness costs nothing",
     f"as written: {WRITTEN_SPOT_USD} $/h spot, in a file 1 = available, and a variant with a late run scores {LATE_SCORE:g}; else the same",
 )
-"""The preset, as written and as coded. The files' real polarity is the code's: what is written would turn every trace round."""
+"""The preset, as written and as coded. The files follow the code's polarity: the written rules would invert every trace."""
 
 VARIANTS = tuple(
     (mix, deadline, changeover) for mix in MIXES for deadline in DEADLINES_H for changeover in CHANGEOVERS_H
@@ -67,20 +68,20 @@ class DeadlineOptions:
     Parameters
     ----------
     folder
-        Windows, a file each, in folders of their zones; without it windows are drawn.
+        Folder of windows, one file each, in folders by zone; by default windows are generated.
     zones, windows
-        Zones, and windows a zone, that are drawn where there is no folder.
+        Number of generated zones, and of windows per zone.
     max_windows
-        Use at most so many windows a zone of a folder, evenly spaced; all by default.
+        Maximum windows per zone of a folder, evenly spaced; by default all.
     polarity
-        What a 1 says in a file: ``unavailable``, the benchmark's, or ``available``.
+        Meaning of a 1 in a file: ``unavailable``, the benchmark's, or ``available``.
     skip_bad
-        Leave out files that can't be read.
+        Whether to skip unreadable files.
     history
-        What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own, whatever the type; or a
-        file or folder of traces, or several separated by commas, without those of zones that a window's path names; nothing by default.
+        Traces from which policies learn how spells end: ``other-zones``, the windows of all other zones, for any type; or a
+        file or folder of traces, or several separated by commas, without the zones in a window's path; by default none.
     history_zones
-        Of a history the zones whose names begin so, separated by commas; all by default.
+        Prefixes of the zones of the history to use, separated by commas; by default all.
     """
 
     folder: str = ""
@@ -105,7 +106,7 @@ SIZES: Mapping[str, DeadlineOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A recording: its zone, its file, for which changeover it is (None: for all), and when machines are there."""
+    """A recording: its zone, file, changeover (None for all), and availability."""
 
     zone: str
     file: str
@@ -116,8 +117,8 @@ class Window:
 class Guaranteed(ZonePolicy):
     """A policy under the environment's guarantee, as the benchmark codes it.
 
-    On demand is forced while ``ceil((work left + changeover) / tick)`` ticks or fewer are left, unless spot machines are held.
-    Policies that are never late ask for the same themselves: `forced` counts the ticks in which the answer was another.
+    On demand is forced while ``ceil((remaining work + changeover) / tick)`` ticks or fewer are left, unless spot machines are allocated.
+    Policies that are never late request the same: `forced` counts the ticks in which the policy's decision differed.
     """
 
     def __init__(self, facts: ZoneFacts, inner: ZonePolicy) -> None:
@@ -125,7 +126,7 @@ class Guaranteed(ZonePolicy):
         self.inner, self.forced = inner, 0
 
     def decide(self, view: ZoneView) -> Sequence[Offer]:
-        """Return the policy's answer, or machines on demand."""
+        """Return the policy's decision, or machines on demand."""
         answer, tick_s = self.inner.decide(view), self.facts.tick_s
         needed = -(-(view.work_left_s + int(self.facts.job.setup_s[0, 0])) // tick_s)
         if view.left_s // tick_s > needed or (view.held is not None and view.held.is_spot):
@@ -137,7 +138,7 @@ class Guaranteed(ZonePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run cost in dollars at the coded and the written price of spot, and whether it was late."""
+    """Cost of one run in dollars at the coded and the written spot price, and whether it was late."""
 
     usd: float
     written_usd: float
@@ -145,7 +146,7 @@ class Outcome:
 
 
 def score(mean_usd: float, spot_usd: float) -> float:
-    """Return the benchmark's score of a mean cost: 0 on demand throughout, 100 on spot machines at this price throughout, from 0 to 100."""
+    """Return the benchmark's score of a mean cost: 0 for on-demand machines only, 100 for spot machines only at this price."""
     dearest, cheapest = WORK_H * ON_DEMAND_USD, WORK_H * spot_usd
     return 100.0 * min(1.0, max(0.0, (dearest - mean_usd) / (dearest - cheapest)))
 
@@ -168,12 +169,12 @@ def place_of(file: str) -> tuple[str, float | None]:
     try:
         return (named[-1] if named else "one zone"), (float(told[-1]) if told else None)
     except ValueError as error:
-        raise InvalidProblemError(f"{file}: {told[-1]!r} is no changeover in hours; rename the folder") from error
+        raise InvalidProblemError(f"{file}: {told[-1]!r} isn't a changeover in hours; rename the folder") from error
 
 
 @cache
 def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
-    """Return the windows, read or drawn."""
+    """Return the windows, read or generated."""
     if not options.folder:
         drawn = draw_windows(options.zones, count=options.windows, hours=max(DEADLINES_H), tick_s=TICK_S, seed=seed)
         return tuple(
@@ -203,12 +204,12 @@ def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
 
 
 def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str, SpellHazards | None]:
-    """Return by file how spells end elsewhere; None where nothing is known.
+    """Return the hazards of spells from the history by file, None without a history.
 
     Raises
     ------
     InvalidProblemError
-        If the history has no zone of such a name.
+        If the history has no zone with one of these prefixes.
     """
     if not options.history:
         return dict.fromkeys(window.file for window in windows)
@@ -226,17 +227,19 @@ def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str,
     read = [read_history(path, **told) for path in options.history.split(",")]
     chosen = SpellHistory([trace for each in read for trace in each.traces]).of(tuple(options.history_zones.split(",")))
     if not chosen.traces:
-        raise InvalidProblemError(f"{options.history}: no zone begins with {options.history_zones}; name another")
+        raise InvalidProblemError(
+            f"{options.history}: no zone begins with {options.history_zones}; choose another prefix"
+        )
     return {window.file: chosen.learn(window.market, window.file)[0] for window in windows}
 
 
 def _location(zone: str) -> str:
-    """Return where a folder's machines are: ``us-west-2a`` of ``us-west-2a_v100_1``."""
+    """Return the zone in a folder's name: ``us-west-2a`` of ``us-west-2a_v100_1``."""
     return zone.split("_", maxsplit=1)[0]
 
 
 def market_at(zone: str, flags: BoolArray, begin_s: int = 0) -> ZoneMarket:
-    """Return one zone at the benchmark's prices, from a second since 1970 on."""
+    """Return one zone at the benchmark's prices, from a time in seconds since 1970."""
     size = len(flags)
     return ZoneMarket(
         zones=(zone,),
@@ -258,7 +261,7 @@ def board_job(market: ZoneMarket, deadline_h: float, changeover_h: float) -> Zon
 def run_window(
     window: Window, name: str, job: ZoneJob, problems: list[str], hazards: SpellHazards | None = None
 ) -> tuple[Outcome, int]:
-    """Return what a policy, or the proven least cost, comes to on a window, and the ticks in which the guarantee overruled it."""
+    """Return the outcome of a policy, or of the proven minimum cost, on a window, and the number of forced ticks."""
     market, forced = window.market, 0
     if name == OPTIMUM:
         best = least_cost(market, job, 0, Billing.WHOLE_TICKS)
@@ -281,7 +284,7 @@ class DeadlineWork(AbstractStudy):
     options_type = DeadlineOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Run, and score."""
+        """Run, and compute the scores."""
         clock = PhaseClock()
         problems: list[str] = []
         with clock.phase("build"):
@@ -355,7 +358,7 @@ def _subjects(options: DeadlineOptions, seed: int) -> Iterator[tuple[StudySubjec
         for mix, _, changeover in VARIANTS
     ]
     if not all(scored):
-        LOG.info("means are of the %d variants that have windows, not of all %d", sum(scored), len(VARIANTS))
+        LOG.info("means are over the %d variants that have windows, not over all %d", sum(scored), len(VARIANTS))
     drawn_from = (
         sorted(options_as_dict(options).items()),
         [window.market.is_available.tobytes() for window in windows],

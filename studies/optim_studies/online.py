@@ -1,7 +1,7 @@
-"""The study `online`: jobs with a deadline on drawn traces of one zone, beside what no online rule can beat on them.
+"""The study `online`: jobs with a deadline on generated traces of one zone, compared with a bound on all online rules.
 
-The traces come from a chain of two states, given, or fitted on a recorded zone. Every trace's least cost is proven; the
-mean of no online rule, randomised or not, is below that of the dynamic programme that knows the chain.
+The traces come from a two-state chain, given or fitted on a recorded zone. Every trace's minimum cost is proven. The dynamic
+programme that knows the chain gives a lower bound on the mean cost of every online rule, randomised or not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_
 from optim_studies.online_bound import AvailabilityChain, fit_chain, min_mean_usd
 
 FAR_OFF = 5.0
-"""Standard errors by which the mean of a policy, or of the least costs, may lie on the wrong side of the bound."""
+"""Standard errors by which the mean of a policy, or of the minimum costs, may be on the wrong side of the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,15 @@ class OnlineOptions:
     availability, zone
         A file of recorded traces, and the zone whose chain and mean spot price are fitted.
     stays, comes
-        The chain without a file: probabilities that machines are there a tick after they were, or weren't.
+        The chain without a file: probabilities of availability after a tick with, and after a tick without availability.
     spot_usd, on_demand_usd
-        Dollars an hour; the spot price is that of the file where one is given.
+        Dollars per hour; with a file the spot price is the file's.
     tick_s
-        Seconds of a tick without a file.
+        Seconds per tick without a file.
     job_hours, deadline_hours, changeover_hours
         The job.
     traces
-        Traces drawn.
+        Number of traces.
     """
 
     availability: str = ""
@@ -79,13 +79,13 @@ SIZES: Mapping[str, OnlineOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineWork(AbstractStudy):
-    """Run all policies on drawn traces of one zone."""
+    """Run all policies on generated traces of one zone."""
 
     options_type = OnlineOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Draw, run, prove, and lay beside the bound."""
+        """Generate, run, prove, and compare with the bound."""
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
@@ -114,7 +114,7 @@ class OnlineWork(AbstractStudy):
 def market_on(
     flags: "np.ndarray[Any, np.dtype[np.bool_]]", options: OnlineOptions, spot: int, tick_s: int
 ) -> ZoneMarket:
-    """Return one zone with machines at some ticks, at prices that don't change."""
+    """Return one zone that is available at given ticks, at constant prices."""
     size = len(flags)
     return ZoneMarket(
         zones=(options.zone or "drawn",),
@@ -128,13 +128,15 @@ def market_on(
 
 
 def contradictions(bound: float, usd: Mapping[str, list[float]]) -> list[str]:
-    """Return what can't be: a policy whose mean is surely below the bound, or least costs whose mean is surely above."""
+    """Return contradictions: a policy whose mean is surely below the bound, or minimum costs whose mean is surely above."""
     problems = []
     for name, values in usd.items():
         error = FAR_OFF * float(np.std(values, ddof=1)) / np.sqrt(len(values)) + 1e-9 * bound
         mean = float(np.mean(values))
         if (mean > bound + error) if name == "optimum" else (mean < bound - error):
-            problems.append(f"{name} has a mean of {mean:.6g} dollars, and no online rule one below {bound:.6g}")
+            problems.append(
+                f"{name} has a mean of {mean:.6g} dollars, below the lower bound of {bound:.6g} for online rules"
+            )
     return problems
 
 
@@ -153,7 +155,7 @@ def _chain_of(options: OnlineOptions) -> tuple[AvailabilityChain, int, int]:
 
 
 def _run_all(market: ZoneMarket, job: ZoneJob, usd: dict[str, list[float]]) -> Iterator[str]:
-    """Run every policy on one trace, and prove its least cost; yield what is wrong with the proof."""
+    """Run every policy on one trace, and prove its minimum cost; yield errors in the proof."""
     best = least_cost(market, job, 0)
     usd["optimum"].append(best.usd)
     for name in causal_names("zones"):
@@ -162,7 +164,7 @@ def _run_all(market: ZoneMarket, job: ZoneJob, usd: dict[str, list[float]]) -> I
 
 
 def _findings(chain: AvailabilityChain, bound: float, usd: Mapping[str, list[float]]) -> dict[str, float]:
-    """Return the figures: means in dollars, and the bound over the mean of the least costs."""
+    """Return the results: means in dollars, and the bound over the mean of the minimum costs."""
     mean = {f"{name.replace('-', '_')}_usd": float(np.mean(values)) for name, values in usd.items()}
     least = mean["optimum_usd"]
     hours = {"stays": chain.stays, "comes": chain.comes, "there": chain.share}

@@ -1,10 +1,10 @@
-"""The study `oom-kills`: requests of containers that were killed, by what is known of the kills, at equal allocation.
+"""The study `oom-kills`: requests of killed containers, by the available data on kills, at equal allocation.
 
-Containers are generated; some get a limit of memory below their own peak. A container that needs more is killed, starts again within 45 s and
-goes on; a scrape every minute sees one sample in four, and the counter of kills. Recommended is memory for the next hour. All rules
-allocate as much in sum as the rule of the Vertical Pod Autoscaler with its margin of 1.15: the largest of peak and, after kills, a
-fifth and at least 100 MiB above the limit. The recommender then asks at the multiplier at which it allocates as much, with the counters and
-without them (a fall from the limit is a kill then). A kill is a container whose need in the next hour is above its request.
+Containers are generated; some get a memory limit below their peak. A container that needs more is killed, restarts within 45 s and
+continues. A scrape every minute reads one sample in four, and the counter of kills. Each rule recommends memory for the next hour. All rules
+have the total allocation of the Vertical Pod Autoscaler's rule with its margin of 1.15: the maximum of peak and, after kills, a
+fifth and at least 100 MiB above the limit. The recommender uses the multiplier that gives this allocation, with the counters and
+without them, when a fall from the limit counts as a kill. A container whose need in the next hour exceeds its request counts as a kill.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,16 +30,16 @@ from optim.statistics import Interval
 from optim_studies.recommendation import drawn_block
 
 MARGIN = 1.15
-"""Of the Vertical Pod Autoscaler."""
+"""Margin of the Vertical Pod Autoscaler."""
 
 HOUR, SCRAPE = 240, 4
-"""Samples of 15 s in an hour, and between two scrapes."""
+"""Samples of 15 s per hour, and per scrape."""
 
 DOWN, DOWN_SHARE = 3, 0.15
-"""Samples of a restart, and the share of the limit used in them."""
+"""Samples per restart, and the share of the limit used in them."""
 
 LOW, HIGH = 0.6, 0.95
-"""Limits over the peak before."""
+"""Range of limits over the previous peak."""
 
 MULTIPLIERS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 240)])
 
@@ -53,13 +53,13 @@ class KillOptions:
     Parameters
     ----------
     draws
-        Draws of containers, at least 2.
+        Number of draws of containers, at least 2.
     containers
-        Of each draw.
+        Number of containers per draw.
     hours
-        That are known of each container.
+        Known hours of each container.
     limited
-        Share of containers that get a limit.
+        Share of containers with a limit.
     """
 
     draws: int = 2
@@ -79,16 +79,16 @@ SIZES: Mapping[str, KillOptions] = MappingProxyType({SMALL: KillOptions(), FULL:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Killed:
-    """A draw: what is scraped, and what is needed in the next hour.
+    """A draw: the scraped data, and the need in the next hour.
 
     Attributes
     ----------
     series
-        CPU and memory a minute, with limits and kills.
+        CPU and memory per minute, with limits and kills.
     need
-        Shape (containers,): largest demand of memory in the next hour, in GiB.
+        Shape (containers,): maximum memory demand in the next hour, in GiB.
     kills
-        Of all containers.
+        Number of kills of all containers.
     """
 
     series: ContainerSeries
@@ -97,7 +97,7 @@ class Killed:
 
 
 def draw_killed(options: KillOptions, seed: int) -> Killed:
-    """Draw containers, limit some, and kill those that need more."""
+    """Generate containers, limit some, and kill those that need more."""
     number, known = options.containers, HOUR * options.hours
     drawn = drawn_block(0, number, known + HOUR, seed)
     cpu, memory = (drawn.values[:, column].reshape(number, -1) for column in range(2))
@@ -131,7 +131,7 @@ def draw_killed(options: KillOptions, seed: int) -> Killed:
 
 
 def vpa_requests(series: ContainerSeries) -> FloatArray:
-    """Return memory by the rule of the Vertical Pod Autoscaler without its margin, shape (containers,)."""
+    """Return memory by the Vertical Pod Autoscaler's rule without its margin, shape (containers,)."""
     peak = np.maximum.reduceat(series.values[:, 1], series.starts)
     limit, kills = (np.zeros(0) if each is None else each[:, 1] for each in (series.limit, series.kills))
     is_killed = np.add.reduceat(kills, series.starts) > 0
@@ -140,7 +140,7 @@ def vpa_requests(series: ContainerSeries) -> FloatArray:
 
 
 def requests_of(rule: str, drawn: Killed, budget: float, seed: int) -> FloatArray:
-    """Return a rule's requests of memory, shape (containers,), `budget` in sum: the largest multiplier below it, and a factor."""
+    """Return a rule's memory requests, shape (containers,), with sum `budget`: the largest multiplier below it, times a factor."""
     if rule == "vpa":
         found = vpa_requests(drawn.series)
         return np.asarray(found * (budget / found.sum()))
@@ -154,7 +154,7 @@ def requests_of(rule: str, drawn: Killed, budget: float, seed: int) -> FloatArra
 
 @dataclass(frozen=True, kw_only=True)
 class KillWork(AbstractStudy):
-    """Kills of each rule by draw, and their paired differences."""
+    """Count the kills of each rule by draw, with paired differences."""
 
     options_type = KillOptions
 
@@ -189,7 +189,7 @@ class KillWork(AbstractStudy):
 
 
 def _difference(name: str, values: FloatArray) -> dict[str, float]:
-    """Return the mean of paired differences with its 95 % interval by Student's t; NaN where there is a single one."""
+    """Return the mean of paired differences with its 95 % interval by Student's t; NaN for a single pair."""
     found = Interval.of(values) if len(values) > 1 else Interval(mean=float(values.mean()), half=float("nan"))
     return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 

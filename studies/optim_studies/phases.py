@@ -1,8 +1,8 @@
-"""The study `phases`: what phases are worth to a policy, by encoder, at equal kills and throttling.
+"""The study `phases`: savings of policies that know phases, by encoder, at equal kills and throttling.
 
 Each row finds phases with one encoder on some generated containers, tunes policies to the same kills and throttled time on
-others, and runs them on the rest. Figures are savings against the rule that looks back a cycle; `truth` are the generator's
-own phases, and no plan with the allowed harm saves more than `most`, a bound.
+others, and runs them on the rest. Results are savings relative to the rule that looks back one cycle. `truth` uses the generator's
+phases, and `most` is an upper bound on the savings of any plan with the allowed kills and throttling.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from optim.workloads.containers import ContainerOptions, generate_containers
 POLICIES = ("phase-rule", "phase-price", "level-price", "vpa", CLAIRVOYANT)
 WAYS = (TRUTH, *ENCODERS)
 QUICK = (TRUTH, "window-statistics", "raw-window")
-"""Encoders that need no training to speak of."""
+"""Encoders with little or no training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class PhaseOptions:
     Parameters
     ----------
     containers
-        Generated containers: two fifths to learn from, two to tune on, one to test on.
+        Number of generated containers: two fifths to learn from, two to tune on, one to test on.
     resamples
         Resamples of containers for intervals.
     kills, throttled
         Allowed share of cycles killed for memory, and of samples short of CPU.
     num_phases
-        Phases to be told apart; by rule if absent.
+        Number of phases to find; by rule if absent.
     """
 
     containers: int = 100
@@ -117,22 +117,22 @@ class PhaseWork(AbstractStudy):
 
 @lru_cache(maxsize=1)
 def drawn_containers(number: int, seed: int) -> ContainerSeries:
-    """Return generated containers; encoders that follow each other share them."""
+    """Return generated containers, cached for consecutive encoders."""
     return generate_containers(ContainerOptions(num_containers=number), seed)
 
 
 def _problems(row: Row) -> list[str]:
-    """Say whether the clairvoyant plan beats the bound or lies far below it."""
+    """Return an error if the clairvoyant plan exceeds the bound or is far below it."""
     most = row.most or 0.0
     return [] if most - FAR <= row.reduction <= most + ROUNDING else ["the clairvoyant plan doesn't attain the bound"]
 
 
 FAR, ROUNDING = 0.05, 1e-9
-"""How far the plan's saving may lie below the bound, and above it."""
+"""Allowed distance of the plan's saving below the bound, and above it."""
 
 
 def _agreement(series: ContainerSeries, labels: IntArray) -> float:
-    """Return the adjusted Rand index over the samples that have a phase."""
+    """Return the adjusted Rand index over the samples with a phase."""
     known = labels >= 0
     truth = np.zeros_like(labels) if series.phase is None else series.phase
     return adjusted_rand_index(truth[known], labels[known])

@@ -1,4 +1,4 @@
-"""The study `recommendation`: requests for many containers, drawn in blocks."""
+"""The study `recommendation`: requests for many containers, generated in blocks."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -22,28 +22,28 @@ from optim.rightsizing.recommendation import Recommendation, Recommender, Recomm
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 USUAL_SAMPLES = 183.0
-"""Mean length of a generated container with the usual lengths of phases."""
+"""Mean length of a generated container with the default lengths of phases."""
 
 LONGER = 0.75
-"""Each of a container's two lives lasts so much of what is asked for, on average: together they are hardly ever too short."""
+"""Mean length of each of a container's two lives over the required one, so that together they are rarely too short."""
 
 BLOCK_SEEDS = 1_000_003
-"""Seeds of the blocks of one draw: no two draws of neighbouring seeds share a block."""
+"""Step between the blocks' seeds, so that draws of neighbouring seeds share no block."""
 
 
 def drawn_block(number: int, size: int, num_samples: int, seed: int) -> ContainerSeries:
-    """Return block `number` of containers of exactly so many samples at 15 s.
+    """Return block `number`, of containers with exactly `num_samples` samples at 15 s.
 
-    A container's life is that of two generated ones, one after the other, cut to length; one that is too short begins again.
+    A container's life consists of two generated ones in sequence, cut to length, and repeated if too short.
 
     Parameters
     ----------
     number, size
-        Which block, and its containers.
+        Index of the block, and number of its containers.
     num_samples
         Samples of each container.
     seed
-        Of all blocks.
+        Seed of all blocks.
     """
     options = ContainerOptions(num_containers=2 * size, phase_length=max(1.0, LONGER * num_samples / USUAL_SAMPLES))
     generated = generate_containers(options, BLOCK_SEEDS * seed + number)
@@ -68,10 +68,10 @@ def _cut(first: FloatArray, second: FloatArray, num_samples: int) -> FloatArray:
 
 
 LEARNED_BLOCK = 900_000
-"""Number of the block that is learned from and tuned on: beyond all those that are recommended for."""
+"""Index of the block for learning and tuning, beyond those of all recommendations."""
 
 CHECKED = 3
-"""Containers of the first block that are recommended for alone as well."""
+"""Containers of the first block that get a second recommendation alone, as a check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,9 @@ class ScaleOptions:
     block
         Containers in memory at once.
     learned
-        Other containers to learn from and to tune on.
+        Number of other containers to learn from and to tune on.
     cycle_minutes
-        How long a recommendation is to hold.
+        Validity of a recommendation in minutes.
     """
 
     containers: int = 40
@@ -150,7 +150,7 @@ class ScaleWork(AbstractStudy):
 
 
 class _Tally:
-    """What was recommended, in sums, and what is wrong with it."""
+    """Sums over recommendations, and errors found in them."""
 
     def __init__(self) -> None:
         self.containers = 0
@@ -160,7 +160,7 @@ class _Tally:
         self._digest = hashlib.sha256()
 
     def add(self, series: ContainerSeries, recommendations: list[Recommendation], again: Recommender | None) -> None:
-        """Take a block in: each of its containers once, in order, with requests within limits."""
+        """Add a block: each of its containers once, in order, with requests within limits."""
         if [recommendation.container for recommendation in recommendations] != list(series.containers):
             self.problems.append(f"{series.containers[0]} and those after it: not one recommendation each")
         for place, recommendation in enumerate(recommendations):
@@ -179,7 +179,7 @@ class _Tally:
                 [] if again is None or place >= len(recommendations) else list(again.recommend(series.select([place])))
             )
             if alone and alone[0] != recommendations[place]:
-                self.problems.append(f"{recommendations[place].container}: alone it is recommended something else")
+                self.problems.append(f"{recommendations[place].container}: alone it gets another recommendation")
         self.containers += len(recommendations)
 
     def findings(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Small admission instances, each with one trait that has broken an algorithm, a proof or a format.
 
-They are worked out by hand, so that the optimum can be read off: `STRESS_INSTANCES` names those that a
-solver should be tried on, `KNOWN_OPTIMA` says what each is worth.
+They are constructed by hand, so that the optimum is obvious: `STRESS_INSTANCES` are the instances to test a
+solver on, `KNOWN_OPTIMA` their optimal values.
 """
 
 import functools
@@ -29,7 +29,7 @@ from optim.models.admission.instance import AdmissionInstance, instance_from_doc
 UtilityDocument = ConstantDocument | SigmoidDocument | StepDocument | TableDocument
 
 Quantities = tuple[str, ...]
-"""One decimal a resource."""
+"""One decimal per resource."""
 
 
 def job(
@@ -46,7 +46,7 @@ def job(
     utility: UtilityDocument | None = None,
     speedup: Quantities = (),
 ) -> JobDocument:
-    """Return a job of ``ceil(epochs chunks slots_a_chunk)`` worker-slots, where a slot lasts a second.
+    """Return a job of ``ceil(epochs chunks slots_a_chunk)`` worker-slots, with slots of one second.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def job(
     arrival, epochs, chunks
         As in the file format.
     slots_a_chunk
-        Slots that a worker takes for a chunk.
+        Slots that a worker takes per chunk.
     worker, ps
         Demands.
     rates
@@ -63,9 +63,9 @@ def job(
     later
         Further demand segments: start, worker, PS.
     utility
-        What it is worth; None for a constant 1.
+        Its value; None for a constant 1.
     speedup
-        By workers; none for linear speed.
+        Speed-up by workers; none for linear speed.
     """
     segments = [
         SegmentDocument(start=start, worker=_decimals(of_worker), ps=_decimals(of_ps))
@@ -90,7 +90,7 @@ def job(
 
 
 def servers(*capacity: Quantities, count: int = 1) -> ServerClassDocument:
-    """Return equal servers: one capacity for all slots, or one a slot."""
+    """Return equal servers: one capacity for all slots, or one per slot."""
     rows = [_decimals(row) for row in capacity]
     capacities: list[Decimal | list[Decimal]] = [*rows[0]] if len(rows) == 1 else [*rows]
     return ServerClassDocument(type="server", capacity=capacities, count=count)
@@ -107,7 +107,7 @@ def document(
     share: str | None = None,
     chunk_integral: bool = False,
 ) -> AdmissionDocument:
-    """Return the document of an instance; without `ps_servers` the others are shared."""
+    """Return the document of an instance; without `ps_servers` workers and PSs share the servers."""
     is_shared = ps_servers is None
     return AdmissionDocument(
         schema=SCHEMA,
@@ -129,7 +129,7 @@ def _decimals(quantities: Quantities) -> list[Decimal]:
 
 
 NEGLIGIBLE = ("0.000001",)
-"""Demand of a PS where PSs are beside the point."""
+"""Demand of a PS in instances where PSs are irrelevant."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -138,7 +138,7 @@ _INSTANCES: dict[str, Callable[..., AdmissionInstance]] = {}
 _OPTIMA: dict[str, float] = {}
 
 STRESS_INSTANCES: Mapping[str, Callable[..., AdmissionInstance]] = MappingProxyType(_INSTANCES)
-"""Every stress instance that a solver should be tried on, by name."""
+"""Stress instances for tests of solvers, by name."""
 
 KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(_OPTIMA)
 """The optimum of each stress instance with its default parameters."""
@@ -147,7 +147,7 @@ KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(_OPTIMA)
 def _stress(
     *, optimum: float
 ) -> Callable[[Callable[Arguments, AdmissionDocument]], Callable[Arguments, AdmissionInstance]]:
-    """Register what a document says as a stress instance of its function's name."""
+    """Register a function's document as a stress instance under the function's name."""
 
     def register(build: Callable[Arguments, AdmissionDocument]) -> Callable[Arguments, AdmissionInstance]:
         @functools.wraps(build)
@@ -165,9 +165,9 @@ def _stress(
 def density_ladder(
     *, steps: int = 3, factor: float = 10.0, per_server: int = 4, num_servers: int = 1, horizon: int = 1
 ) -> AdmissionDocument:
-    """Return waves of equal jobs, each wave filling the cluster and worth `factor` times the one before.
+    """Return waves of equal jobs, each wave filling the cluster and worth `factor` times the previous one.
 
-    Who doesn't know what comes must not sell all to the first wave, nor wait for the last: for many fine
+    An online algorithm must neither sell everything to the first wave nor wait for the last: for many fine
     steps no deterministic algorithm is better than (1 + ln(factor^(steps - 1)))-competitive. A job takes
     1 / per_server of one server in one slot. The optimum is the last wave:
     ``per_server num_servers horizon factor^(steps - 1)``.
@@ -188,9 +188,9 @@ def density_ladder(
 
 @_stress(optimum=1000.0)
 def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
-    """Return two jobs of which one fits: who takes the first can't have the second, whatever it is worth.
+    """Return two jobs of which only one fits, so that admitting the first excludes the second.
 
-    Each worker takes 0.6 of the only server. Exponential prices accept the first job (worth 1), and from
+    Each worker takes 0.6 of the only server. Exponential prices accept the first job (value 1), and from
     `late_value` 10 on that is more than twice ln(U / L) too little: the guarantee is for small jobs.
     Optimum: `late_value`.
     """
@@ -204,9 +204,9 @@ def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
 
 @_stress(optimum=101.0)
 def blockade(*, burst: int = 2) -> AdmissionDocument:
-    """Return long jobs of low value, just before time-critical ones that need the slots they would hold.
+    """Return long jobs of low value, just before time-critical ones that need the same slots.
 
-    Optimum: the burst in slot 1, worth 50 a job, and one long job in slots 0, 2, 3 and 4, worth 1.
+    Optimum: the burst in slot 1, worth 50 per job, and one long job in slots 0, 2, 3 and 4, worth 1.
     """
     urgent = StepDocument(value=50.0, max_delay=0)
     jobs = [job(f"long-{i}", epochs=4, chunks=burst) for i in range(2)]
@@ -217,9 +217,9 @@ def blockade(*, burst: int = 2) -> AdmissionDocument:
 
 @_stress(optimum=9.0)
 def stranded_cpus() -> AdmissionDocument:
-    """Return a cluster short of GPUs with idle vCPUs: who takes all GPUs for few vCPUs strands the rest.
+    """Return a cluster short of GPUs with idle vCPUs: using all GPUs for few vCPUs strands the rest.
 
-    Optimum 9: three jobs of one GPU each, worth 3 apiece, rather than the one of three GPUs, worth 5.
+    Optimum 9: three jobs of one GPU and value 3 each, rather than the job of three GPUs and value 5.
     """
     jobs = [
         job("all-gpus", worker=("3", "1"), ps=("0", "1"), utility=ConstantDocument(5.0)),
@@ -232,7 +232,7 @@ def stranded_cpus() -> AdmissionDocument:
 
 @_stress(optimum=3.0)
 def ps_bound() -> AdmissionDocument:
-    """Return jobs whose every worker needs a PS of its own (b = B), where PSs are what is scarce.
+    """Return jobs whose every worker needs a separate PS (b = B), where PSs are scarce.
 
     Six workers fit in a slot, two are served. Optimum 3: three jobs of two worker-slots.
     """
@@ -243,7 +243,7 @@ def ps_bound() -> AdmissionDocument:
 
 @_stress(optimum=6.5)
 def unit_work() -> AdmissionDocument:
-    """Return jobs of a single worker-slot (W = 1), though they have five chunks.
+    """Return jobs of a single worker-slot (W = 1) with five chunks.
 
     Optimum 6.5: the first two on arrival, the fourth in the last slot.
     """
@@ -263,9 +263,9 @@ def unit_work() -> AdmissionDocument:
 
 @_stress(optimum=5.0 + 20.0 / (1.0 + math.exp(-0.5)))
 def single_worker() -> AdmissionDocument:
-    """Return jobs of one chunk (N = 1): however idle the cluster, they take their time.
+    """Return jobs of one chunk (N = 1), whose duration doesn't depend on the free capacity.
 
-    All three could finish in slot 2, which has room for two. Optimum: the last to come waits until slot 3.
+    All three could finish in slot 2, which has capacity for two. Optimum: the last to arrive waits until slot 3.
     """
     utility = SigmoidDocument(theta1=10.0, theta2=0.5, theta3=2.0)
     jobs = [job(f"job-{i}", arrival=i, epochs=3 - i, utility=utility) for i in range(3)]
@@ -275,7 +275,7 @@ def single_worker() -> AdmissionDocument:
 
 @_stress(optimum=6.0)
 def ties() -> AdmissionDocument:
-    """Return equal jobs on equal servers at equal prices: whatever is decided must be decided by rule.
+    """Return equal jobs on equal servers at equal prices, which need a rule to break ties.
 
     Three of the five jobs fit. Optimum 6.
     """

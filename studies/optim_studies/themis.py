@@ -1,4 +1,4 @@
-"""The study `themis`: what its options do round after round, and how rivals fare on the same apps."""
+"""The study `themis`: effects of its options over many rounds, and other policies on the same apps."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from optim.workloads.cluster.themis_apps import draw_apps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOptions:
-    """Apps and cluster of a world.
+    """Apps and cluster of a simulated workload.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class WorldOptions:
     network_share, gang
         Share of the apps that the network slows down when they spread, and GPUs of every trial, 0 to draw each app's.
     shrink
-        How many times shorter than published the apps' jobs are.
+        Factor by which the apps' jobs are shorter than published.
     draws
-        Worlds drawn; figures are means over them with 95 % intervals (Student's t).
+        Number of workloads drawn; results are means over them with 95 % intervals (Student's t).
     """
 
     apps: int = 12
@@ -76,14 +76,14 @@ class WorldOptions:
 
 
 def run_policy(jobs: Workload, cluster: Cluster, policy: str, options: Mapping[str, Any], seed: int) -> Run:
-    """Play a world under a policy of the catalogue."""
+    """Simulate a workload under a policy of the catalogue."""
     run = simulate(jobs, cluster, make_policy(policy, jobs, options), EngineOptions(), seed)
     assert run is not None, "nobody asks for a stop"
     return run
 
 
 def figures_of(jobs: Workload, cluster: Cluster, run: Run) -> dict[str, float]:
-    """Return an apps' figures of a run."""
+    """Return the statistics of the apps in a run."""
     fair = app_fairness(jobs, cluster, run)
     return {
         "rho_max": float(fair.rho.max()),
@@ -97,10 +97,10 @@ def figures_of(jobs: Workload, cluster: Cluster, run: Run) -> dict[str, float]:
 def measured(
     options: WorldOptions, policy: str, settings: Mapping[str, Any], seed: int, *, beside: str | None = None
 ) -> dict[str, Interval]:
-    """Return the figures of a policy over the worlds of a seed, with 95 % intervals.
+    """Return the statistics of a policy over the workloads of a seed, with 95 % intervals.
 
-    `beside` names a policy that plays the same worlds: `times_fairer` is how many times the worst rho is larger than there,
-    `gpu_time` how many times less GPU-time this one takes.
+    `beside` names a baseline policy on the same workloads: `times_fairer` is its worst rho over this policy's,
+    `gpu_time` its GPU-time over this policy's.
     """
     rows = []
     for draw in range(options.draws):
@@ -131,13 +131,13 @@ SIZES: Mapping[str, WorldOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ThemisWork(AbstractStudy):
-    """Play the worlds under one policy with one setting."""
+    """Simulate the workloads under one policy with one setting."""
 
     options_type = WorldOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Play, and sum up."""
+        """Simulate, and average."""
         del stop
         clock, labels = PhaseClock(), self.labels
         settings = {name: labels[name] for name in ("fairness", "lease_min") if name in labels}

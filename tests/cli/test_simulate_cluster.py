@@ -304,7 +304,7 @@ def test_what_a_user_of_the_trace_should_know_is_said(tmp_path):
     result = run("simulate", "cluster", *words)
     assert result.exit_code == 0, result.output
     said = result.stderr
-    for line in ("3 jobs", "1 left out: without run time", "1 left out: larger than the cluster", "they were sorted",
+    for line in ("3 jobs", "1 left out: without run time", "1 left out: larger than the cluster", "were sorted",
                  "at the same time as another", "drawn from tables 6 and 7"):  # fmt: skip
         assert line in said
 

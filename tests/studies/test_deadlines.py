@@ -260,7 +260,7 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
     more.write_text(path.read_text().replace(",a,", ",c,").replace(",b,", ",d,"))
     both = hazards_of(DeadlineOptions(history=f"{path},{more}"), windows)
     assert {each.source for each in both.values()} == {"5 zones, 120 h", "4 zones, 80 h"}
-    with pytest.raises(InvalidProblemError, match="no zone begins with x; name another"):
+    with pytest.raises(InvalidProblemError, match="no zone begins with x; choose another prefix"):
         hazards_of(DeadlineOptions(history=str(path), history_zones="x"), windows)
     seen = []
 

@@ -89,7 +89,7 @@ def _by_count(path: str | Path, cluster: Cluster, begin: datetime | None) -> Ite
     require_all_fields(path)
     starts, counts = _times(path, START, columns[START], begin, 0), columns[COUNT]
     is_bad = ~((counts >= 0) & (counts <= cluster.num_machines) & (counts == np.floor(counts)))
-    refuse(path, COUNT, is_bad, f"expected a whole number of at most {cluster.num_machines}, as --gpus gives", counts)
+    refuse(path, COUNT, is_bad, f"expected an integer of at most {cluster.num_machines}, as --gpus gives", counts)
     check_limit("count", len(counts) * cluster.num_machines, f"{path}: windows of machines")
     order = np.argsort(starts, kind="stable")
     ends = np.append(starts[order][1:], ENDLESS)

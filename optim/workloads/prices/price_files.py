@@ -189,7 +189,7 @@ def read_price_list(path: str | Path) -> PriceList:
     for price in prices:
         if not 0 < price.usd_per_hour < 1e6:
             raise InvalidProblemError(
-                f"{path}: {price.instance_type} in {price.zone} costs {price.usd_per_hour:g} dollars an hour; correct the entry"
+                f"{path}: {price.instance_type} in {price.zone} costs {price.usd_per_hour:g} dollars per hour; correct the entry"
             )
     return PriceList(provider=provider, prices=prices, left_out=dict(left_out))
 
