@@ -97,7 +97,7 @@ def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
     [
         (("--gpus", "1x2,2x2", "--log", "run.npz"), "excludes --log"),
         (("--gpus", "1x4,2x2"), "two sizes with the same number of GPUs"),
-        (("--gpus", "1x2,zzz"), "machines x GPUs"),
+        (("--gpus", "1x2,zzz"), "MACHINESxGPUS"),
     ],
 )
 def test_what_does_not_go_with_several_sizes_is_one_line(jobs, words, cause):

@@ -1,1 +1,1 @@
-"""Policies of a cluster, one a file: what each orders jobs by, whose it is, and what of it was completed here."""
+"""Cluster policies, one per file, each with its source and the assumptions that complete it."""

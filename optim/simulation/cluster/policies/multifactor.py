@@ -1,4 +1,4 @@
-"""Slurm's multifactor priority: age, fair share, size, partition and quality of service, with preemption by the last."""
+"""Slurm's multifactor priority: age, fair share, size, partition and quality of service (QOS), with preemption by QOS."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Backfilling(StrEnum):
-    """Which waiting jobs have a reserved start."""
+    """Rule that chooses the waiting jobs with a reserved start."""
 
     NONE = "none"
     EASY = "easy"
@@ -45,45 +45,45 @@ class Backfilling(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultifactorOptions(EasyOptions):
-    """Options; the defaults are those of the first sample configuration in Slurm's documentation of the plug-in.
+    """Options; the defaults are the first sample configuration in Slurm's documentation of the plug-in.
 
     Parameters
     ----------
     weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos
-        ``PriorityWeightAge`` and so on: what each factor, from 0 to 1, is multiplied with.
+        ``PriorityWeightAge`` and so on: weights of the factors, which lie in [0, 1].
     max_age_h
         Waiting time in hours at which the age factor is 1 (``PriorityMaxAge``).
     half_life_h
         Hours after which usage counts half (``PriorityDecayHalfLife``); 0 for usage that never decays.
     calc_period_min
-        Minutes between two looks at usage and age, between which priorities stay as they are (``PriorityCalcPeriod``).
+        Minutes between updates of usage and age, and thus of priorities (``PriorityCalcPeriod``).
     favor_small
         Whether small jobs have the larger size factor (``PriorityFavorSmall``).
     fair_tree
-        Whether the fair-share factor is that of Fair Tree, else the classic one (``PriorityFlags=NO_FAIR_TREE``).
+        Whether to use the Fair Tree factor; otherwise the classic fair-share factor (``PriorityFlags=NO_FAIR_TREE``).
     damping
         Divisor of the classic factor's exponent (``FairShareDampeningFactor``).
     exempt_s
-        Seconds that a job runs at least before it is preempted (``PreemptExemptTime``).
+        Minimum run time in seconds before a job may be preempted (``PreemptExemptTime``).
     backfill
-        Whether a job may pass one without room, as ``sched/builtin`` doesn't let it.
+        Whether jobs may start ahead of one that doesn't fit; ``sched/builtin`` doesn't allow it.
     reservations
-        Whether the first job without room has a reserved start that jobs which pass it may not delay (`easy`, as ``sched/backfill``
-        with few jobs), all have (`conservative`), or none (`none`).
+        Waiting jobs with a reserved start that other jobs may not delay: the first that doesn't fit (`easy`, as
+        ``sched/backfill`` with few jobs), all (`conservative`), or none (`none`).
     depth
-        How many of the waiting jobs have a reservation, the first ones by priority (``bf_max_job_test``); 0 for one under `easy` and
+        Number of waiting jobs with a reservation, by priority (``bf_max_job_test``); 0 for one under `easy` and
         for all under `conservative`.
     conf
-        A slurm.conf, in place of the options of priority; partitions' factors and tiers are read as well.
+        A slurm.conf that replaces the options of priority and sets partitions' factors and tiers.
     associations
-        Accounts, users and shares, as ``sacctmgr -P show associations`` prints them; else each has one share.
+        File of accounts, users and shares in the format of ``sacctmgr -P show associations``; by default each has one share.
     qos
-        Qualities of service, as ``sacctmgr -P show qos`` prints them; else each has priority 0 and preempts none.
+        File in the format of ``sacctmgr -P show qos``; by default each QOS has priority 0 and preempts none.
 
     Raises
     ------
     InvalidOptionError
-        If a value is outside its range, or options stand beside a file that says the same.
+        If a value is outside its range, or an option is given together with a file that sets it.
     """
 
     weight_age: int = 1000
@@ -109,10 +109,10 @@ class MultifactorOptions(EasyOptions):
         """Check the ranges."""
         EasyOptions.__post_init__(self)
         check_choices(self, {"reservations": tuple(Backfilling)})
-        object.__setattr__(self, "reservations", Backfilling(self.reservations))  # a plain text does as well
+        object.__setattr__(self, "reservations", Backfilling(self.reservations))  # accepts strings
         if self.reservations is Backfilling.NONE and self.depth:
             raise InvalidOptionError(
-                "multifactor.depth goes with multifactor.reservations=easy or conservative; give one"
+                "multifactor.depth needs multifactor.reservations=easy or conservative; set one of them"
             )
         weights = [each.name for each in fields(self) if each.name.startswith("weight_")]
         check_in(f"[0, {MAX_PRIORITY}]", self, *weights)
@@ -133,7 +133,7 @@ class MultifactorOptions(EasyOptions):
                 if each.name not in files and getattr(self, each.name) != each.default
             ]
             if beside:
-                raise InvalidOptionError(f"multifactor.conf is given, and {beside[0]} as well; leave one of them out")
+                raise InvalidOptionError(f"multifactor.conf excludes {beside[0]}; leave one of them out")
 
     @property
     def half_life_us(self) -> float:
@@ -145,16 +145,16 @@ class MultifactorOptions(EasyOptions):
     "multifactor",
     world="cluster",
     options=MultifactorOptions,
-    summary="Slurm's priority: age, fair share with half-life over accounts, size, partition, quality of service; the last may preempt.",
+    summary="Run jobs by Slurm's priority of age, fair share over accounts, size, partition and QOS; preempt by QOS.",
     source="Slurm's Multifactor Priority Plugin, slurm.schedmd.com/priority_multifactor.html, classic_fair_share.html, fair_tree.html and preempt.html",
 )
 class Multifactor(PlanningPolicy):
-    """Jobs whose quality of service may preempt first, then by the partition's tier, the priority, the submission.
+    """Order jobs by whether their QOS may preempt, then by partition tier, priority and submission.
 
     Attributes
     ----------
     settings
-        The options, with what slurm.conf says in their place.
+        The options, with the values of slurm.conf if given.
     tree
         Associations.
     association
@@ -162,9 +162,9 @@ class Multifactor(PlanningPolicy):
     """
 
     assumptions = (
-        "GPUs in place of nodes and CPUs; usage decays continuously, and is looked at every calc_period_min as age is, which begins again "
-        "when a job is stopped; virtual clusters are partitions; users are those of the table, in the accounts of the table; a job that "
-        "is preempted is queued again; victims go from the lowest quality of service and the smallest gang"
+        "GPUs replace nodes and CPUs; usage decays continuously; the priority uses usage and age as of each calc_period_min; age restarts "
+        "when a job is preempted; virtual clusters are partitions; users and accounts are those of the table; preempted jobs "
+        "are queued again; victims are chosen by lowest QOS, then smallest gang"
     )
 
     def __init__(self, options: MultifactorOptions, jobs: Workload) -> None:
@@ -176,7 +176,7 @@ class Multifactor(PlanningPolicy):
             self.settings = replace(options, conf=None, **found.options)
             self.partitions = found.partitions
             if found.ignored:
-                self.notes = (f"{options.conf}: parameters that decide nothing here: {', '.join(found.ignored)}",)
+                self.notes = (f"{options.conf}: parameters without effect here: {', '.join(found.ignored)}",)
         account = np.array(jobs.accounts, object)[jobs.account]
         user = np.array(jobs.users, object)[jobs.user]
         if options.associations is None:
@@ -185,7 +185,7 @@ class Multifactor(PlanningPolicy):
             self.tree = read_associations(options.associations)
         self.association = _associations_of(self.tree, account.tolist(), user.tolist(), options.associations)
         if self.settings.fair_tree:
-            self.tree.fair_tree_factors(np.zeros(len(self.tree.names)))  # shares that it can't count are refused here
+            self.tree.fair_tree_factors(np.zeros(len(self.tree.names)))  # raises for invalid shares
         self.qos = _qualities(options.qos, jobs)
         self.level = _levels(self.qos, options.qos)
         factor = np.array([self.partitions.get(name, PartitionPriority()).job_factor for name in jobs.groups], float)
@@ -199,7 +199,7 @@ class Multifactor(PlanningPolicy):
         self.kind = alike(jobs, jobs.qos)
         if self.reserves and self.may_preempt.any():
             raise UnsupportedProblemError(
-                "multifactor.reservations plays no preemption by quality of service; leave it out, or Preempt in the file"
+                "multifactor.reservations doesn't support preemption by QOS; leave it out, or remove Preempt from the file"
             )
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
 
@@ -215,7 +215,7 @@ class Multifactor(PlanningPolicy):
         self.preempted = 0
 
     def plan(self, view: View) -> Plan:
-        """Start jobs by their priority; a job without room stops those that its quality of service may preempt."""
+        """Start jobs by priority; a job that doesn't fit preempts jobs that its QOS may preempt."""
         is_new = self._look(view.now_us)
         if self.book is not None:
             found = self.book.plan(view, self.engine, self.order(view, view.waiting), is_new_order=is_new)
@@ -264,7 +264,7 @@ class Multifactor(PlanningPolicy):
         return Plan(gpus=gpus, again_us=min(again, default=None))
 
     def _hold(self, view: View, gpus: Mapping[int, Gpus]) -> None:
-        """Let usage grow up to now where what users hold changes now."""
+        """Update usage up to now if the GPUs held by users change now."""
         running = np.fromiter(gpus, np.int64, len(gpus))
         owners, charge = self.association[running], self.charge[running]
         held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)) / CHARGE_UNIT
@@ -273,16 +273,16 @@ class Multifactor(PlanningPolicy):
             self.held = held
 
     def _next_period(self, view: View) -> int:
-        """Return when the order may be another one."""
+        """Return the next time at which the order may change."""
         return (view.now_us // self.period_us + 1) * self.period_us
 
     def order(self, view: View, waiting: IntArray) -> IntArray:
-        """Return waiting jobs, first come first."""
+        """Return the waiting jobs in the order in which they start."""
         level, tier = self.level[self.jobs.qos[waiting]], self.tier[self.jobs.group[waiting]]
         return np.asarray(waiting[np.lexsort((waiting, -self.priorities(view, waiting), -tier, -level))])
 
     def priorities(self, view: View, waiting: IntArray) -> IntArray:
-        """Return the priority of waiting jobs: the weighted sum of their factors, cut to a whole number; shape (waiting,)."""
+        """Return the priority of waiting jobs, the weighted sum of their factors truncated to an integer; shape (waiting,)."""
         one = self.settings
         since = np.maximum(view.submit_us[waiting], view.stopped_us[waiting])
         age = np.minimum(1.0, np.maximum(0, self.looked_us - since) / self.max_age_us)
@@ -291,7 +291,7 @@ class Multifactor(PlanningPolicy):
         return np.asarray(np.minimum(total, MAX_PRIORITY), np.int64)
 
     def _base(self, num_gpus: int) -> FloatArray:
-        """Return the weighted sum of the factors that don't change while a job waits; shape (jobs,)."""
+        """Return the weighted sum of the factors that stay constant while a job waits; shape (jobs,)."""
         one, jobs = self.settings, self.jobs
         size = jobs.gpus / num_gpus
         return np.asarray(
@@ -307,11 +307,11 @@ class Multifactor(PlanningPolicy):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the compiled loop plays it: no quality of service preempts."""
+        """Whether the compiled loop can simulate the policy: no QOS preempts."""
         return type(self) is Multifactor and not self.may_preempt.any()
 
     def index_policy(self) -> IndexPolicy:
-        """Return the form of the compiled loop; its order is that of `compiled_priorities`."""
+        """Return the policy for the compiled loop, ordered by `compiled_priorities`."""
         one = self.options
         rule = None
         if self.reserves:
@@ -326,23 +326,23 @@ class Multifactor(PlanningPolicy):
 
     @property
     def backfill(self) -> bool:
-        """Whether jobs may pass one without room."""
+        """Whether jobs may start ahead of one that doesn't fit."""
         return self.options.backfill or self.reserves
 
     @property
     def needs(self) -> str:
-        """What it sees that a real scheduler wouldn't."""
+        """Clairvoyant inputs of the policy."""
         return NEEDS if self.reserves and self.options.guess is Guess.FACTOR else ""
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return the engine's rules, and whether jobs are stopped at their limits."""
+        """Return the engine's rules, with kills at the jobs' time limits if `kills` is set."""
         self.engine = options
         rules = PlanningPolicy.rules(self, options)
         return rules_of_reservations(self.index_policy(), self.jobs, rules, options) if self.reserves else rules
 
     def compiled_priorities(self, cluster: Cluster) -> "Priorities":
-        """Return what orders jobs in the compiled loop."""
-        from optim.simulation.cluster.index.priorities import make_priorities  # the policy is listed without Numba
+        """Return the priorities that order jobs in the compiled loop."""
+        from optim.simulation.cluster.index.priorities import make_priorities  # listing policies must not import Numba
 
         self.begin(cluster, 0)
         one, jobs = self.settings, self.jobs
@@ -366,7 +366,7 @@ class Multifactor(PlanningPolicy):
         return self.tree.classic_factors(usage, self.settings.damping)
 
     def _look(self, now_us: int) -> bool:
-        """Look at usage and age as of the last whole period, if that is another one than before, and tell whether it is."""
+        """Update usage and age to the start of the current period; return whether the period is new."""
         period = now_us // self.period_us * self.period_us
         if period > self.looked_us:
             self.fair_share, self.looked_us = self._fair_share(self.usage.after(period, self.held)), period
@@ -374,7 +374,7 @@ class Multifactor(PlanningPolicy):
         return False
 
     def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
-        """Yield the running jobs that one may preempt, the least important first; note when others become some."""
+        """Yield the running jobs that a job may preempt, lowest QOS first; append to `again` when exempt ones may be."""
         jobs, started = self.jobs, view.started_us
         names = set(self.qos[int(jobs.qos[job])].preempts)
         found = []
@@ -391,12 +391,12 @@ class Multifactor(PlanningPolicy):
         yield from (each[-1] for each in sorted(found))
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many jobs lost their GPUs to others of another quality of service."""
+        """Return the number of jobs preempted by QOS."""
         return {"preempted": float(self.preempted)} | ({} if self.book is None else self.book.figures())
 
 
 def _associations_of(tree: AssociationTree, account: list[str], user: list[str], path: Path | None) -> IntArray:
-    """Return the row of each job's user in its account, of all accounts where the job names none and the user has one.
+    """Return the row of each job's user in its account; jobs without an account use the user's only association.
 
     Raises
     ------
@@ -417,7 +417,7 @@ def _associations_of(tree: AssociationTree, account: list[str], user: list[str],
             rows = [by_pair[tree.names[0], who]]
         if len(rows) != 1:
             said = f"of account {name[:40]!r} " if name else ""
-            many = f"{len(rows)} accounts, and the jobs don't say which" if rows else "no association"
+            many = f"{len(rows)} accounts, and the jobs name none" if rows else "no association"
             raise InvalidProblemError(
                 f"{path}: user {who[:40]!r} {said}has {many}; add it, or a column account to the jobs"
             )
@@ -426,12 +426,12 @@ def _associations_of(tree: AssociationTree, account: list[str], user: list[str],
 
 
 def _qualities(path: Path | None, jobs: Workload) -> tuple[QualityOfService, ...]:
-    """Return the qualities of service by the jobs' numbers of them; jobs without one have the file's first named normal, or none.
+    """Return the QOS by the jobs' QOS numbers; jobs without one get the file's `normal`, else a default.
 
     Raises
     ------
     InvalidProblemError
-        If a job's isn't in the file.
+        If the file lacks the QOS of a job.
     """
     if path is None:
         return tuple(QualityOfService(name=name) for name in jobs.qos_names)
@@ -440,18 +440,18 @@ def _qualities(path: Path | None, jobs: Workload) -> tuple[QualityOfService, ...
     unknown = [name for name in jobs.qos_names if name and name not in found]
     if unknown:
         raise InvalidProblemError(
-            f"{path}: quality of service {unknown[0][:40]!r} of the jobs isn't there (there are: {', '.join(found)[:80]}); add it"
+            f"{path}: unknown quality of service {unknown[0][:40]!r} in the jobs (known: {', '.join(found)[:80]}); add it"
         )
     return tuple(found[name] if name else default for name in jobs.qos_names)
 
 
 def _levels(qos: tuple[QualityOfService, ...], path: Path | None) -> IntArray:
-    """Return how high each quality of service stands: above all that it may preempt.
+    """Return the level of each QOS, above the levels of all that it may preempt.
 
     Raises
     ------
     InvalidProblemError
-        If two may preempt each other, at whatever remove.
+        If preemption is cyclic.
     """
     preempts = {each.name: set(each.preempts) for each in qos}
     level = dict.fromkeys(preempts, 0)
@@ -463,5 +463,5 @@ def _levels(qos: tuple[QualityOfService, ...], path: Path | None) -> IntArray:
             return np.array([level[each.name] for each in qos], np.int64)
     highest = max(level, key=lambda name: level[name])
     raise InvalidProblemError(
-        f"{path}: quality of service {highest[:40]!r} may preempt one that may preempt it; mend Preempt"
+        f"{path}: Preempt forms a cycle, reachable from quality of service {highest[:40]!r}; remove the cycle"
     )

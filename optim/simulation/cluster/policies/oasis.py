@@ -1,4 +1,4 @@
-"""OASiS: a job is admitted if its utility pays for GPUs at prices that rise with what is already promised."""
+"""OASiS: admit a job if its utility exceeds the price of its GPUs; prices rise with the GPUs already allocated."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolic
 from optim.workloads.admission.generator import UtilityMix
 
 SCALES = (1.0, 0.1, 0.0)
-"""What the last prices are multiplied by for the bound; the best is told."""
+"""Factors of the final prices to try for the bound; the smallest bound is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class OasisOptions:
     Parameters
     ----------
     slot_s
-        Length of a slot.
+        Length of a slot in seconds.
     patience
-        How many times its shortest run time a job is planned ahead, besides a day.
+        Planning horizon of a job in multiples of its shortest run time, added to one day.
     delay
-        Target delay of a job's utility, in its shortest run times.
+        Target delay of a job's utility, in multiples of its shortest run time.
 
     Raises
     ------
@@ -56,16 +56,16 @@ class OasisOptions:
     "oasis",
     world="cluster",
     options=OasisOptions,
-    summary="Admission prices decide on jobs, with utilities drawn from the seed; jobs may be refused.",
+    summary="Admit or reject jobs by prices of GPUs, with utilities sampled from the seed.",
     source="Bao, Peng, Wu, Li, Online Job Scheduling in Distributed Machine Learning Clusters, INFOCOM 2018, algorithms 1 and 2",
 )
 class Oasis(PlanningPolicy):
-    """On its submission a job gets the schedule of the largest utility less price, or is refused."""
+    """Assign each job on submission the schedule that maximises utility minus price, or reject it."""
 
     assumptions = (
-        "GPUs are the one resource, all machines one; utilities drawn by admission's UtilityMix from the run's seed, 15-minute slots; "
-        "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "
-        "times; slots lose a restart each; a job that isn't done by its schedule's end takes what is idle"
+        "GPUs are the only resource, and all machines are pooled; admission's UtilityMix samples utilities from the run's seed; 15-minute "
+        "slots; prices range over the extreme utilities per GPU-slot, L and U; 48 completion times are tried up to a day plus three run "
+        "times ahead; each slot loses one restart; a job that isn't done by its schedule's end uses idle GPUs"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)
 
@@ -73,12 +73,12 @@ class Oasis(PlanningPolicy):
         self.options, self.jobs = options, jobs
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Let jobs change their width up to the gang, and be refused."""
+        """Return rules under which jobs may run on fewer GPUs than their gang, and may be rejected."""
         self.pause_us = max(options.overhead_us, options.startup_us)
         return replace(super().rules(options), is_elastic=True, may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Draw the utilities and set the prices' range."""
+        """Sample the utilities and set the range of prices."""
         self.slot = round(self.options.slot_s * US)
         self.useful = max(self.slot - self.pause_us, self.slot // 4)
         self.gpus = cluster.num_gpus
@@ -95,16 +95,16 @@ class Oasis(PlanningPolicy):
         self.done: set[int] = set()
 
     def _value(self, job: int, delay: FloatArray) -> FloatArray:
-        """Return the utility of ends so many slots after the submission."""
+        """Return the utility of completing a job `delay` slots after its submission."""
         one: SigmoidUtility = self.utility[job]
         return np.asarray(one.theta1 / (1 + np.exp(np.clip(one.theta2 * (delay - one.theta3), -700, 700))))
 
     def _price(self, used: IntArray) -> FloatArray:
-        """Return the price of a GPU-slot by what is promised of the slot."""
+        """Return the price of a GPU-slot given the GPUs already allocated in the slot."""
         return np.asarray(self.low * (self.high / self.low) ** (used / self.gpus))
 
     def plan(self, view: View) -> Plan:
-        """Decide about new jobs, and give the admitted ones what their schedules say of this slot."""
+        """Admit or reject new jobs, and allocate GPUs for this slot by the schedules."""
         leave = [job for job in view.waiting.tolist() if job not in self.schedule and not self._admit(view, job)]
         self._count(view)
         now = view.now_us // self.slot
@@ -126,7 +126,7 @@ class Oasis(PlanningPolicy):
         return bool(late) and view.room().num_free > 0
 
     def _admit(self, view: View, job: int) -> bool:
-        """Give a job its best schedule; False if none is worth its price."""
+        """Assign a job its best schedule; return False if no schedule's utility exceeds its price."""
         first = -(-view.now_us // self.slot)
         gang, need = int(view.gpus[job]), int(view.remaining_us[job]) * int(view.gpus[job])
         units = -(-need // self.useful)  # GPU-slots
@@ -174,9 +174,10 @@ class Oasis(PlanningPolicy):
         self.late += end_us > (max(self.schedule[job]) + 1) * self.slot
 
     def bound(self) -> tuple[float, FloatArray]:
-        """Return a utility that no schedule of these jobs exceeds, and the prices that show it.
+        """Return an upper bound on the total utility of these jobs, and the prices that prove it.
 
-        At any prices these are all jobs' best payoffs and all GPU-slots' prices ((D.10) of docs/mathematics/cluster.md).
+        For any prices, the sum of the jobs' best payoffs and the prices of all GPU-slots is a bound ((D.10) of
+        docs/mathematics/cluster.md).
         """
         last = self._price(self.used) * (self.used > 0)
         prices = [scale * last for scale in SCALES]
@@ -185,13 +186,13 @@ class Oasis(PlanningPolicy):
         return values[best], prices[best]
 
     def worth(self) -> Worth:
-        """Return the utilities, what was earned of them, and what could be at most."""
+        """Return the utilities, the total earned, and its upper bound."""
         theta = [(one.theta1, one.theta2, one.theta3) for one in self.utility]
         bound, price = self.bound()
         return Worth(theta=np.array(theta), slot_us=self.slot, price=price, utility=self.earned, bound=bound)
 
     def _payoffs(self, price: FloatArray) -> Iterator[float]:
-        """Yield at least what each job could gain at prices: between two ends, the first's utility less the second's cost."""
+        """Yield an upper bound on each job's payoff: between two ends, the utility of the first minus the cost of the second."""
         for job in range(len(self.jobs)):
             first = int(self.jobs.submit_us[job] // self.slot)
             gang, units = int(self.jobs.gpus[job]), self.jobs.gpus[job] * self.jobs.duration_us[job] / self.slot
@@ -200,9 +201,7 @@ class Oasis(PlanningPolicy):
             ends = np.unique(np.append(np.geomspace(max(1, int(shortest)), last, 12).astype(np.int64), last))
             cost = []
             for end in ends.tolist():
-                cheapest = np.sort(
-                    np.append(price, 0.0)[first : first + end + 1]
-                )  # the slot behind the last costs nothing
+                cheapest = np.sort(np.append(price, 0.0)[first : first + end + 1])  # slots after the last are free
                 whole = int(units // gang)
                 part = cheapest[: whole + 1]
                 cost.append(
@@ -210,14 +209,12 @@ class Oasis(PlanningPolicy):
                         gang * part[:whole].sum() + (units - gang * whole) * (part[whole] if len(part) > whole else 0.0)
                     )
                 )
-            begins = np.concatenate(
-                [[shortest], np.maximum(shortest, ends)]
-            )  # later than the last end slots cost nothing
+            begins = np.concatenate([[shortest], np.maximum(shortest, ends)])  # slots after the last end are free
             cost.append(0.0)
             yield float(np.maximum(0.0, self._value(job, begins) - np.array(cost)).max(initial=0.0))
 
     def figures(self) -> Mapping[str, float]:
-        """Return utility, its bound, and how many jobs were refused or late; what isn't done earns nothing."""
+        """Return utility, its bound, and the numbers of rejected and late jobs; unfinished jobs have utility 0."""
         return {
             "utility": self.earned,
             "utility_bound": self.bound()[0],

@@ -1,4 +1,4 @@
-"""Omega: several schedulers plan on snapshots of the whole cluster, and commit at once or not at all."""
+"""Omega: several schedulers plan on snapshots of the cluster and commit atomically."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class OmegaOptions:
     Parameters
     ----------
     schedulers
-        How many there are; users are dealt to them in turn.
+        Number of schedulers; users are assigned to them round-robin.
     job_s, task_s
-        How long one decides: so long a job, and so long each of its GPUs.
+        Decision time in seconds per job, and additional seconds per GPU of the job.
 
     Raises
     ------
@@ -42,7 +42,7 @@ class OmegaOptions:
 
 @dataclass(slots=True)
 class _Decision:
-    """What a scheduler is about to commit: a place found in its snapshot."""
+    """A scheduler's pending commit: a placement found in its snapshot."""
 
     job: int
     gpus: Gpus
@@ -53,16 +53,16 @@ class _Decision:
     "omega",
     world="cluster",
     options=OmegaOptions,
-    summary="Several schedulers plan on snapshots of the cluster, and their commits conflict.",
+    summary="Plan with several schedulers on snapshots of the cluster; conflicting commits are retried.",
     source="Schwarzkopf et al., Omega: flexible, scalable schedulers for large compute clusters, EuroSys 2013, section 3.4",
 )
 class Omega(PlanningPolicy):
-    """Each scheduler works on one job at a time; a gang is committed whole, or refused because of one GPU that is gone."""
+    """Each scheduler plans one job at a time; a commit of a gang fails if any of its GPUs has been taken."""
 
     assumptions = (
-        "users (those of the table, else virtual clusters, else apps) are dealt to the schedulers by number; a scheduler takes its first "
-        "job that finds a place in its snapshot (looking for one costs no time); after a conflict it takes a new snapshot and "
-        "tries the same job again; commits at one instant go by the scheduler's number"
+        "users (those of the table, else virtual clusters, else apps) are assigned to the schedulers by number; a scheduler plans its first "
+        "job that fits in its snapshot (the search takes no time); after a conflict it takes a new snapshot and "
+        "retries the same job; simultaneous commits are ordered by the scheduler's number"
     )
 
     def __init__(self, options: OmegaOptions, jobs: Workload) -> None:
@@ -70,14 +70,14 @@ class Omega(PlanningPolicy):
         self.options = options
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Let all schedulers be idle."""
+        """Reset all schedulers to idle."""
         del cluster, seed
         self.working: list[_Decision | None] = [None] * self.options.schedulers
         self.commits = self.conflicts = 0
         self.busy_us = 0
 
     def plan(self, view: View) -> Plan:
-        """Commit what is decided, and let idle schedulers begin on the state after that."""
+        """Commit due decisions, and start idle schedulers on the resulting state."""
         gpus, room = dict(view.running), view.room()
         retried: list[int | None] = [None] * len(self.working)
         for number, decision in enumerate(self.working):
@@ -98,7 +98,7 @@ class Omega(PlanningPolicy):
         return Plan(gpus=gpus, again_us=min((each.until_us for each in self.working if each), default=None))
 
     def _queues(self, view: View, gpus: Mapping[int, Gpus]) -> list[list[int]]:
-        """Return the waiting jobs of each scheduler, but those that one is deciding about."""
+        """Return the waiting jobs of each scheduler, except those that are being planned."""
         user, count = users_of(view), len(self.working)
         taken = {each.job for each in self.working if each}
         queues: list[list[int]] = [[] for _ in range(count)]
@@ -108,7 +108,7 @@ class Omega(PlanningPolicy):
         return queues
 
     def _decide(self, view: View, room: FreeGpus, queue: list[int]) -> _Decision | None:
-        """Return the decision about the first job that finds a place in what is free now."""
+        """Return the decision for the first job that fits on the GPUs free now."""
         left = room.num_free
         for job in queue:
             width = room.site.widths[job]
@@ -133,7 +133,7 @@ class Omega(PlanningPolicy):
         )
 
     def figures(self) -> Mapping[str, float]:
-        """Return commits, conflicts, their share, and the hours that schedulers were busy."""
+        """Return commits, conflicts, the fraction of conflicts, and the schedulers' busy hours."""
         tries = max(1, self.commits + self.conflicts)
         return {
             "commits": float(self.commits),

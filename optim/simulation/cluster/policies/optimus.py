@@ -1,4 +1,4 @@
-"""Optimus: one more GPU to whoever's remaining time it shortens most."""
+"""Optimus: assign each GPU to the job whose remaining time it shortens most."""
 
 from collections.abc import Callable
 
@@ -8,29 +8,29 @@ from optim.simulation.cluster.planning.policy import View
 from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
 
 FIRST = 1e18
-"""Worth of a job's first GPU: all start with one before any gets a second."""
+"""Value of a job's first GPU: every job gets one GPU before any gets a second."""
 
 CONVERGED = 0.001
-"""A job is predicted to end when a step takes less than this share off its loss, or at its last planned step."""
+"""Relative decrease of the loss per step below which a job is predicted to end, unless its last planned step is earlier."""
 
 
 @policy(
     "optimus",
     world="cluster",
     options=SlaqOptions,
-    summary="One GPU at a time goes to the largest decrease of remaining time; needs loss curves.",
+    summary="Assign each GPU to the job whose remaining time it shortens most; needs loss curves.",
     source="Peng et al., Optimus, EuroSys 2018, sections 3 and 4.1",
 )
 class Optimus(Slaq):
-    """Remaining steps from the fitted loss curve, over a speed that is as large as the width."""
+    """Predict the remaining time as the remaining steps of the fitted loss curve over a speed proportional to the width."""
 
     assumptions = (
-        "workers and parameter servers are one kind of GPU; speed is linear up to the gang; a job of which less than three losses are "
-        "known is taken to be halfway; GPUs are dealt out every 300 s and when some are idle and jobs wait"
+        "workers and parameter servers use the same GPUs; speed is linear up to the gang; a job with fewer than three known losses "
+        "is assumed to be halfway; GPUs are reassigned every 300 s, and when GPUs are idle while jobs wait"
     )
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
-        """Return by how much one GPU more than a width shortens a job's remaining time."""
+        """Return a function for the decrease of a job's remaining time by one additional GPU."""
         del step
         served = view.served_us
         left = {job: self._left(view, job, int(served[job])) for job in view.jobs.tolist()}
@@ -44,7 +44,7 @@ class Optimus(Slaq):
         return gain
 
     def _left(self, view: View, job: int, served: int) -> float:
-        """Return the predicted time that a job still needs on its gang, in microseconds."""
+        """Return the predicted remaining time of a job on its gang, in microseconds."""
         curve, steps, pace, _ = self._facts(view, job, served)
         if curve is None or pace <= 0:
             return float(max(served, US))

@@ -1,4 +1,4 @@
-"""Policies that are a plain order: first come, shortest, least attained service, random."""
+"""Policies that sort jobs by one key: submission, remaining time, attained service, or a random number."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class FifoOptions:
     Parameters
     ----------
     backfill
-        Whether jobs behind one that finds no room may start.
+        Whether jobs may start ahead of one that doesn't fit.
     """
 
     backfill: bool = False
@@ -25,17 +25,17 @@ class FifoOptions:
     "fifo",
     world="cluster",
     options=FifoOptions,
-    summary="Gangs in the order of their submission, to their end; strict, or with backfill.",
+    summary="Run gangs in order of submission without preemption; strict, or with backfill.",
     source="any batch system's default",
     is_default=True,
 )
 def fifo(options: FifoOptions, jobs: Workload) -> IndexPolicy:
-    """Return the policy: gangs in the order of their submission, to their end."""
+    """Return the policy that runs gangs in order of submission without preemption."""
     del jobs
     return IndexPolicy(name="fifo", key=Key.SUBMISSION, backfill=options.backfill)
 
 
-CLAIRVOYANT = "clairvoyant yardstick, as in Gu et al., Tiresias, NSDI 2019"
+CLAIRVOYANT = "clairvoyant baseline, as in Gu et al., Tiresias, NSDI 2019"
 
 NEEDS = "the jobs' exclusive run times, which no scheduler knows"
 
@@ -47,16 +47,16 @@ class ShortestOptions:
     Parameters
     ----------
     preempt
-        Whether running jobs make room for shorter ones, at every event.
+        Whether shorter jobs preempt running ones, at every event.
     backfill
-        Whether jobs behind one that finds no room may start.
+        Whether jobs may start ahead of one that doesn't fit.
     """
 
     preempt: bool = True
     backfill: bool = True
 
     def policy(self, name: str, key: Key) -> IndexPolicy:
-        """Return the policy of a key."""
+        """Return the policy that sorts by a key."""
         return IndexPolicy(
             name=name,
             key=key,
@@ -70,7 +70,7 @@ class ShortestOptions:
     "srtf",
     world="cluster",
     options=ShortestOptions,
-    summary="Shortest remaining time first; preempts at every event.",
+    summary="Run the job with the shortest remaining time first; preempt at every event.",
     source=CLAIRVOYANT,
     is_default=True,
 )
@@ -84,7 +84,7 @@ def srtf(options: ShortestOptions, jobs: Workload) -> IndexPolicy:
     "srsf",
     world="cluster",
     options=ShortestOptions,
-    summary="Shortest remaining service (time x GPUs) first; preempts at every event.",
+    summary="Run the job with the least remaining service (time x GPUs) first; preempt at every event.",
     source=CLAIRVOYANT,
     is_default=True,
 )
@@ -101,9 +101,9 @@ class LasOptions:
     Parameters
     ----------
     quantum_s
-        Distance of the ticks at which running jobs may lose their GPUs.
+        Seconds between the ticks at which running jobs may be preempted.
     by_time
-        Whether service is time alone, not time x GPUs.
+        Whether service is time instead of time x GPUs.
 
     Raises
     ------
@@ -124,12 +124,12 @@ class LasOptions:
     "las",
     world="cluster",
     options=LasOptions,
-    summary="Least attained service (time x GPUs, or time) first; preempts at ticks.",
+    summary="Run the job with the least attained service (time x GPUs, or time) first; preempt at ticks.",
     source="Gu et al., Tiresias, NSDI 2019 (2D-LAS); Nuyens and Wierman 2008",
     is_default=True,
 )
 def las(options: LasOptions, jobs: Workload) -> IndexPolicy:
-    """Return the policy: at each tick the jobs that have had least run."""
+    """Return the policy that runs, at each tick, the jobs with the least attained service."""
     del jobs
     return IndexPolicy(
         name="las",
@@ -146,7 +146,7 @@ class RandomOptions:
     Parameters
     ----------
     backfill
-        Whether jobs behind one that finds no room may start.
+        Whether jobs may start ahead of one that doesn't fit.
     """
 
     backfill: bool = True
@@ -156,11 +156,11 @@ class RandomOptions:
     "random",
     world="cluster",
     options=RandomOptions,
-    summary="Each job draws its place in the order at its submission.",
+    summary="Run jobs in random order, fixed for each job at its submission.",
     source="a yardstick",
     is_default=True,
 )
 def random_order(options: RandomOptions, jobs: Workload) -> IndexPolicy:
-    """Return the policy: each job draws its place in the order at its submission, from the run's seed."""
+    """Return the policy that sorts by a random number per job, drawn at its submission from the run's seed."""
     del jobs
     return IndexPolicy(name="random", key=Key.DRAWN, backfill=options.backfill)

@@ -1,4 +1,4 @@
-"""Backfilling with reservations: EASY for the first job without room, conservative for all."""
+"""Backfilling with reservations: EASY for the first job that doesn't fit, conservative for all."""
 
 from dataclasses import dataclass
 
@@ -19,18 +19,18 @@ class EasyOptions:
     Parameters
     ----------
     depth
-        How many of the waiting jobs have a reservation, the first ones in the order of submission; 0 for all.
+        Number of waiting jobs with a reservation, in order of submission; 0 for all.
     kills
-        Whether a job is stopped for good once it has run for its stated estimate; otherwise it may outrun it.
+        Whether to kill a job when its run time reaches its estimate; otherwise it may run longer.
     guess
-        How long a job is thought to run that states no estimate: `past` for a quantile of its user's past jobs, `factor` for a
-        multiple of its true run time, which no scheduler knows.
+        Estimate for jobs without one: `past` for a quantile of their user's past run times, `factor` for a multiple of
+        their true run time (clairvoyant).
     quantile, past
-        Which quantile, of how many last jobs.
+        Quantile, and number of most recent jobs, for `guess=past`.
     default_h
-        Hours that a job is thought to run while no job is over yet.
+        Estimate in hours while no job has ended yet.
     factor
-        Which multiple.
+        Multiple of the true run time for `guess=factor`.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class EasyOptions:
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_choices(self, {"guess": tuple(Guess)})
-        object.__setattr__(self, "guess", Guess(self.guess))  # a plain text does as well
+        object.__setattr__(self, "guess", Guess(self.guess))  # accepts strings
         check_in("[0, 1]", self, "quantile")
         check_in("(0, 1e5]", self, "default_h")
         check_in("[0.001, 1000]", self, "factor")
@@ -59,7 +59,7 @@ class EasyOptions:
             raise InvalidOptionError(f"depth must be at least 1, or 0 for all jobs, got {self.depth}")
 
     def rule(self, depth: int) -> Reservations:
-        """Return which waiting jobs have reservations."""
+        """Return the rule that chooses the waiting jobs with reservations."""
         return Reservations(
             depth=depth,
             kills=self.kills,
@@ -87,7 +87,7 @@ class ConservativeOptions(EasyOptions):
     Parameters
     ----------
     depth
-        How many of the waiting jobs have a reservation, the first ones in the order of submission; 0 for all.
+        Number of waiting jobs with a reservation, in order of submission; 0 for all.
     """
 
     depth: int = 0
@@ -97,7 +97,7 @@ class ConservativeOptions(EasyOptions):
     "easy",
     world="cluster",
     options=EasyOptions,
-    summary="First come, first served; the first job without room has a reservation, and others may pass it that don't hold it up.",
+    summary="Run jobs first come, first served; reserve a start for the first that doesn't fit; others may start if they don't delay it.",
     source="Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001",
     is_default=True,
 )
@@ -111,7 +111,7 @@ def easy(options: EasyOptions, jobs: Workload) -> IndexPolicy:
     "conservative",
     world="cluster",
     options=ConservativeOptions,
-    summary="First come, first served; every job without room has a reservation, and others may pass it that hold up none.",
+    summary="Run jobs first come, first served; reserve a start for every waiting job; others may start if they delay no reservation.",
     source="Mu'alem and Feitelson, IEEE TPDS 12(6), 2001; Srinivasan, Kettimuthu, Subramani and Sadayappan, ICPP Workshops 2002",
 )
 def conservative(options: ConservativeOptions, jobs: Workload) -> IndexPolicy:

@@ -1,4 +1,4 @@
-"""SLAQ: GPUs go to the job whose loss falls most in the next epoch, by fitted loss curves.
+"""SLAQ: assign GPUs to the jobs with the largest loss decrease predicted for the next epoch.
 
 References
 ----------
@@ -22,15 +22,15 @@ from optim.simulation.cluster.planning.placing import assign_gpus, marginal_widt
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 MIN_POINTS = 3
-"""Fewer losses say nothing about three coefficients."""
+"""Minimum number of losses to fit three coefficients."""
 
 FLOORS = 200
-"""Values of b2 that are tried between 0 and the least loss."""
+"""Number of values of b2 to try between 0 and the smallest loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossCurve:
-    """Coefficients, all at least 0."""
+    """Coefficients of a loss curve, all nonnegative."""
 
     b0: float
     b1: float
@@ -42,10 +42,10 @@ class LossCurve:
 
 
 def fit_loss(losses: FloatArray) -> LossCurve | None:
-    """Fit a curve to the losses at steps 0, 1, ...; None where they are too few or don't fall.
+    """Fit a curve to the losses at steps 0, 1, ...; return None if they are too few or don't decrease.
 
-    For each of some values of b2 the other two are found by linear least squares of 1 / (l - b2), weighted so that errors of l
-    count alike; the best is taken.
+    For each value of b2 on a grid, weighted linear least squares of 1 / (l - b2) gives the other two coefficients; the weights
+    make errors of l count equally. The fit with the smallest error is returned.
     """
     count = len(losses)
     if count < MIN_POINTS or losses[-1] >= losses[0] or losses.min() <= 0:
@@ -53,7 +53,7 @@ def fit_loss(losses: FloatArray) -> LossCurve | None:
     steps = np.arange(count, dtype=float)
     b2 = losses.min() * (1 - np.geomspace(1e-4, 1, FLOORS))[:, None]
     rest = losses - b2
-    weight = rest**4  # squared, of 1 / rest, to first order
+    weight = rest**4  # squared weights: d(1 / rest) = -d(rest) / rest**2 to first order
     zeroth, first, second = weight.sum(axis=1), weight @ steps, weight @ steps**2
     target, slope = (weight / rest).sum(axis=1), (weight / rest) @ steps
     determinant = zeroth * second - first**2
@@ -68,7 +68,7 @@ def fit_loss(losses: FloatArray) -> LossCurve | None:
 
 
 UNKNOWN = 1e6
-"""Worth of a job's first GPU while its losses say nothing yet: before all others."""
+"""Value of the first GPU of a job that has too few losses for a fit; it precedes all other jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class SlaqOptions:
     Parameters
     ----------
     epoch_s
-        How often GPUs are dealt out anew.
+        Seconds between reassignments of GPUs.
 
     Raises
     ------
@@ -97,15 +97,15 @@ class SlaqOptions:
     "slaq",
     world="cluster",
     options=SlaqOptions,
-    summary="One GPU at a time goes to the largest decrease of loss; needs loss curves.",
+    summary="Assign each GPU to the job whose loss it decreases most; needs loss curves.",
     source="Zhang, Stafman, Or, Freedman, SLAQ: Quality-Driven Scheduling for Distributed Machine Learning, SoCC 2017, section 4",
 )
 class Slaq(PlanningPolicy):
-    """One GPU at a time, to the job with the largest predicted drop of its loss in the next epoch, relative to its drop so far."""
+    """Assign each GPU to the job with the largest predicted loss decrease in the next epoch, relative to its decrease so far."""
 
     assumptions = (
-        "epochs of 300 s; the loss curve is Optimus' family; a job of which less than three losses are known gets a GPU first; jobs "
-        "are as fast as they are wide, up to their gang"
+        "epochs of 300 s; loss curves are of Optimus' family; jobs with fewer than three known losses get a GPU first; speed is "
+        "proportional to the number of GPUs, up to the gang"
     )
     reads_losses = True
     plans_at_events = True
@@ -115,7 +115,7 @@ class Slaq(PlanningPolicy):
         self.options = options
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Let jobs change their width."""
+        """Return rules under which jobs may change their width."""
         return replace(super().rules(options), is_elastic=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -124,7 +124,7 @@ class Slaq(PlanningPolicy):
         self.curves: dict[int, tuple[int, LossCurve | None]] = {}
 
     def plan(self, view: View) -> Plan:
-        """Deal the GPUs out at the end of an epoch, or when some are idle and jobs wait."""
+        """Reassign GPUs at the end of an epoch, or when GPUs are idle while jobs wait."""
         step = round(self.options.epoch_s * US)
         again = (view.now_us // step + 1) * step
         if view.now_us % step and not (len(view.waiting) and view.room().num_free):
@@ -134,7 +134,7 @@ class Slaq(PlanningPolicy):
         return Plan(gpus=assign_gpus(view, marginal_widths(most, there, gain)), again_us=again)
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
-        """Return what a job gains by one GPU more than a width in an epoch of `step` microseconds."""
+        """Return a function for a job's gain by one additional GPU in an epoch of `step` microseconds."""
         served = view.served_us
         facts = {job: self._facts(view, job, int(served[job])) for job in view.jobs.tolist()}
 
@@ -148,7 +148,7 @@ class Slaq(PlanningPolicy):
         return gain
 
     def _facts(self, view: View, job: int, served: int) -> tuple[LossCurve | None, float, float, float]:
-        """Return a job's curve, steps done, steps a microsecond on its gang, and how far its loss has fallen."""
+        """Return a job's curve, steps done, steps per microsecond on its gang, and loss decrease so far."""
         losses = view.losses(job)
         known, curve = self.curves.get(job, (0, None))
         if known != len(losses):

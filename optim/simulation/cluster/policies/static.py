@@ -1,4 +1,4 @@
-"""A partition of the machines: each virtual cluster has its own, and nobody lends."""
+"""A static partition of the machines among virtual clusters, without lending."""
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from optim.simulation.cluster.policies.orders import FifoOptions
 def divide(jobs: Workload, cluster: Cluster) -> IntArray:
     """Return the virtual cluster that owns each machine; shape (machines,).
 
-    The largest machines are dealt first: each to whom most GPUs are missing for its widest gang, and once nobody lacks any,
-    to whom most are missing of its share of the trace's GPU-hours.
+    Machines are assigned in decreasing size: each to the virtual cluster that lacks most GPUs for its widest gang, or, when
+    all gangs fit, to the one that lacks most of its share of the trace's GPU-hours.
     """
     lack = np.zeros(len(jobs.groups))
     np.maximum.at(lack, jobs.group, jobs.gpus)
@@ -36,23 +36,23 @@ def divide(jobs: Workload, cluster: Cluster) -> IntArray:
     "static",
     world="cluster",
     options=FifoOptions,
-    summary="Machines are divided among virtual clusters, each first come, first served.",
-    source="any cluster that is divided among its teams",
+    summary="Partition the machines among virtual clusters, each first come, first served.",
+    source="any cluster that is partitioned among teams",
 )
 class Static(PlanningPolicy):
-    """First come, first served in each virtual cluster's own machines."""
+    """Run jobs first come, first served on the machines of their virtual cluster."""
 
     knows_quotas = True
     assumptions = (
-        "a virtual cluster has the machines that its widest gang needs, and together with the others its share of the "
-        "trace's GPU-hours; the largest machines are dealt first"
+        "a virtual cluster gets machines for its widest gang, then machines up to its share of the trace's GPU-hours; "
+        "the largest machines are assigned first"
     )
 
     def __init__(self, options: FifoOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Return whether every virtual cluster's widest gang fits into its own machines."""
+        """Return whether every virtual cluster's widest gang fits on its machines."""
         owner = divide(jobs, cluster)
         site = SimulationContext(jobs, cluster, Placement.BEST_FIT, spread=False)
         asked = np.column_stack([jobs.group, -jobs.gpus, site.alike])
@@ -62,18 +62,18 @@ class Static(PlanningPolicy):
                 name, gang = jobs.groups[jobs.group[row]], int(jobs.gpus[row])
                 room = np.where(mine, jobs.room_on(cluster, row), 0)
                 most = room.max() if gang <= site.max_of[row] else room.sum()
-                said = f"virtual cluster {name[:20]!r} has a gang of {gang}, and machines of its own for {most}"
-                return Support(False, f"{said}; take a larger cluster, or a policy that shares")
+                said = f"virtual cluster {name[:20]!r} has a gang of {gang} GPUs, but its machines hold {most}"
+                return Support(False, f"{said}; use a larger cluster, or a policy that shares machines")
         return SUPPORTED
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Divide the machines."""
+        """Partition the machines."""
         del seed
         self.owner = divide(self.jobs, cluster)
         self.quota = np.bincount(self.owner, cluster.gpus, len(self.jobs.groups)).astype(np.float64)
 
     def plan(self, view: View) -> Plan:
-        """Place each virtual cluster's jobs in its machines."""
+        """Place each virtual cluster's jobs on its machines."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         group = view.group
         room.restrict_machines(lambda job: self.owner == group[job])

@@ -1,4 +1,4 @@
-"""Tetris: the job that aligns best with what a machine has left, less what it still has to do."""
+"""Tetris: start the job with the best alignment to a machine's free resources minus its weighted remaining work."""
 
 from dataclasses import dataclass
 
@@ -20,9 +20,9 @@ class TetrisOptions:
     Parameters
     ----------
     fairness
-        Only the share 1 - fairness of the users that are furthest below their fair share is looked at.
+        Only the fraction 1 - fairness of the users, those furthest below their fair share, is considered.
     remaining
-        Weight of the remaining work against alignment.
+        Weight of the remaining work relative to alignment.
 
     Raises
     ------
@@ -43,25 +43,25 @@ class TetrisOptions:
     "tetris",
     world="cluster",
     options=TetrisOptions,
-    summary="Alignment of demand and free resources, less remaining work.",
+    summary="Start the jobs with the largest alignment of demand and free resources minus remaining work.",
     source="Grandl et al., Multi-Resource Packing for Cluster Schedulers, SIGCOMM 2014, section 3",
 )
 class Tetris(PlanningPolicy):
-    """Packing by alignment with a bias to short jobs, without preemption."""
+    """Pack jobs by alignment with a bias to short jobs, without preemption."""
 
     assumptions = (
-        "resources are GPUs, vCPUs and memory; a job is one stage, so that no barrier is looked at; gangs wider than a "
-        "machine align with the mean of wholly free machines and take those"
+        "resources are GPUs, vCPUs and memory; a job is one stage, so that there are no barriers; gangs wider than a "
+        "machine are aligned with the mean of the empty machines and placed on those"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: TetrisOptions, jobs: Workload) -> None:
         self.options = options
         asks = np.stack([jobs.gpus, jobs.share_milli, jobs.cpu_milli, jobs.memory_mib], axis=1)
-        self.kind = np.unique(asks, axis=0, return_inverse=True)[1].ravel()  # jobs that ask alike
+        self.kind = np.unique(asks, axis=0, return_inverse=True)[1].ravel()  # jobs of equal demand
 
     def plan(self, view: View) -> Plan:
-        """Start the best pair of job and machine, until none is left; then let in the users nearer to their share."""
+        """Start the best pair of job and machine until no pair is left, then consider users nearer to their share."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         while len(waiting) and not (room.site.is_plain and not room.num_free):
             chosen = self._max_below(view, waiting, gpus)
@@ -88,7 +88,7 @@ class Tetris(PlanningPolicy):
     def _best(
         self, room: FreeGpus, queues: list[list[int]], asks: FloatArray, penalty: FloatArray, machine: FloatArray
     ) -> tuple[Gpus | None, int]:
-        """Return place and job of the best score; of jobs that ask alike the one with least to do is looked at."""
+        """Return the place and job of the best score, comparing the job with the least remaining work per demand."""
         best, where, whose = -np.inf, None, -1
         share = self._free(room) / machine
         for queue in queues:

@@ -252,7 +252,7 @@ def test_without_weights_it_is_first_come_first_served(world):
         ({}, {"half_life_h": -1}, "half_life_h must be"),
         ({}, {"weight_age": 2**32}, "weight_age must be"),
         ({}, {"conf": "nowhere"}, "conf must be a file"),
-        ({"conf": SAMPLE}, {"weight_age": 7}, "weight_age as well"),
+        ({"conf": SAMPLE}, {"weight_age": 7}, "excludes weight_age"),
         (
             {"conf": "PriorityWeightAge=many\n"},
             {},
@@ -362,9 +362,9 @@ def test_no_reserved_start_moves_later_while_the_order_ahead_and_the_estimates_h
 
 def test_reservations_are_refused_with_preemption_and_a_depth_without_them(tmp_path):
     jobs = workload([(0, 1, 1)] * 2, qos=np.array([0, 1]), qos_names=("normal", "scavenger"))
-    with pytest.raises(UnsupportedProblemError, match="plays no preemption"):
+    with pytest.raises(UnsupportedProblemError, match="support preemption"):
         make_policy("multifactor", jobs, {"qos": write(tmp_path / "qos.txt", QOS), "reservations": "easy"})
-    with pytest.raises(InvalidOptionError, match=r"depth goes with multifactor\.reservations"):
+    with pytest.raises(InvalidOptionError, match=r"depth needs multifactor\.reservations"):
         make_policy("multifactor", jobs, {"depth": 3})
     with pytest.raises(InvalidOptionError, match="must be one of none, easy, conservative"):
         make_policy("multifactor", jobs, {"reservations": "hard"})

@@ -172,7 +172,7 @@ def test_machines_of_a_partition_hold_a_wide_gang_together():
     jobs = workload([(0, 3, 10), (0, 3, 10)], group=np.array([0, 1]), groups=("a", "b"))
     starts, _ = _starts(jobs, Cluster.grid("6x1"), "static", spread=True)
     assert starts == [0, 0]
-    with pytest.raises(UnsupportedProblemError, match="'b' has a gang of 3, and machines of its own for 2"):
+    with pytest.raises(UnsupportedProblemError, match="'b' has a gang of 3 GPUs, but its machines hold 2"):
         _starts(jobs, Cluster.grid("5x1"), "static", spread=True)
 
 
