@@ -222,7 +222,7 @@ def test_what_has_no_windows_is_said(tmp_path, caplog):
     write_windows(tmp_path / "one", draw_windows(1, count=1, hours=70.0, tick_s=600, seed=5), 600)
     work = built(folder=str(tmp_path / "one"))["uniform-progress"]
     assert "scarce: no zone; 0 windows" in caplog.messages
-    assert "means are of the 8 variants that have windows, not of all 12" in caplog.messages
+    assert "means are over the 8 variants that have windows, not over all 12" in caplog.messages
     assert "nan" not in caplog.text
     assert len(set(COLUMNS) & set(work.run(Never(), SilentProgress()).findings)) == 8
     write_windows(tmp_path / "two" / "overhead=0.05", draw_windows(2, count=1, hours=70.0, tick_s=600, seed=5), 600)
