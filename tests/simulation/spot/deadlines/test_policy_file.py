@@ -78,7 +78,7 @@ def test_a_policy_is_read_as_it_was_written(tmp_path):
     ("change", "message"),
     [
         ({"hazard": np.full((2, 24), 1.5)}, "hazards must be probabilities"),
-        ({"entries": np.zeros((3, 50), np.uint8)}, "entries must be of shape"),
+        ({"entries": np.zeros((3, 50), np.uint8)}, "entries must be integers of shape"),
         ({"mean_usd": np.array([-1.0, 2.0])}, "mean costs"),
         ({"mean_usd": np.array([np.inf, 2.0])}, "mean costs"),
         ({"mean_usd": np.array(["1", "2"])}, "mean_usd has type <U1"),
