@@ -1,7 +1,7 @@
 """Allocations on concrete GPUs, compiled: greedy upgrades, ruin and re-create, repair of a choice.
 
-`held[i, s]` are app i's GPUs on slot s, `choice[i]` is its row or -1. Rows that name machines carry their entries
-in `named_offset`, `named_machine`, `named_gpus`, by kept row.
+`held[i, s]` is app i's number of GPUs on slot s, `choice[i]` is its row or -1. For rows that name machines,
+`named_offset`, `named_machine`, `named_gpus` hold the entries, by kept row.
 """
 
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ FAR = 1 << 60
 NONE = np.int64(-1)
 
 YES, NO = np.bool_(True), np.bool_(False)
-"""A literal as an argument would make the compiler compile a function for it alone."""
+"""Typed constants: a literal as an argument would make the compiler compile a separate function."""
 
 MIN_GAIN = 1e-12
-"""Upgrades that gain less than this are rounding."""
+"""Smaller gains of upgrades count as rounding."""
 
 
 @compiled
@@ -51,7 +51,7 @@ def _take_from_machine(allocated, free, slot_machine, app, machine, count):
 def _spread(allocated, free, slot_machine, machine_rack, machine_free, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
-    Whole machines first where the bundle should stay together, smallest remainders first where it need not.
+    Take all of a machine first if the bundle should stay together, smallest remainders first otherwise.
     """
     while count > 0:
         chosen = NONE
@@ -76,7 +76,7 @@ def _spread(allocated, free, slot_machine, machine_rack, machine_free, app, rack
 
 @compiled
 def put(b, app, level, size, named, allocated, free, slot_machine, machine_rack):
-    """Place row b for an app by best fit; return whether there was room."""
+    """Place row b for an app by best fit; return whether it fits."""
     named_offset, named_machine, named_gpus = named
     machine_free = np.zeros(len(machine_rack), dtype=np.int64)
     for s in range(len(free)):
@@ -133,7 +133,7 @@ def take_back(app, allocated, free):
 
 @compiled
 def _best_upgrade(i, offset, size, weight, now, num_free, is_out):
-    """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
+    """Return the app's row with the largest gain of log welfare per GPU, and this rate; -1 if none is possible."""
     best, best_rate = NONE, 0.0
     had, current_size = (weight[now], size[now]) if now >= 0 else (0.0, 0)
     for b in range(offset[i], offset[i + 1]):
@@ -148,7 +148,7 @@ def _best_upgrade(i, offset, size, weight, now, num_free, is_out):
 
 @compiled
 def fill_up(offset, level, size, weight, named, choice, allocated, free, slot_machine, machine_rack, absent):
-    """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
+    """Upgrade apps while rows fit, in order of the largest gain of log welfare per GPU (ties: the first row)."""
     num_apps = len(choice)
     is_out = np.zeros(len(size), dtype=np.bool_)
     num_free = total(free)
@@ -173,7 +173,7 @@ def fill_up(offset, level, size, weight, named, choice, allocated, free, slot_ma
                 num_free -= size[best] - had
                 choice[i] = best
             else:
-                # Neither do the app's larger bundles of no wider locality: room only shrinks.
+                # The app's larger bundles of no wider locality don't fit either: free capacity only shrinks.
                 for b in range(offset[i], offset[i + 1]):
                     if b == best or (size[b] >= size[best] and level[b] <= level[best] and level[best] != NAMED):
                         is_out[b] = True
@@ -197,7 +197,7 @@ def welfare(choice, weight):
 def exchange(
     offset, level, size, weight, named, choice, allocated, free, slot_machine, machine_rack, absent, seed, moves
 ):
-    """Take two to four apps' bundles back, give one of them its best row first, fill up; keep what improves.
+    """Free the bundles of two to four apps, give one of them its best row first, fill up; keep improvements.
 
     Returns the number of moves that improved.
     """
@@ -237,7 +237,7 @@ def exchange(
 
 @compiled
 def insert(order, wanted, level, size, named, choice, allocated, free, slot_machine, machine_rack):
-    """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
+    """Place wanted rows in order, skipping those that don't fit. Return the number placed."""
     placed = 0
     for i in order:
         b = wanted[i]
@@ -252,7 +252,7 @@ NO_APP = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Allocation:
-    """Who holds which kept row, and where.
+    """Each app's kept row, and its placement.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Allocator:
         self._rows = (tables.offset, tables.level, tables.size, tables.weight, _named_entries(tables))
 
     def empty(self) -> Allocation:
-        """Return the allocation of nothing."""
+        """Return the empty allocation."""
         cluster = self._tables.instance.cluster
         n = self._tables.num_apps
         return Allocation(
@@ -295,7 +295,7 @@ class Allocator:
         )
 
     def from_placement(self, row: IntArray, placement: IntArray) -> Allocation:
-        """Return the allocation of instance rows that are placed already."""
+        """Return the allocation of instance rows with a known placement."""
         allocation = self.empty()
         allocation.choice[:] = np.where(row >= 0, np.searchsorted(self._tables.row, row), NO_APP)
         np.add.at(allocation.allocated, (placement[:, 0], placement[:, 1]), placement[:, 2])
@@ -303,7 +303,7 @@ class Allocator:
         return allocation
 
     def repaired(self, wanted: IntArray, absent: int = NO_APP) -> Allocation:
-        """Return an allocation near a choice of kept rows: what finds no room is replaced by what does."""
+        """Return an allocation near a choice of kept rows; rows that don't fit are replaced by rows that do."""
         allocation = self.empty()
         size = np.append(self._tables.size, 0)[wanted]
         order = np.lexsort((np.arange(len(wanted)), -size))
@@ -313,7 +313,7 @@ class Allocator:
         return self.filled(allocation, absent)
 
     def without(self, allocation: Allocation, app: int) -> Allocation:
-        """Return the allocation with an app's bundle taken back and given to the others."""
+        """Return the allocation after an app's bundle is freed and given to the others."""
         copy = _copy(allocation)
         take_back(app, copy.allocated, copy.free)
         copy.choice[app] = -1
@@ -321,7 +321,7 @@ class Allocator:
         return copy
 
     def filled(self, allocation: Allocation, absent: int = NO_APP) -> Allocation:
-        """Return the allocation with greedy upgrades until nothing fits."""
+        """Return the allocation with greedy upgrades until no row fits."""
         copy = _copy(allocation)
         self._fill(copy, absent)
         return copy
@@ -330,7 +330,7 @@ class Allocator:
         fill_up(*self._rows, allocation.choice, allocation.allocated, allocation.free, *self._tree, absent)
 
     def improved(self, allocation: Allocation, *, seed: int, moves: int, absent: int = NO_APP) -> Allocation:
-        """Return the allocation after so many moves of exchange."""
+        """Return the allocation after `moves` moves of exchange."""
         copy = _copy(allocation)
         exchange(*self._rows, copy.choice, copy.allocated, copy.free, *self._tree, absent, seed % 2**31, moves)
         return copy
@@ -343,7 +343,7 @@ def _copy(allocation: Allocation) -> Allocation:
 
 
 def _named_entries(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the machines that kept rows name, by position among the kept rows."""
+    """Return the machines named by kept rows, indexed by kept row."""
     bids, first = tables.instance.bids, tables.instance.named_offset
     count = np.diff(first)[tables.row] if len(tables.row) else np.zeros(0, dtype=np.int64)
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)

@@ -1,8 +1,8 @@
 """The linear programme over bundle types: supply rows, counted prices, columns.
 
-Racks with equal machines form one class. A pattern is a maximal set of bundles that one machine holds at once;
-machines of a class are covered by patterns, so that equal machines are never told apart. Of machines with too many
-patterns only the GPUs count.
+Racks with equal machines form one class. A pattern is a maximal set of bundles that fit on one machine together;
+patterns cover the machines of a class, so equal machines are never distinguished. For machines with too many
+patterns only the number of GPUs counts.
 
 max  sum_b w_b z_b
     s.t. sum_b z_b <= 1                                     for each app
@@ -10,8 +10,8 @@ max  sum_b w_b z_b
          n_k <= sum over rack classes of what they supply   for each kind
          machine patterns, room of racks                    for each rack class
 
-For given whole numbers n the rows' part is a transportation problem, whose vertices are whole: all that is
-fractional about the programme is n, and branching on n is all that is needed.
+For given integers n the rows' part is a transportation problem with integral vertices. So only n can be fractional,
+and branching on n suffices.
 """
 
 import math
@@ -32,25 +32,25 @@ from optim.solvers.auction.tables import Tables
 from optim.solvers.lp.highs import highs_lp, no_answer, run_in_place, silent_highs
 
 Pattern = tuple[int, ...]
-"""Number of bundles of each kind that a machine holds, by position in the kinds asked for."""
+"""Number of bundles of each type on a machine, by position in the requested types."""
 
 Counts = tuple[tuple[int, int], ...]
-"""Positions and numbers of the kinds of which there are any."""
+"""Positions and numbers of the types with at least one bundle."""
 
 MOST_PATTERNS = 10_000
-"""Most sets of bundles that are looked at for one machine.
+"""Maximal number of bundle sets to enumerate for one machine.
 
-Their number grows as that of partitions does: an island of 32 GPUs that is bid for in all sizes has 8,349 of them, one
-of 40 has 37,338, one of 64 over a million. Each is a column of the programme, and so many take a third of a second.
+The number grows like that of partitions. An island of 32 GPUs with bids for all sizes has 8,349 sets, one of 40 has
+37,338, one of 64 over a million. Each is a column of the programme; 10,000 of them take a third of a second.
 """
 
 MAX_NUMBERS = 1_000_000
-"""Most numbers of bundles in a table of patterns by kinds: few sets of thousands of kinds are large, too."""
+"""Maximal entries in a table of patterns by types: few sets of thousands of types are large as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """Machines of a rack class with equal free slots; `machine` is the one that rows name, -1 for the others."""
+    """Machines of a rack class with equal free slots; `machine` is the one named by rows, -1 for the others."""
 
     machine: int
     slots: tuple[int, ...]
@@ -59,19 +59,19 @@ class MachineClass:
 
 @dataclass(frozen=True, slots=True)
 class RackClass:
-    """Equal racks: how many, and the machines of ONE of them."""
+    """Equal racks: their number, and the machines of ONE of them."""
 
     machines: tuple[MachineClass, ...]
     count: int
 
     @property
     def free(self) -> int:
-        """GPUs on offer in one rack."""
+        """Free GPUs in one rack."""
         return sum(machine.count * sum(machine.slots) for machine in self.machines)
 
 
 def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
-    """Return the classes of racks that offer anything, sorted."""
+    """Return the classes of racks with free GPUs, sorted."""
     cluster = tables.instance.cluster
     named = set(tables.instance.bids.named_machine.tolist()) if tables.has_named else set()
     slots: dict[int, list[int]] = {}
@@ -93,12 +93,12 @@ def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
 def patterns(
     slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]
 ) -> tuple[Pattern, ...] | None:
-    """Return the maximal sets of bundles that a machine holds, numbers by slot size, then by machine size.
+    """Return the maximal sets of bundles that fit on a machine: numbers by slot size, then by machine size.
 
-    Sets that another one contains are left out. Sizes of slots are ascending. None where more sets have to be looked
-    at than `MOST_PATTERNS` or `MAX_NUMBERS` allow: then the programme lets a machine hold parts of bundles, as many
-    as it has GPUs for, and bounds what it supplies by the number of its GPUs, as the count relaxation does. Any bound
-    proven so holds, and awards are placed as ever; what is lost is that bundles leave GPUs which nobody can use.
+    Sets contained in another one are omitted. Slot sizes are ascending. Returns None if more sets than `MOST_PATTERNS`
+    or `MAX_NUMBERS` would be enumerated. The programme then lets a machine hold fractions of bundles, up to its number
+    of GPUs, as the count relaxation does. Every bound proven this way is valid, and awards are placed as usual; it only
+    ignores GPUs that remain unusable.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def patterns(
 
 
 def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern, int]) -> float:
-    """Return the size of the smallest bundle of one slot for which the slots still have room, infinity without one."""
+    """Return the size of the smallest one-slot bundle that still fits on the slots, infinity if none does."""
     for k, size in enumerate(sizes):
         if (*inner[:k], inner[k] + 1, *inner[k + 1 :]) in in_slots:
             return size
@@ -133,9 +133,9 @@ def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern
 
 
 def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict[Pattern, int] | None:
-    """Return the numbers of each size that fit into the slots together, with the GPUs that they leave.
+    """Return the numbers of each size that fit on the slots together, with the remaining GPUs.
 
-    None where more than `most` have to be looked at, here and below.
+    None if more than `most` would be enumerated, here and below.
     """
     sums: dict[Pattern, int] = {(0,) * len(sizes): sum(slots)}
     for slot_gpus in slots:
@@ -150,9 +150,9 @@ def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict
 
 
 def _full(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
-    """Return the numbers of each size within a room to which nothing can be added, with the GPUs that they leave.
+    """Return the maximal numbers of each size within a capacity, with the remaining GPUs.
 
-    The smallest size takes all that the others leave.
+    The smallest size takes as many of the remaining GPUs as it can.
     """
     if not sizes:
         return [(num_gpus, ())]
@@ -170,7 +170,7 @@ def _full(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, P
 
 
 def _fillings(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
-    """Return every number of each size, ascending, within a room, with what it leaves."""
+    """Return every feasible number of each size, ascending, within a capacity, with the remaining GPUs."""
     fillings: list[tuple[int, Counts]] = []
     stack: list[tuple[int, int, Counts]] = [(0, num_gpus, ())]
     while stack:
@@ -195,7 +195,7 @@ def _dense(counts: Counts, length: int) -> Pattern:
 
 
 def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
-    """Return the sizes of a locality's kinds up to a limit, ascending."""
+    """Return the sizes of a locality's bundle types up to a limit, ascending."""
     mine = tables.kinds[tables.kinds[:, 0] == level, 1]
     return tuple(int(size) for size in mine if size <= most)
 
@@ -203,7 +203,7 @@ def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
 INFINITE = highspy.kHighsInf
 
 Bounds = Mapping[int, tuple[int, int]]
-"""By kind the least and the most bundles, only where restricted; by -1 - b whether kept row b is awarded, 0 or 1."""
+"""Minimal and maximal bundles by type, only if restricted; by -1 - b whether kept row b is awarded, 0 or 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -213,15 +213,15 @@ class LpPoint:
     Parameters
     ----------
     value
-        Optimum; -inf if the bounds leave nothing.
+        Optimum; -inf if the bounds are infeasible.
     chosen
         Shape (rows,): z.
     number
         Shape (kinds,): n.
     proof
-        Prices that prove the value.
+        Prices with which the value is proven.
     gpu_price
-        What a GPU costs anywhere: the least price of room in a rack.
+        Minimal price of a GPU in any rack.
     """
 
     value: float
@@ -247,7 +247,7 @@ class _Builder:
         return len(self.cost) - 1
 
     def row(self, right: float) -> int:
-        """Add a row: something at most `right`."""
+        """Add a row with right-hand side `right` (an upper bound)."""
         self.right.append(right)
         return len(self.right) - 1
 
@@ -263,7 +263,7 @@ class _Builder:
 
 
 def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]) -> Any:
-    """Return how many bundles of each kind a machine holds, by pattern; of one kind alone, in parts, if these are too many."""
+    """Return a machine's numbers of bundles of each type, by pattern; single types, in fractions, if there are too many."""
     table = patterns(slots, slot_sizes, machine_sizes)
     if table is None:
         return diags_array(sum(slots) / np.array([*slot_sizes, *machine_sizes])).tocsr()
@@ -271,7 +271,7 @@ def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_
 
 
 class BundleTypeLP:
-    """The programme in HiGHS; bounds on numbers of bundles and absent apps change between solves, warm-started.
+    """The programme in HiGHS; bounds and absent apps change between warm-started solves.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class BundleTypeLP:
         self.solves = 0
 
     def _add_covers(self, builder: _Builder) -> list[int]:
-        """Add one supply row a kind, and one for all kinds that may spread anywhere."""
+        """Add one supply row per type, and one for all types that may spread anywhere."""
         covers = []
         for k, (level, size) in enumerate(self.tables.kinds.tolist()):
             if level == Locality.CLUSTER:
@@ -324,7 +324,7 @@ class BundleTypeLP:
         return covers
 
     def _add_named(self, builder: _Builder) -> dict[int, int]:
-        """Add one supply row for each machine that rows name: its GPUs."""
+        """Add one supply row for the GPUs of each named machine."""
         named: dict[int, int] = {}
         if not self.tables.has_named:
             return named
@@ -344,11 +344,11 @@ class BundleTypeLP:
         return named
 
     def _add_rack(self, builder: _Builder, rack_class: RackClass) -> None:
-        """Add what the racks of a class supply: bundles by machine patterns, bundles within a rack, loose GPUs."""
+        """Add the supply of a class of racks: bundles by machine patterns, bundles within a rack, single GPUs."""
         tables, where = self.tables, {tuple(kind): k for k, kind in enumerate(self.tables.kinds.tolist())}
         capacity_row = builder.row(float(rack_class.count * rack_class.free))
         self._rooms.append(capacity_row)
-        inside: dict[int, tuple[int, int]] = {}  # kind -> column of bundles supplied, row that patterns cover
+        inside: dict[int, tuple[int, int]] = {}  # type -> column of supplied bundles, row covered by patterns
         for machine in rack_class.machines:
             slot_sizes = bundle_sizes(tables, Locality.SLOT, max(machine.slots))
             machine_sizes = bundle_sizes(tables, Locality.MACHINE, sum(machine.slots))
@@ -391,7 +391,7 @@ class BundleTypeLP:
             builder.add(self._loose, column, -1.0)
 
     def supply_value(self, price: FloatArray, named_price: Mapping[int, float]) -> float:
-        """Return at least the most that the cluster supplies at prices of kinds and of named machines' GPUs."""
+        """Return an upper bound on the value of the cluster's supply at prices of types and of named machines' GPUs."""
         total = 0.0
         for pattern_kinds, machine, count, table in self._patterns:
             unit = [named_price.get(machine, 0.0)] if machine in self._named else []
@@ -405,8 +405,8 @@ class BundleTypeLP:
         return total + per_gpu * self.tables.instance.cluster.num_free
 
     def solve(self, bounds: Bounds, absent: int = -1) -> LpPoint:
-        """Solve with bounds on numbers of bundles, and without one app; warm from the last solve."""
-        if not self._num_rows:  # HiGHS gives an empty programme no value
+        """Solve with bounds on numbers of bundles, and optionally without one app; warm-started from the last solve."""
+        if not self._num_rows:  # HiGHS gives no value for an empty programme
             nothing = np.zeros(len(self.tables.kinds))
             return LpPoint(value=0.0, chosen=np.zeros(0), number=nothing, proof=self._prices(self._no_duals()))
         self._restrict(bounds)
@@ -423,7 +423,7 @@ class BundleTypeLP:
                 chosen=x[: self._num_rows],
                 number=x[self._number_first : self._number_first + len(self.tables.kinds)],
                 proof=self._prices(dual),
-                gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere: there is a rack
+                gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere, so there is a rack
             )
         if status != highspy.HighsModelStatus.kInfeasible:
             raise no_answer(self._highs)
@@ -437,8 +437,8 @@ class BundleTypeLP:
         supply = np.maximum(0.0, dual[np.array(self._covers, dtype=np.int64)])
         supply_price = supply * np.where(kinds[:, 0] == Locality.CLUSTER, kinds[:, 1], 1)
         for k in range(count):
-            # Unrestricted kinds cost their rows what the supply earns: rounding must not tell them apart.
-            # Without an upper bound rows can't pay more than the supply earns.
+            # Rows of unrestricted types pay the supply's price: rounding must not separate them.
+            # Without an upper bound rows can't pay more than the supply's price.
             if k not in self._restricted:
                 row_price[k] = supply_price[k]
             elif self._restricted[k][1] >= MOST:
@@ -455,13 +455,13 @@ class BundleTypeLP:
         )
 
     def _infeasible_prices(self) -> PriceProof:
-        """Return prices by which the bounds ask for more than there is: a ray, taken far."""
+        """Return prices at which the bounds demand more than the supply: a point far along a ray."""
         run_in_place(self._highs)
         _, has_ray, ray = self._highs.getDualRay()
         return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
 
     def _no_duals(self) -> FloatArray:
-        """Return prices of nothing."""
+        """Return prices that are all 0."""
         return np.zeros(self._highs.getNumRow())
 
     def _restrict(self, bounds: Bounds) -> None:
@@ -481,10 +481,10 @@ class BundleTypeLP:
 
 
 MOST = 1 << 30
-"""More bundles than there can be."""
+"""More bundles than can exist."""
 
 FAR = 1e6
-"""How far a ray is followed: log welfare is a matter of hundreds."""
+"""Distance to follow a ray: log welfare is in the hundreds."""
 
 
 def _highs(builder: _Builder) -> Any:
@@ -510,14 +510,14 @@ def _highs(builder: _Builder) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PricedCounts:
-    """A knapsack over the GPUs on offer at the prices of kinds, with what is added to it.
+    """A knapsack over the free GPUs at the types' prices, plus constants.
 
     Parameters
     ----------
     proof
-        The prices: with counted GPUs they prove `bound`, and `bound_without` of any app.
+        The prices: with counted GPUs they prove `bound`, and `bound_without` any app.
     fixed
-        What the supply earns, what restricted numbers cost, and what fixed rows gain.
+        Value of the supply, cost of restricted numbers, and gain of fixed rows.
     """
 
     proof: PriceProof
@@ -527,25 +527,25 @@ class PricedCounts:
 
     @property
     def bound(self) -> float:
-        """No allocation is worth more."""
+        """Upper bound on the welfare of every allocation."""
         return self._relaxed.bound + self.fixed
 
     @property
     def choice(self) -> IntArray:
-        """The kept rows that attain the bound before anything is placed."""
+        """The kept rows that attain the bound, not yet placed."""
         chosen: IntArray = np.append(self._columns, -1)[self._relaxed.choice()]
         return chosen
 
     def bound_without(self, app: int) -> float:
-        """No allocation of the others is worth more, where the prices are of no tree."""
+        """Upper bound on the welfare of the others, if the prices come from no tree."""
         return self._relaxed.bound_without(app) + self.fixed
 
 
 def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: int) -> PricedCounts:
-    """Return a knapsack over the GPUs on offer, at the point's prices less those of GPUs.
+    """Return a knapsack over the free GPUs, at the point's prices less the prices of GPUs.
 
-    The programme prices each GPU by itself, so that a knapsack's last GPUs may be sold in parts. Here the
-    prices of kinds keep only their premium, and a dynamic programme sells whole bundles within the GPUs on offer.
+    The programme prices each GPU separately, so fractions of a knapsack's last bundles may be sold. Here the
+    types' prices keep only their premium, and a dynamic programme sells integral bundles within the free GPUs.
     """
     tables = lp.tables
     count = len(tables.kinds)
@@ -580,12 +580,12 @@ def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: 
 
 
 def _premium_prices(tables: Tables, point: LpPoint) -> tuple[PriceProof, FloatArray, FloatArray, FloatArray]:
-    """Return prices beyond those of GPUs: as a proof, to rows and to the supply by kind, and of named machines' GPUs."""
+    """Return prices in excess of GPU prices: as a proof, to rows, to the supply by type, and of named machines' GPUs."""
     kinds, count = tables.kinds, len(tables.kinds)
     by_gpu = point.gpu_price * np.where(kinds[:, 0] >= 0, kinds[:, 1], 0)
     named_price = np.maximum(0.0, point.proof.row_price[count:] - point.gpu_price)
     supply = np.maximum(0.0, point.proof.supply_price[:count] - by_gpu)
-    # Restricted kinds keep the difference between what rows pay and what the supply earns.
+    # Restricted types keep the difference between the rows' price and the supply's price.
     row_price = supply + (point.proof.row_price - point.proof.supply_price)[:count]
     proof = PriceProof(
         kinds=point.proof.kinds,
@@ -597,17 +597,17 @@ def _premium_prices(tables: Tables, point: LpPoint) -> tuple[PriceProof, FloatAr
 
 
 def _gain_by_size(app: IntArray, size: IntArray, gain: FloatArray) -> IntArray:
-    """Return the positions, ascending, of rows that gain more than every row of the same app with no more GPUs."""
+    """Return the positions, ascending, of rows with a larger gain than every row of the same app with no more GPUs."""
     order = np.lexsort((-gain, size, app))
     _, rank = np.unique(gain, return_inverse=True)
-    key = (app * (len(app) + 1) + rank.ravel())[order]  # whole numbers: apps apart, then gains
+    key = (app * (len(app) + 1) + rank.ravel())[order]  # integers: by app, then by gain
     before = np.maximum.accumulate(np.concatenate([[-1], key[:-1]])) if len(key) else key
     is_first = np.concatenate([[True], np.diff(app[order]) > 0]) if len(key) else key.astype(bool)
     return np.sort(order[(key > before) | is_first])
 
 
 def _named_cost(tables: Tables, proof: PriceProof) -> np.ndarray:
-    """Return what the named machines of each kept row cost."""
+    """Return the cost of each kept row's named machines."""
     instance = tables.instance
     unit = np.zeros(instance.cluster.num_machines)
     is_named = proof.kinds[:, 0] == Locality.NAMED

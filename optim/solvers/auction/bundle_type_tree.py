@@ -1,4 +1,4 @@
-"""Branch and bound on the numbers of bundles of each kind, with a tree that the checker walks."""
+"""Branch and bound on the numbers of bundles of each type, with a tree that the checker verifies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from optim.solvers.auction.packing import Items, Packer
 from optim.solvers.auction.settlement import Interval
 
 WHOLE_TOL = 1e-6
-"""Numbers of bundles count as whole within this."""
+"""Numbers of bundles within this distance of an integer count as integral."""
 
 CLOSING_TOL = 1e-8
-"""A node is closed once its bound exceeds the best value by no more, in log units."""
+"""A node is closed once its bound exceeds the best value by at most this, in log units."""
 
 
 @dataclass(slots=True)
@@ -37,24 +37,25 @@ class _Node:
 class Tree(AbstractIteration[Interval]):
     """Branch and bound for one auction, with all apps or without one.
 
-    Nodes are taken depth first, the child on the side of the fraction first, or where a bound may do before all is
-    known (`is_enough`) by their parents' bounds, largest first; open nodes keep these where a limit ends the search. `solved` counts linear programmes, `unplaced` leaves whose whole numbers found
-    no room: the bound stays open there.
+    Nodes are processed depth first, the child on the side of the fraction first. If a bound may suffice early
+    (`is_enough`), they are processed by their parents' bounds, largest first. If a limit ends the search, open nodes
+    keep these bounds. `solved` counts linear programmes, `unplaced` leaves with integral numbers and no placement; their
+    bounds stay open.
 
     Parameters
     ----------
     lp
-        The programme; shared by all trees of an auction, so that each starts warm.
+        The programme, shared by all trees of an auction so that each is warm-started.
     packer
-        Finds room for whole numbers of bundles.
+        Places integral numbers of bundles.
     known, proven
-        Log welfare of an allocation that is known, and what none exceeds by another proof.
+        Log welfare of a known allocation, and an upper bound from another proof.
     absent
-        The app that is left out, -1 for none.
+        The excluded app, -1 for none.
     node_limit
-        Most linear programmes; may be raised where a tree is gone on with.
+        Maximal number of linear programmes; may be raised when a tree continues.
     is_enough
-        From both ends of the optimum, what is reached and what is proven, whether that will do.
+        Whether the given lower and upper ends of the optimum suffice.
     """
 
     def __init__(
@@ -78,11 +79,11 @@ class Tree(AbstractIteration[Interval]):
         self._nodes, self._stack = [_Node({})], [0]
 
     def init(self) -> None:
-        """Treat the root, whatever the limits."""
+        """Process the root, regardless of limits."""
         self.step()
 
     def is_done(self) -> bool:
-        """Tell whether no node is open, all programmes are spent, or what is known will do."""
+        """Return whether no node is open, all programmes are used, or the known ends suffice."""
         if not self._stack or self.solved >= self.node_limit:
             return True
         return self._is_enough is not None and self._is_enough(self._best, self._bound())
@@ -96,16 +97,16 @@ class Tree(AbstractIteration[Interval]):
         return max(self._best, *(node.bound for node in self._nodes if node.kind is None))
 
     def step(self) -> None:
-        """Treat the next node."""
+        """Process the next node."""
         at = len(self._stack) - 1
-        if self._is_enough is not None:  # what decides is the bound
+        if self._is_enough is not None:  # only the bound matters
             at = max(range(len(self._stack)), key=lambda k: (self._nodes[self._stack[k]].bound, k))
         self._stack += self._treat(self._nodes[self._stack.pop(at)])
 
     def standing(self) -> SolverState:
-        """Return the programmes that the run has solved, and both ends of its optimum.
+        """Return the number of solved programmes, and both ends of the run's optimum.
 
-        Without an app they are the ends of a payment, of which the run's gap knows nothing.
+        Without an app they are the ends of a payment, which don't affect the run's gap.
         """
         solved = self.earlier + self.solved
         if self._absent >= 0:
@@ -113,11 +114,11 @@ class Tree(AbstractIteration[Interval]):
         return SolverState(iterations=solved, objective=self._best, bound=min(self._bound(), self._proven))
 
     def finish(self, reason: Termination | None) -> Interval:
-        """Return the best allocation if it beats the known one, and the bound with its tree."""
+        """Return the best allocation if it is better than the known one, and the bound with its tree."""
         return Interval(reached=self._best, bound=self._bound(), witness=self._witness, proof=self._proof())
 
     def _treat(self, node: _Node) -> list[int]:
-        """Bound a node and look for an allocation; return the children if it stays open."""
+        """Bound a node and search for an allocation; return the children if it stays open."""
         if node.is_tight and self._placement_search.fits(self._awarded_at_least(node.bounds)) is False:
             node.bound, node.proof, node.is_full = -np.inf, None, True
             return []
@@ -129,7 +130,7 @@ class Tree(AbstractIteration[Interval]):
             return []
         fraction = np.abs(point.number - np.round(point.number))
         if self._lp.tables.has_named and fraction.max(initial=0.0) <= WHOLE_TOL:
-            # No kind counts rows that name machines: they are branched on one by one.
+            # No type counts rows that name machines, so these are branched on one by one.
             by_row = np.abs(point.chosen - np.round(point.chosen)) * (self._lp.tables.kind < 0)
             if by_row.max(initial=0.0) > WHOLE_TOL:
                 self._count(node, point)
@@ -145,20 +146,20 @@ class Tree(AbstractIteration[Interval]):
             return []
         if is_whole:
             return self._split_off(node, point)
-        # The fraction nearest to a half splits best; equal ones: the largest bundles.
+        # Split at the fraction nearest to a half; among equal ones, the largest bundles.
         kind = int(np.lexsort((-self._lp.tables.kinds[:, 1], -np.round(fraction, 9)))[0])
         return self._split(node, kind, float(point.number[kind]))
 
     def _split_off(self, node: _Node, point: LpPoint) -> list[int]:
-        """Split at whole numbers for which no room was found: fewer bundles of a kind, or at least as many.
+        """Split at integral numbers without a placement: fewer bundles of a type, or at least as many.
 
-        Along the second children ever more bundles are asked for, until a search shows that they leave no room.
-        Where it can't, the last leaf stays open: that no room was found is no proof.
+        The second children require more and more bundles, until a search proves them infeasible. If it can't, the last
+        leaf stays open: a failed placement is no proof.
         """
         tables = self._lp.tables
         numbers = {k: int(n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
         numbers |= {-1 - int(b): 1 for b in np.flatnonzero((tables.kind < 0) & (point.chosen > 0.5))}
-        # The largest bundles first: they are the hardest to place, and few may be enough to leave no room.
+        # The largest bundles first: they are the hardest to place, and few may suffice to prove infeasibility.
         for k in sorted(numbers, key=lambda k: (-self._size(k), k)):
             low, _ = node.bounds.get(k, (0, MOST) if k >= 0 else (0, 1))
             is_inner = k < 0 or tables.kinds[k, 0] != Locality.CLUSTER
@@ -170,12 +171,12 @@ class Tree(AbstractIteration[Interval]):
         return []
 
     def _size(self, k: int) -> int:
-        """Return the size of a kind, or of a kept row given as -1 - b."""
+        """Return the size of a type, or of a kept row given as -1 - b."""
         tables = self._lp.tables
         return int(tables.kinds[k, 1] if k >= 0 else tables.size[-1 - k])
 
     def _awarded_at_least(self, bounds: dict[int, tuple[int, int]]) -> Items:
-        """Return the bundles that bounds ask for."""
+        """Return the bundles that the bounds require."""
         tables, items = self._lp.tables, []
         bids, first = tables.instance.bids, tables.instance.named_offset
         for k, (low, _) in bounds.items():
@@ -189,7 +190,7 @@ class Tree(AbstractIteration[Interval]):
         return tuple(sorted(items))
 
     def _count(self, node: _Node, point: LpPoint) -> None:
-        """Tighten a node's bound by counting GPUs, and try what attains it."""
+        """Tighten a node's bound by counting GPUs, and try its solution."""
         counted = count_with_prices(self._lp, point, node.bounds, self._absent)
         if counted.bound < node.bound:
             node.bound, node.proof = counted.bound, counted.proof
@@ -199,7 +200,7 @@ class Tree(AbstractIteration[Interval]):
         """Split a node; return its children, the more promising one last."""
         node.kind, node.split = kind, int(np.floor(number))
         low, high = node.bounds.get(kind, (0, MOST) if kind >= 0 else (0, 1))
-        # A child that is never solved is bounded by what bounds its parent.
+        # The bound of a child that is never solved is its parent's.
         ranges = ((low, node.split), (node.split + 1, high))
         self._nodes.extend(
             _Node({**node.bounds, kind: bounds}, bound=node.bound, proof=node.proof) for bounds in ranges
@@ -208,11 +209,11 @@ class Tree(AbstractIteration[Interval]):
         return [node.low, node.high] if number - node.split > 0.5 else [node.high, node.low]
 
     def _integral_rows(self, point: LpPoint, bounds: dict[int, tuple[int, int]]) -> IntArray:
-        """Return kept rows for whole numbers of bundles, by app; all -1 where they stay fractional."""
+        """Return kept rows for integral numbers of bundles, by app; all -1 if they stay fractional."""
         tables, chosen = self._lp.tables, point.chosen
         choice = np.full(tables.num_apps, -1, dtype=np.int64)
         if np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
-            # With the numbers fixed, vertices are whole.
+            # With the numbers fixed, vertices are integral.
             fixed = {k: (n, n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
             rows = {k: pair for k, pair in bounds.items() if k < 0}
             chosen = self._lp.solve({**fixed, **rows}, self._absent).chosen
@@ -224,7 +225,7 @@ class Tree(AbstractIteration[Interval]):
         return choice
 
     def _keep(self, choice: IntArray, *, is_thorough: bool = False) -> None:
-        """Remember a choice of kept rows if it is the best one yet and there is room for it."""
+        """Store a choice of kept rows if it is the best one so far and can be placed."""
         tables = self._lp.tables
         value = tables.welfare(choice)
         if value <= self._best:

@@ -1,8 +1,8 @@
-"""The relaxation in which only the number of GPUs counts: knapsacks, with all apps and without each.
+"""The relaxation that only counts GPUs: knapsacks, with all apps and without each.
 
-Dropping everything but ``sum of GPUs <= GPUs on offer`` leaves a multiple-choice knapsack. It is an upper bound always, and
-exact whenever its own solution can be placed; on free machines that is always so if the sizes divide one another and the
-machine and the rack.
+Keeping only ``sum of GPUs <= free GPUs`` leaves a multiple-choice knapsack. It is always an upper bound, and exact if its
+solution can be placed. On free machines it can always be placed if the sizes divide one another and the machine and the
+rack.
 """
 
 from functools import cached_property
@@ -16,7 +16,7 @@ from optim.solvers.auction.tables import Tables
 
 @compiled
 def count_tables(order, offset, size, weight, num_free):
-    """Return T with T[k, u] the most welfare of the first k apps in an order with at most u GPUs."""
+    """Return T with T[k, u] the maximal welfare of the first k apps in an order with at most u GPUs."""
     table = np.zeros((len(order) + 1, num_free + 1))
     for k in range(len(order)):
         before, after = table[k], table[k + 1]
@@ -32,7 +32,7 @@ def count_tables(order, offset, size, weight, num_free):
 
 @compiled
 def trace(table, order, offset, size, weight, apps, num_free, choice):
-    """Choose rows of the first apps in an order that attain table[apps, room]; equal values keep the first row."""
+    """Choose rows of the first apps in an order that attain table[apps, room]; ties keep the first row."""
     u = num_free
     for k in range(apps - 1, -1, -1):
         i, value = order[k], table[k + 1, u]
@@ -59,7 +59,7 @@ def best_choice(table, offset, size, weight):
 
 @compiled
 def best_without(head, tail, offset, size, weight, app, choice):
-    """Fill in a choice that attains the optimum without one app; return that optimum."""
+    """Write a choice that attains the optimum without one app; return that optimum."""
     num_apps, num_free = len(offset) - 1, head.shape[1] - 1
     after = num_apps - 1 - app
     order, backwards = np.empty(num_apps, dtype=np.int64), np.empty(num_apps, dtype=np.int64)
@@ -77,20 +77,20 @@ def best_without(head, tail, offset, size, weight, app, choice):
 
 
 class CountRelaxation:
-    """Tables from both ends, each made when it is first asked for; all optima follow from them.
+    """Tables from both ends, each computed on first use; all optima follow from them.
 
     Parameters
     ----------
     offset
         Shape (apps + 1,): the rows of app i are ``offset[i]:offset[i+1]``.
     size, weight
-        Shape (rows,): GPUs of each row, and what it is worth.
+        Shape (rows,): GPUs of each row, and its value.
     num_free
-        GPUs there are.
+        Number of free GPUs.
 
     Notes
     -----
-    O(apps x GPUs x rows an app) for the tables, O(GPUs) for each leave-one-out optimum.
+    O(apps x GPUs x rows per app) for the tables, O(GPUs) for each leave-one-out optimum.
     """
 
     def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, num_free: int) -> None:

@@ -1,4 +1,4 @@
-"""The exact solver: counts first, then linear programmes over kinds of bundles, branched where needed."""
+"""The exact solver: counts first, then linear programmes over bundle types, branched where needed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,12 +30,12 @@ class ExactOptions(PaymentOptions):
     Parameters
     ----------
     main_nodes
-        Most linear programmes of the main tree.
+        Maximal number of linear programmes of the main tree.
     payment_nodes
-        Most linear programmes of the tree of each payment.
+        Maximal number of linear programmes of each payment's tree.
     payments
         `decided`: each payment is an interval whose ends give the same GPUs; `closed`: each is a point. A lottery's
-        are always closed, its odds being the shares themselves.
+        payments are always closed, since its odds are the shares.
     """
 
     main_nodes: int = 2_000
@@ -54,25 +54,25 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
 
     Notes
     -----
-    1. The count relaxation (`CountRelaxation`) gives a bound, exact where its solution can be placed.
-    2. Otherwise a linear programme over kinds of bundles: machines are covered by packing patterns, equal racks
-       are one class. Given whole numbers of bundles of each kind the choice of rows is a transportation
-       problem, so that those numbers are all that has to be branched on.
-    3. At each node a dynamic programme counts GPUs at the programme's prices less those of GPUs: this closes what
-       the programme leaves open by selling parts of bundles, and its solution is tried as an allocation.
-    4. Payments are worked out side by side (`PaymentSolver`): one programme's prices bound the others without each
-       winner, and only the few payments that are still undecided get a tree of their own, warm from the main one.
+    1. The count relaxation (`CountRelaxation`) gives a bound, exact if its solution can be placed.
+    2. Otherwise a linear programme over bundle types: packing patterns cover the machines, and equal racks
+       are one class. Given integral numbers of bundles of each type, the choice of rows is a transportation
+       problem, so branching on these numbers suffices.
+    3. At each node a dynamic programme counts GPUs at the programme's prices less the prices of GPUs. It closes the
+       gap left by selling fractions of bundles, and its solution is tried as an allocation.
+    4. Payments are computed together (`PaymentSolver`): one programme's prices bound the others without each
+       winner, and only the few undecided payments get a tree, warm-started from the main one.
 
-    HiGHS solves the linear programmes; its MILP solver is not used, for what it claims can't be checked.
+    HiGHS solves the linear programmes; its MILP solver is not used, because its claims can't be checked.
     """
 
     summary: ClassVar[str] = (
-        "counts, then linear programmes over kinds of bundles, branched; payments in proven intervals that decide the grants"
+        "counts, then linear programmes over bundle types, branched; payments in proven intervals that decide the grants"
     )
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 
     def award(self, instance: AuctionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Award:
-        """Find the allocation of all apps, then what the others can have without each winner."""
+        """Find the allocation of all apps, then the others' optimum without each winner."""
         clock = monitor.clock
         with clock.phase("build"):
             search = _Search(instance, options, monitor, seed)
@@ -101,7 +101,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
 
 
 class _Search:
-    """One auction: the main allocation, then the others' without each winner."""
+    """One auction: the main allocation, then the others' allocations without each winner."""
 
     def __init__(self, instance: AuctionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> None:
         self._options, self._monitor = options, monitor
@@ -116,11 +116,11 @@ class _Search:
         self.proof: BoundProof = CountProof()
         self.nodes = self.unplaced = 0
         self.termination = Termination.NODE_LIMIT
-        """Why the allocation isn't proven optimal, unless the monitor says why."""
+        """Why the allocation isn't proven optimal, unless the monitor gives a reason."""
 
     @cached_property
     def _lp(self) -> BundleTypeLP:
-        """The programme that all trees share, so that each starts warm."""
+        """The programme shared by all trees, so that each is warm-started."""
         return BundleTypeLP(self.tables)
 
     @cached_property
@@ -142,13 +142,13 @@ class _Search:
         if interval.witness is not None:
             self.row, placement = interval.witness.row, interval.witness.placement
             placed = self._packer.place(self.row, is_thorough=True) if placement is None else placement
-            assert placed is not None, "the packer found room for this choice before"
+            assert placed is not None, "the packer placed this choice before"
             self.placement = placed
         if interval.proof is not None and interval.bound < self.bound:
             self.bound, self.proof = interval.bound, interval.proof
 
     def payments(self) -> dict[int, Interval]:
-        """Return both ends of what the others can have without each winner."""
+        """Return both ends of the others' optimum without each winner."""
         options = self._options
         deciding = self.deciding
         rule, payments = PaymentRule(options.rule), Payments(options.payments)

@@ -1,4 +1,4 @@
-"""Marginal Nash welfare with exchange: the heuristic beside the exact solvers."""
+"""Marginal Nash welfare with exchange: the heuristic alternative to the exact solvers."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,7 @@ from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, Payme
 from optim.solvers.auction.tables import Tables
 
 BATCH = 50
-"""Moves of exchange between two looks at the stopping rule."""
+"""Moves of exchange between two checks of the stopping rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,8 @@ class GreedyOptions(PaymentOptions):
     Parameters
     ----------
     moves
-        Moves of exchange: two to four bundles are taken back, one app takes a bundle drawn from its own, and the
-        rest is filled up greedily; what improves is kept.
+        Moves of exchange: each frees two to four bundles, gives one app a random bundle from its bids, and fills
+        up greedily; improvements are kept.
     """
 
     moves: int = 500
@@ -37,15 +37,15 @@ class GreedyOptions(PaymentOptions):
 
 @register("greedy", problem="auction")
 class Greedy(AbstractAuctionSolver[GreedyOptions]):
-    """Upgrade the app that gains most log welfare a GPU until nothing fits, then exchange.
+    """Upgrade the app with the largest gain of log welfare per GPU until no row fits, then exchange.
 
     Notes
     -----
-    The bound is the better of two relaxations, the count of GPUs and the linear programme over kinds. What the
-    others can have without an app is found by filling up what it leaves, so that payments are intervals.
+    The bound is the better of two relaxations, the count of GPUs and the linear programme over types. To bound
+    the others' optimum without an app, its GPUs are filled up greedily, so that payments are intervals.
     """
 
-    summary: ClassVar[str] = "the largest gain of log welfare a GPU first, then exchange; payments in intervals"
+    summary: ClassVar[str] = "the largest gain of log welfare per GPU first, then exchange; payments in intervals"
     options_type: ClassVar[type[GreedyOptions]] = GreedyOptions
 
     def award(self, instance: AuctionInstance, options: GreedyOptions, monitor: Monitor, seed: int) -> Award:
@@ -59,7 +59,7 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
 
 
 class Exchange(AbstractIteration[Allocation]):
-    """Exchange in batches of moves, from the greedy allocation on."""
+    """Exchange in batches of moves, starting from the greedy allocation."""
 
     def __init__(self, tables: Tables, allocator: Allocator, max_moves: int, seed: int) -> None:
         self.allocator, self.moves = allocator, 0
@@ -67,7 +67,7 @@ class Exchange(AbstractIteration[Allocation]):
         self._allocation = allocator.filled(allocator.empty())
 
     def is_done(self) -> bool:
-        """Tell whether all moves are made."""
+        """Return whether all moves are made."""
         return self.moves >= self._max_moves
 
     def step(self) -> None:
@@ -78,7 +78,7 @@ class Exchange(AbstractIteration[Allocation]):
         self.moves += now
 
     def standing(self) -> SolverState:
-        """Return the batches made and the welfare."""
+        """Return the number of batches and the welfare."""
         return SolverState(iterations=self.moves // BATCH, objective=self._tables.welfare(self._allocation.choice))
 
     def finish(self, reason: Termination | None) -> Allocation:

@@ -1,9 +1,9 @@
 """The two sides of an auction: agents that bid for apps, and the arbiter that allocates and charges.
 
 Calls between the three sides (Mahajan et al., NSDI 2020, section 6): the arbiter asks an agent for its fairness
-(`rho`), shows it what is on offer and collects its bids (`bid`), and tells it what it won (`win`); the agent asks
-the app's scheduler for its jobs (`jobs`). The offer is shown to many apps at once (optimistic); a grant is
-disjoint from all others (pessimistic).
+(`rho`), shows it the offer and collects its bids (`bid`), and reports its grant (`win`); the agent asks
+the app's scheduler for its jobs (`jobs`). Many apps see the offer at once (optimistic); grants are
+disjoint (pessimistic).
 """
 
 import math
@@ -29,16 +29,16 @@ from optim.solvers.solve import solve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What an agent sees: all GPUs on offer, whoever else sees them too.
+    """The offer to an agent: all free GPUs, which other agents may see as well.
 
     Parameters
     ----------
     cluster
-        The cluster; its free GPUs are those on offer.
+        The cluster; its free GPUs are on offer.
     lease_min, horizon
-        For how long they are granted, and how bids are to be valued.
+        Length of the lease, and how bids are valued.
     kind
-        Type of the GPUs on offer; empty where there is one.
+        Type of the offered GPUs; empty if there is only one.
     """
 
     cluster: Cluster
@@ -49,7 +49,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What an app may use: (slot, count) entries that no other grant of the auction holds."""
+    """GPUs that an app may use, as (slot, count) entries; disjoint from the auction's other grants."""
 
     app: str
     entries: tuple[tuple[int, int], ...]
@@ -63,20 +63,20 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """A bid table with what it took to make it.
+    """A bid table with its inputs and its cost.
 
     Parameters
     ----------
     table
         The bids.
     gang
-        What bundles come in multiples of.
+        Bundles are multiples of this number.
     elapsed_min, work_min
         The terms of rho.
     prepare_s
-        Seconds that the table took.
+        Seconds to compute the table.
     sizes
-        Numbers of GPUs that the app can use where these aren't all multiples of its gang; empty otherwise.
+        Numbers of GPUs that the app can use, if not all multiples of its gang; empty otherwise.
     """
 
     table: BidTable
@@ -87,41 +87,41 @@ class Bid:
     sizes: tuple[int, ...] = ()
 
     def usable(self, gpus: int) -> int:
-        """Return how many of so many GPUs the app can use."""
+        """Return how many of `gpus` GPUs the app can use."""
         if not self.sizes:
             return gpus // self.gang * self.gang
         return max((size for size in self.sizes if size <= gpus), default=0)
 
 
 class AppScheduler(Protocol):
-    """The tuner that an app brings along (Hyperband, say)."""
+    """The app's tuner, such as Hyperband."""
 
     def jobs(self) -> tuple[Trial, ...]:
-        """Return the live trials with the work that each is expected to do still."""
+        """Return the live trials with the expected remaining work of each."""
         ...
 
 
 class Agent(Protocol):
-    """One app, as the arbiter knows it."""
+    """One app, as the arbiter sees it."""
 
     name: str
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """(slot, GPUs) that it holds under leases that go on."""
+        """(slot, GPUs) that it holds under leases that continue."""
         ...
 
     @property
     def gang(self) -> int:
-        """What its GPUs come in: the least that helps it."""
+        """Gang size: the least number of GPUs that helps it; it uses multiples of this number."""
         ...
 
     def wanted(self) -> int:
-        """Return how many GPUs it can use beside those it holds."""
+        """Return how many GPUs it can use in addition to those it holds."""
         ...
 
     def rho(self, cluster: Cluster) -> float:
-        """Return the present finish-time fairness, with what the app holds now."""
+        """Return the present finish-time fairness, with the GPUs that the app holds."""
         ...
 
     def bid(self, offer: Offer) -> Bid:
@@ -129,21 +129,21 @@ class Agent(Protocol):
         ...
 
     def win(self, grant: Grant) -> None:
-        """Take note of a grant."""
+        """Accept a grant."""
         ...
 
 
 class ProfileAgent:
-    """An agent that bids what its profile says, with the trials that its scheduler reports.
+    """An agent that bids according to its profile, with the trials that its scheduler reports.
 
     Parameters
     ----------
     name
         Name of the app.
     profile
-        What the app knows of itself when it is submitted, or whenever the simulation begins.
+        Profile of the app at its submission or at the start of the simulation.
     scheduler
-        Where live trials come from; None for those of the profile.
+        Source of the live trials; None for those of the profile.
     """
 
     def __init__(self, name: str, profile: AppProfile, scheduler: AppScheduler | None = None) -> None:
@@ -153,7 +153,7 @@ class ProfileAgent:
 
     @property
     def profile(self) -> AppProfile:
-        """The profile with the trials that live now."""
+        """The profile with the present live trials."""
         return self._profile if self._scheduler is None else replace(self._profile, trials=self._scheduler.jobs())
 
     @property
@@ -163,32 +163,32 @@ class ProfileAgent:
 
     @property
     def gang(self) -> int:
-        """The least that helps it."""
+        """Gang size."""
         return min(self._profile.gangs, default=self._profile.gang)
 
     def wanted(self) -> int:
-        """Return its demand less what it holds."""
+        """Return its demand less the GPUs that it holds."""
         profile = self.profile
         return max(0, profile.demand - profile.held_gpus)
 
     def hold(self, cluster: Cluster, places: Iterable[tuple[int, int]]) -> None:
-        """Take note of the GPUs that it holds from now on: grants that began, less leases that ended."""
+        """Set the GPUs that it holds from now on: started grants, less ended leases."""
         self._profile = with_allocation(self._profile, cluster, places)
 
     def advance(self, minutes: float, active_apps: float) -> None:
-        """Let time pass: the app grows older, its average number of rivals follows, and what it holds does work.
+        """Advance time: age, average number of rivals and completed work grow.
 
         Parameters
         ----------
         minutes
-            How long.
+            Length of the time step.
         active_apps
-            Apps that were active meanwhile, this one included.
+            Number of apps active during the step, including this one.
 
         Notes
         -----
-        Trials go on in proportion to their work, so that all of them end when the app does (`remaining_minutes`); a
-        scheduler's trials are its own matter. An app never ends here: at least a thousandth of a minute is left.
+        Trials progress in proportion to their work, so that all of them end with the app (`remaining_minutes`); a
+        scheduler manages its trials itself. An app never ends here: at least a thousandth of a minute remains.
         """
         profile, work_share = self._profile, 1.0
         if self._scheduler is None and profile.held_gpus:
@@ -197,7 +197,7 @@ class ProfileAgent:
         self._profile = profile.aged(minutes, active_apps * minutes, work_share)
 
     def rho(self, cluster: Cluster) -> float:
-        """Return rho with the GPUs held; without any, with one gang, so that apps without can be told apart."""
+        """Return rho with the GPUs held; without GPUs, with one gang, so that such apps are comparable."""
         profile = self.profile
         gpus = 0 if profile.held_gpus else self.gang
         minutes = shared_minutes(
@@ -211,7 +211,7 @@ class ProfileAgent:
         return minutes / ideal_minutes(profile, cluster.num_gpus)
 
     def bid(self, offer: Offer) -> Bid:
-        """Value every number and locality on offer."""
+        """Value every number of GPUs and locality on offer."""
         begun = time.perf_counter()
         profile = self.profile
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
@@ -226,16 +226,16 @@ class ProfileAgent:
         )
 
     def win(self, grant: Grant) -> None:
-        """Keep the grant: what the app may use."""
+        """Store the grant."""
         self.grants.append(grant)
 
 
 MIN_LEFT_MIN = 1e-3
-"""Minutes of work that an app keeps while it takes part."""
+"""Minimal minutes of work of an app while it participates."""
 
 
 class Ledger:
-    """GPUs still to be given: a grant takes them out, so that no two grants overlap.
+    """Ungranted GPUs: each grant is removed, so that no two grants overlap.
 
     Parameters
     ----------
@@ -248,16 +248,16 @@ class Ledger:
 
     @property
     def left(self) -> tuple[int, ...]:
-        """GPUs not granted yet, by slot."""
+        """Ungranted GPUs, by slot."""
         return tuple(self._num_free)
 
     def grant(self, app: str, entries: tuple[tuple[int, int], ...], lease_min: float) -> Grant:
-        """Take GPUs out and return the grant.
+        """Remove GPUs and return the grant.
 
         Raises
         ------
         NotAllowedError
-            If some of them are granted already, or were never on offer; nothing is taken then.
+            If some of them are granted already, or were never on offer; no GPUs are removed then.
         """
         wanted: dict[int, int] = {}
         for slot, count in entries:
@@ -277,7 +277,7 @@ AgentT = TypeVar("AgentT", bound=Agent)
 
 
 class AgentGroup(Sequence[AgentT], Generic[AgentT]):
-    """Agents, in their order; this one asks each of them.
+    """A sequence of agents; this implementation calls each of them.
 
     Parameters
     ----------
@@ -307,11 +307,11 @@ class AgentGroup(Sequence[AgentT], Generic[AgentT]):
 
     @property
     def gangs(self) -> IntArray:
-        """What the GPUs of each come in."""
+        """Gang size of each."""
         return np.array([agent.gang for agent in self._agents], np.int64)
 
     def wanted(self) -> IntArray:
-        """Return how many GPUs each can use beside those it holds."""
+        """Return how many GPUs each can use in addition to those it holds."""
         return np.array([agent.wanted() for agent in self._agents], np.int64)
 
     def rho(self, cluster: Cluster) -> FloatArray:
@@ -319,26 +319,26 @@ class AgentGroup(Sequence[AgentT], Generic[AgentT]):
         return np.array([agent.rho(cluster) for agent in self._agents], np.float64)
 
     def bids(self, who: Sequence[int], offer: Offer) -> list[Bid]:
-        """Return the bids of some on an offer."""
+        """Return the bids of some agents on an offer."""
         return [self[i].bid(offer) for i in who]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArbiterOptions:
-    """How auctions are held.
+    """Settings of the auctions.
 
     Parameters
     ----------
     fairness
         f in [0, 1]: the 1 - f of the apps with the worst rho may bid (at least one); 0 for all, 1 for the worst only.
     lease_min, horizon
-        Length of leases, and how bids are to be valued.
+        Length of leases, and how bids are valued.
     empty_value
-        What an app without GPUs is worth; a lottery is truthful only where that is nothing.
+        Value of an app without GPUs; a lottery is truthful only if it is 0.
     solver, solver_options
-        Who solves the auction; the payment rule is one of the options.
+        Solver of the auction and its options, which include the payment rule.
     time_limit_s
-        Wall-clock limit of each auction; none by default, for what a clock cuts short can't be played again.
+        Wall-clock limit of each auction. Default: none, since runs that a clock cuts short can't be reproduced.
     """
 
     fairness: float = 0.8
@@ -360,24 +360,24 @@ class ArbiterOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Round:
-    """What one auction did.
+    """Result of one auction.
 
     Parameters
     ----------
     rho
-        By app the fairness that it reported.
+        Fairness reported by each app.
     bidders
-        Apps that were shown the offer, worst first.
+        Apps that saw the offer, worst first.
     solution
         The auction's solution; its instance is `instance`.
     grants
-        What was granted by payment, then what was given away of the leftover.
+        Grants by payment, then grants of the leftover.
     prepare_s, rows
-        By bidder the seconds that its table took, and its rows.
+        By bidder: seconds to compute its table, and its rows.
     solve_s
-        Seconds of solving the auction.
+        Seconds to solve the auction.
     idle
-        GPUs that nobody wanted, by slot.
+        GPUs that no app wanted, by slot.
     """
 
     rho: Mapping[str, float]
@@ -392,7 +392,7 @@ class Round:
 
     @property
     def undecided(self) -> int:
-        """Payments whose interval leaves more than one grant open."""
+        """Payments whose interval allows more than one grant."""
         counts = self.solution.stats.counts
         return int(counts["winners"] - counts["decided_grants"])
 
@@ -404,12 +404,12 @@ def bidders_of(rho: Mapping[str, float], fairness: float) -> tuple[str, ...]:
 
 
 class Arbiter:
-    """Holds auctions of one cluster.
+    """Runs the auctions of one cluster.
 
     Parameters
     ----------
     options
-        How.
+        Settings of the auctions.
     """
 
     def __init__(self, options: ArbiterOptions | None = None) -> None:
@@ -426,23 +426,23 @@ class Arbiter:
         kind: str = "",
         stop: StoppingCriterion | None = None,
     ) -> Round:
-        """Hold one auction of the cluster's free GPUs; every agent hears of what it won.
+        """Run one auction of the cluster's free GPUs and report to every agent its grant.
 
         Parameters
         ----------
         cluster, agents
-            What is on offer, and who may want it. Apps whose demand is met take nobody's place among the bidders.
+            The offer and the agents. Apps whose demand is met don't count as bidders.
         seed, round_number
-            Every round draws its lots and its leftover anew.
+            Every round draws new lots and a new assignment of its leftover.
         name, kind
-            Of the auction, and of its GPUs where there are several types: each type has auctions of its own.
+            Name of the auction, and type of its GPUs if there are several: each type has separate auctions.
         stop
-            When to stop; what the auction has by then is granted.
+            Stopping rule; the auction grants the allocation found by then.
 
         Notes
         -----
-        What payments leave goes at random to apps that weren't allowed to bid, then to bidders with demand left:
-        a gang at a time, beside GPUs they hold where possible.
+        The GPUs that payments leave go at random to apps that weren't allowed to bid, then to bidders with remaining
+        demand: one gang at a time, near the app's other GPUs where possible.
         """
         options = self.options
         batch: AgentGroup[Agent] = agents if isinstance(agents, AgentGroup) else AgentGroup(agents)
@@ -492,7 +492,7 @@ class Arbiter:
         grants: Sequence[Grant],
         rng: np.random.Generator,
     ) -> list[Grant]:
-        """Give what is left to a group of apps, by their numbers, at random."""
+        """Assign the remaining GPUs at random to a group of apps, given by index."""
         batch, group = among
         if not group or not any(ledger.left):
             return []
@@ -521,7 +521,7 @@ def _machines_of(cluster: Cluster, agent: Agent, won: Mapping[str, Grant]) -> se
 def _paid_grants(
     cluster: Cluster, plan: AuctionPlan, bids: Mapping[str, Bid], ledger: Ledger, lease_min: float
 ) -> list[Grant]:
-    """Return what bidders are granted: of what their payments leave the part that they can use."""
+    """Return the bidders' grants: the usable part of the GPUs that their payments leave them."""
     grants = []
     apps = list(bids)
     for i in np.unique(plan.grants[:, 0]).tolist():
@@ -538,7 +538,7 @@ def _entries(table: "np.ndarray[Any, Any]", app: int) -> tuple[tuple[int, int], 
 
 
 def _auction(name: str, offer: Offer, bids: Mapping[str, Bid], empty_value: EmptyValue) -> AuctionInstance:
-    """Return the auction of the bids collected, apps in the order of the bidders."""
+    """Return the auction of the collected bids, apps in the order of the bidders."""
     tables = [bid.table for bid in bids.values()]
     counts = [len(table) for table in tables]
     gpus, locality, rho = [], [], []

@@ -1,9 +1,9 @@
-"""Whether bundles fit on the tree of GPUs, and where: best fit, exchange between racks, full search.
+"""Placement of bundles on the tree of GPUs: best fit, exchange between racks, full search.
 
-Room is counted on slots, machines, racks and in all; a bundle takes room on its own level and above. Bundles
-that name machines come first, then those within a rack (into the fullest rack that holds them), then those of
-one slot or one machine, largest first, into the fullest that holds them; those that may spread anywhere take
-what is left. Counts are turned into GPUs from the narrowest level to the widest, which always succeeds.
+Capacity is counted on slots, machines, racks and in total; a bundle uses capacity on its level and above. Bundles
+that name machines come first, then those within a rack (into the fullest rack where they fit), then those of
+one slot or one machine, largest first, into the fullest where they fit. Bundles that may spread anywhere take the
+rest. Counts become GPUs from the narrowest level to the widest, which always succeeds.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
 FAR = 1 << 60
 
 TIES = 4096
-"""Among equal rooms shaken ties are broken by a number below this."""
+"""Upper limit of the random numbers that break ties among equal capacities."""
 
 
 @compiled
 def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place):
-    """Fill in the slot, machine or rack of each item; return whether all found room.
+    """Write the slot, machine or rack of each item; return whether all fit.
 
     Items come in the order in which they are placed. `target` is the machine of a named item.
     """
@@ -37,7 +37,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
 
 @compiled
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
-    """Put each item where least room is left, as `reserve` does, and take the room; ties at random if it is given."""
+    """Place each item where the least capacity remains, as in `reserve`, and take it; random ties if `random` is given."""
     is_shaken = len(random) > 0
     for k in range(len(level)):
         need, chosen, least = size[k], -1, FAR
@@ -82,10 +82,10 @@ NARROW_FIRST = np.array([SLOT, MACHINE, NAMED, RACK, CLUSTER])
 
 @compiled
 def materialise(level, size, place, slot_machine, machine_rack, slot_free):
-    """Return (item, slot, count) entries; narrow items first, so that wide ones take what is left in their place.
+    """Return (item, slot, count) entries; narrow items first, so that wide ones take the remaining capacity.
 
-    Within a rack or the whole cluster the machine with most room left gives first. There are no entries at all where
-    some item finds less room in its place than it needs.
+    Within a rack or the cluster, the machine with the most free GPUs is used first. There are no entries if some
+    item doesn't fit in its place.
     """
     free = slot_free.copy()
     num_slots = len(free)
@@ -141,16 +141,16 @@ def below(random, limit):
 
 
 SIZE, IS_LOAD, LEFT, GIVEN = range(4)
-"""Columns of a table of types; from `GIVEN` on one column a rack: how many it was given."""
+"""Columns of a table of types; from `GIVEN` on one column per rack with the number assigned to it."""
 
 
 @compiled
 def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     """Fill one rack after the other as full as possible.
 
-    For each rack a dynamic programme over (GPUs, machines) tells which totals can still be reached; among fillings
-    that leave the least room the numbers stay near an equal share of what is left, so that no rack runs out of
-    machines or of bundles. Returns which machine's load lies on each machine, and fills in the racks of bundles.
+    For each rack a dynamic programme over (GPUs, machines) finds the reachable totals. Among fillings with the least
+    free capacity, the numbers stay near an equal share of the remaining ones, so that no rack runs out of
+    machines or of bundles. Returns the load assigned to each machine, and writes the racks of bundles.
     """
     num_racks = len(rack_free)
     types = _types(used, level, size, num_racks)
@@ -182,7 +182,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
 
 @compiled
 def _types(used, level, size, num_racks):
-    """Return the sizes of loads, then of bundles, with how many there are of each."""
+    """Return the sizes of loads, then of bundles, with their numbers."""
     num_loads = largest(used) + 1
     count = np.zeros(num_loads + largest(size) + 1, dtype=np.int64)
     for m in range(len(used)):
@@ -190,12 +190,12 @@ def _types(used, level, size, num_racks):
     for k in range(len(level)):
         if level[k] == RACK:
             count[num_loads + size[k]] += 1
-    count[0] = 0  # machines without a load go anywhere
+    count[0] = 0  # machines without a load may go anywhere
     num_types = 0
     for number in count:
         num_types += number > 0
     types, t = np.zeros((num_types, GIVEN + num_racks), dtype=np.int64), 0
-    for which in range(len(count)):  # one by one: whole columns and a choice between arrays take seconds to compile
+    for which in range(len(count)):  # operations on columns and on a choice of arrays take seconds to compile
         if count[which] > 0:
             types[t, IS_LOAD] = which < num_loads
             types[t, SIZE] = which if which < num_loads else which - num_loads
@@ -206,14 +206,14 @@ def _types(used, level, size, num_racks):
 
 @compiled
 def _most(kind, num_free, machines):
-    """Return how many of a type there are and have room."""
+    """Return the number of a type that exist and fit."""
     most = min(kind[LEFT], num_free // kind[SIZE])
     return min(most, machines) if kind[IS_LOAD] else most
 
 
 @compiled
 def _fullest(types, num_free, machines):
-    """Return by (type, GPUs, machines) the most GPUs that this type and the later ones fill."""
+    """Return by (type, GPUs, machines) the most GPUs that this type and the later ones can fill."""
     best = np.zeros((len(types) + 1, num_free + 1, machines + 1), dtype=np.int64)
     for t in range(len(types) - 1, -1, -1):
         u, is_load = types[t, SIZE], types[t, IS_LOAD]
@@ -228,7 +228,7 @@ def _fullest(types, num_free, machines):
 
 @compiled
 def _laid_out(types, used, level, size, machine_rack, place):
-    """Give loads their machines and bundles their racks; what no rack was given goes anywhere."""
+    """Assign loads to machines and bundles to racks; those that no rack took go anywhere."""
     num_machines = len(machine_rack)
     where = np.zeros(num_machines, dtype=np.int64)
     for m in range(num_machines):
@@ -262,12 +262,12 @@ def _laid_out(types, used, level, size, machine_rack, place):
 
 @compiled
 def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place, seed, moves):
-    """Search for room by exchange; fill in `place` and return whether all found room.
+    """Search for a placement by exchange; fill in `place` and return whether all items fit.
 
-    Bundles of one slot or machine are packed by best fit, whatever the racks hold then. Where machines are all
-    alike, their loads and the bundles within a rack then fill rack by rack (`fill_racks`); elsewhere bundles go
-    where most room is left. Last, overfull racks give loads of machines in exchange for smaller ones, or pass on
-    bundles, as long as the overflow doesn't grow.
+    Bundles of one slot or machine are packed by best fit, regardless of the racks. If all machines are alike, their
+    loads and the bundles within a rack then fill rack by rack (`fill_racks`); otherwise bundles go to the rack with
+    the most capacity. Finally, overfull racks exchange loads of machines for smaller ones, or pass on bundles, as
+    long as the overflow doesn't grow.
     """
     random = np.array([seed], dtype=np.uint64)
     num_machines = len(machine_rack)
@@ -277,7 +277,7 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
     if not best_fit(level, size, target, slot_machine, machine_rack, slot_free.copy(), machine, endless, random, place):
         return False
     used = np.zeros(num_machines, dtype=np.int64)
-    where = np.zeros(num_machines, dtype=np.int64)  # machine whose load lies on machine m now
+    where = np.zeros(num_machines, dtype=np.int64)  # machine whose load is on machine m now
     for m in range(num_machines):
         used[m], where[m] = machine_free[m] - machine[m], m
     inner, num_inner = np.zeros(len(level), dtype=np.int64), 0
@@ -296,7 +296,7 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
             machine[m] = used[where[m]]
         used = machine
     load = _loads(used, machine_rack, inner, size, place, rack_free)
-    # Loads trade places between machines with equal slots, or of one slot each.
+    # Loads are exchanged between machines with equal slots, or of one slot each.
     alike = kind.copy()
     for m in range(num_machines):
         if first[m + 1] - first[m] == 1:
@@ -321,10 +321,10 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
 
 @compiled
 def _kinds(slot_machine, slot_free, num_machines):
-    """Return the kind of each machine, told by its first one, and where its slots begin; the end of the last is added.
+    """Return the type of each machine, given by its first one, and where its slots begin; the end of the last is added.
 
-    Machines are of one kind where they have as many slots, and slot by slot as much is free: a bundle of a slot lies
-    on the same one wherever its load goes. So slots that are fully held tell machines apart, too.
+    Machines have the same type if they have the same number of slots with the same free GPUs, slot by slot: a bundle of a
+    slot then stays on the same slot wherever its load goes. So full slots also distinguish machines.
     """
     kind, first = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines + 1, dtype=np.int64)
     for s in range(len(slot_machine)):
@@ -349,7 +349,7 @@ def _kinds(slot_machine, slot_free, num_machines):
 
 @compiled
 def _loads(used, machine_rack, inner, size, place, rack_free):
-    """Return the load of each rack; bundles within a rack that have none yet go where most room is left."""
+    """Return the load of each rack; unassigned bundles within a rack go to the rack with the most capacity."""
     load = np.zeros(len(rack_free), dtype=np.int64)
     for m in range(len(used)):
         load[machine_rack[m]] += used[m]
@@ -371,7 +371,7 @@ def _loads(used, machine_rack, inner, size, place, rack_free):
 def _exchange(
     load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
 ):
-    """Let the rack with the largest overflow trade loads of machines, or any rack bundles, until none overflows."""
+    """Let the rack with the largest overflow exchange loads of machines, or any rack bundles, until none overflows."""
     num_machines, num_racks = len(machine_rack), len(rack_free)
     by_rack = np.argsort(machine_rack)
     first_of = np.searchsorted(machine_rack[by_rack], np.arange(num_racks + 1))
@@ -405,7 +405,7 @@ def _exchange(
 
 @compiled
 def _has_shifted(load, rack_free, source, target, shift):
-    """Shift load from one rack to another unless their overflow grows; return whether it was done."""
+    """Shift load from one rack to another unless their overflow grows; return whether it was shifted."""
     before = max(0, load[source] - rack_free[source]) + max(0, load[target] - rack_free[target])
     after = max(0, load[source] - shift - rack_free[source]) + max(0, load[target] + shift - rack_free[target])
     if after > before:
@@ -416,22 +416,22 @@ def _has_shifted(load, rack_free, source, target, shift):
 
 
 MOST_LOOKED = 3_000
-"""Partial placements that are looked at before the question is left open, on small clusters."""
+"""Maximal partial placements to examine on small clusters before the search gives no answer."""
 
 WORK = 200_000
-"""Placements times slots to the power 1.5: what naming a state and telling places apart costs on large ones."""
+"""Work limit on large clusters: placements times slots to the power 1.5, the cost of naming states and comparing places."""
 
 Items = tuple[tuple[int, int, int], ...]
 """(locality, size, machine or -1), sorted."""
 
 
 def placing_order(items: Items) -> list[tuple[int, int, int]]:
-    """Return the items in the order in which they are placed: the largest first, without those that may spread."""
+    """Return the items in placement order, largest first, without those that may spread."""
     return sorted((item for item in items if item[0] != Locality.CLUSTER), key=lambda item: (-item[1], item))
 
 
 class PlacementSearch:
-    """Answers for one cluster, each set of bundles once.
+    """Placement answers for one cluster, computed once for each set of bundles.
 
     Parameters
     ----------
@@ -444,7 +444,7 @@ class PlacementSearch:
         self._known: dict[Items, tuple[bool | None, tuple[int, ...]]] = {}
 
     def fits(self, items: Items) -> bool | None:
-        """Return whether items can be placed, None if that isn't found out within the budget."""
+        """Return whether items can be placed; None if the search exceeds its budget."""
         return self._answer(items)[0]
 
     def places(self, items: Items) -> tuple[int, ...] | None:
@@ -460,11 +460,11 @@ class PlacementSearch:
 
 
 Target = tuple[int, int, int]
-"""Rack, machine and slot of the machine that an item may go to, -1 below its own level."""
+"""Rack, machine and slot of the machine that an item may go to, -1 below the item's level."""
 
 
 class _Search:
-    """One search: what is left on slots, machines and racks, and where items lie."""
+    """One search: free capacity of slots, machines and racks, and the items' places."""
 
     def __init__(self, cluster: Cluster, items: Items) -> None:
         self._order = placing_order(items)
@@ -481,7 +481,7 @@ class _Search:
         self.places = [-1] * len(self._order)
 
     def place(self, position: int) -> bool | None:
-        """Place the items from a position on; return whether that can be done, None where the budget ends first."""
+        """Place the items from a position on; return whether that is possible, None if the budget ends first."""
         if position == len(self._order):
             return True
         self._budget -= 1
@@ -528,9 +528,9 @@ class _Search:
         return np.array(flat, dtype=np.int64).tobytes()
 
     def _likeness(self, target: Target) -> tuple[object, ...]:
-        """Return what tells a place from others: places alike in themselves may lie in racks that differ inside.
+        """Return the features that distinguish a place: equal places may be in racks that differ otherwise.
 
-        A machine that items name is like no other.
+        A machine that items name is unique.
         """
         rack, m, s = target
         machine_state = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
@@ -538,11 +538,11 @@ class _Search:
         return self._rack[rack], machine_state, tuple(inside)
 
     def _title(self, m: int) -> tuple[int, int]:
-        """Return a machine's number if it is named, -1 otherwise, and what is left on it."""
+        """Return a machine's number if it is named, -1 otherwise, and its free capacity."""
         return m if m in self._named else -1, self._machine_gpus[m]
 
     def _targets(self, level: int, machine: int) -> list[Target]:
-        """Return where an item may go."""
+        """Return the possible places of an item."""
         if level == Locality.RACK:
             return [(rack, -1, -1) for rack in range(len(self._rack))]
         machines = [machine] if level == Locality.NAMED else range(len(self._slots))
@@ -552,27 +552,27 @@ class _Search:
 
 
 SEARCHES = 4
-"""Searches by exchange after best fit has failed."""
+"""Number of searches by exchange after best fit has failed."""
 
 KEY_BASE = 1 << 20
-"""Larger than any size or machine: packs them into one number."""
+"""Larger than any size or machine, for packing both into one number."""
 
 MAX_SEARCHED = 40
-"""More bundles than this aren't placed by a search through all placements."""
+"""Maximal number of bundles for a search through all placements."""
 
 MOVES = 20_000
-"""Moves of one search."""
+"""Maximal moves of one search."""
 
 
 class Packer:
-    """Place bundles on one cluster; sets of bundles that found no room once aren't tried again.
+    """Place bundles on one cluster; sets of bundles that failed once aren't tried again.
 
     Parameters
     ----------
     instance
         The auction.
     seed
-        Of the searches.
+        Seed of the searches.
     """
 
     def __init__(self, instance: AuctionInstance, seed: int = 0) -> None:
@@ -585,16 +585,16 @@ class Packer:
         self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
 
     def fits_first(self, rows: IntArray) -> bool:
-        """Tell whether the first order, largest first, finds room for instance rows."""
+        """Return whether instance rows fit in the first order, largest first."""
         owner, level, size, target = self._items(rows)
         order = _largest_first(level, size)
         place = np.full(len(owner), -1, dtype=np.int64)
         return bool(reserve(level[order], size[order], target[order], *self._tree, *self._free, place))
 
     def place(self, row: IntArray, *, is_thorough: bool = False) -> IntArray | None:
-        """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found.
+        """Return (app, slot, count) entries of a choice of instance rows by app, None if no placement is found.
 
-        If asked to be thorough, few bundles are placed by a search through all placements where all else fails.
+        With `is_thorough`, a search through all placements is the last resort for few bundles.
         """
         owner, level, size, target = self._items(row[row >= 0])
         key = np.sort((level * KEY_BASE + size) * KEY_BASE + target + 1).tobytes()
@@ -614,7 +614,7 @@ class Packer:
         return entries
 
     def witness(self, tables: Tables, choice: IntArray, *, is_thorough: bool = False) -> Witness | None:
-        """Return a choice of kept rows as a witness, None if no room is found for it."""
+        """Return a choice of kept rows as a witness, None if no placement is found."""
         row = tables.chosen_rows(choice)
         if not tables.has_named and self.fits_first(row[row >= 0]):
             return Witness(row=row)
@@ -622,11 +622,11 @@ class Packer:
         return None if placement is None else Witness(row=row, placement=placement)
 
     def search(self, row: IntArray) -> IntArray | None:
-        """Return entries by exchange alone, as `place` does where best fit finds no room."""
+        """Return entries by exchange alone, as in `place` after best fit has failed."""
         owner, level, size, target = self._items(row[row >= 0])
         place = np.full(len(owner), -1, dtype=np.int64)
         for turn in range(SEARCHES):
-            # Named and narrow bundles first, largest first; from the second search on with sizes shaken.
+            # Named and narrow bundles first, largest first; from the second search on with perturbed sizes.
             rng = np.random.default_rng([self._seed, turn])
             shake = rng.uniform(0.8, 1.0, len(size)) if turn else 1.0
             order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
@@ -638,7 +638,7 @@ class Packer:
         return None
 
     def _by_placement_search(self, row: IntArray) -> IntArray | None:
-        """Return entries by a search through all placements, where the bundles are few."""
+        """Return entries by a search through all placements, if there are few bundles."""
         _, level, size, target = self._items(row[row >= 0])
         if len(level) > MAX_SEARCHED:
             return None
@@ -655,7 +655,7 @@ class Packer:
         return self._entries(row, np.arange(len(level)), place)
 
     def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray | None:
-        """Turn places of items, in an order of theirs, into entries; None where the places hold less than the items."""
+        """Convert the places of items, in the given order, to entries; None if the items don't fit in their places."""
         apps = np.flatnonzero(row >= 0)
         owner, level, size, _ = self._items(row[apps])
         entries = materialise(level[order], size[order], place, *self._tree, self._free[0])
@@ -665,7 +665,7 @@ class Packer:
         return sorted_entries(_merged(entries))
 
     def _items(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return position, level, size and target machine of each item; a named row is one item a machine."""
+        """Return position, level, size and target machine of each item; a named row is one item per machine."""
         bids = self._bids
         level = bids.locality[rows]
         if not (level == Locality.NAMED).any():
@@ -684,7 +684,7 @@ class Packer:
 
 
 _TURN = np.array([2, 2, 1, 3, 0])
-"""Named bundles first, then those within a rack, those of one slot or machine, those anywhere."""
+"""Placement order: named bundles, bundles within a rack, of one slot or machine, anywhere."""
 
 
 def _largest_first(level: IntArray, size: np.ndarray) -> IntArray:
@@ -692,7 +692,7 @@ def _largest_first(level: IntArray, size: np.ndarray) -> IntArray:
 
 
 def _merged(entries: IntArray) -> IntArray:
-    """Add up entries of one app on one slot."""
+    """Sum the entries of each app on each slot."""
     if not len(entries):
         return entries
     key, inverse = np.unique(entries[:, :2], axis=0, return_inverse=True)

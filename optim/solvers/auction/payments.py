@@ -1,4 +1,4 @@
-"""Both ends of each payment: what the others can have without each winner, bounded until it decides."""
+"""Both ends of each payment: the others' optimum without each winner, bounded until it decides the payment."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +30,10 @@ def bounded_award(
     iterations: int = 0,
     figures: Mapping[str, float] | None = None,
 ) -> Award:
-    """Return an allocation with the better of two bounds, and both ends of what the others can have without a winner.
+    """Return an allocation with the better of two bounds, and both ends of the others' optimum without each winner.
 
-    The bounds are the count of GPUs and the linear programme over kinds. What an app leaves is filled up
-    greedily: that is what the others can have at least.
+    The bounds are the count of GPUs and the linear programme over types. Filling up a winner's GPUs greedily gives
+    the lower ends.
     """
     relaxed = CountRelaxation.of(tables)
     proof: BoundProof = CountProof()
@@ -62,11 +62,11 @@ def _bracket(tables: Tables, reached: Allocation, bound: float) -> Interval:
 
 
 MIN_PROGRESS = 1e-12
-"""An allocation that is better by no more, in log units, is the same summed in another order."""
+"""Allocations whose log welfare differs by at most this are equal up to the order of summation."""
 
 
 class Payments(StrEnum):
-    """How far payments are worked out."""
+    """Precision of the payments."""
 
     DECIDED = "decided"
     """Until both ends of the interval give the same GPUs."""
@@ -76,18 +76,18 @@ class Payments(StrEnum):
 
 @dataclass(slots=True)
 class PaymentState:
-    """A winner whose payment is being worked out.
+    """A winner whose payment is being computed.
 
     Parameters
     ----------
     app, bundle, gang
-        Who, the GPUs awarded, and what they come in multiples of.
+        The winner, its awarded GPUs, and its gang size.
     others
         The others' log welfare in the allocation.
     bound, proof
-        What they can have at most without the winner; without a proof of its own the counts of all are it.
+        Upper bound for the others without the winner; without a proof here, the counts of all apps prove it.
     reached, witness
-        The best they are known to have without it; without a witness what they have anyway.
+        Best known log welfare of the others without it; None as witness means the main allocation.
     """
 
     app: int
@@ -101,22 +101,22 @@ class PaymentState:
     tree: Tree | None = None
 
     def improve(self, value: float, witness: Callable[[], Witness | None]) -> None:
-        """Keep an allocation of the others if it is better than what was known."""
+        """Store an allocation of the others if it is better than the known one."""
         if value > self.reached + MIN_PROGRESS:
             known = witness()
             if known is not None:
                 self.reached, self.witness = value, known
 
     def lower(self, bound: float, proof: BoundProof | None) -> None:
-        """Keep a bound if it is better than what was known."""
+        """Store a bound if it is better than the known one."""
         if bound < self.bound - CLOSED_TOL:
             self.bound, self.proof = bound, proof
 
     def is_settled(self, rule: PaymentRule, payments: Payments, reached: float, bound: float) -> bool:
-        """Tell whether both ends will do: they meet, or give the same GPUs."""
+        """Return whether both ends suffice: they meet, or give the same GPUs."""
         if bound - reached <= CLOSED_TOL:
             return True
-        if payments is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share itself
+        if payments is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share
             return False
         ends = (math.exp(min(0.0, self.others - end)) for end in (bound, reached))
         low, high = (grant_size(rule, share, self.bundle, self.gang) for share in ends)
@@ -124,30 +124,30 @@ class PaymentState:
 
     @property
     def bracket(self) -> Interval:
-        """Both ends of what the others can have."""
+        """Both ends of the others' optimum."""
         bound = max(self.bound, self.reached)
         return Interval(reached=self.reached, bound=bound, witness=self.witness, proof=self.proof)
 
 
 class PaymentSolver:
-    """All payments of an auction, breadth first: what is cheap for all winners before what is dear for one.
+    """All payments of an auction, breadth first: cheap steps for all winners before expensive ones for one.
 
-    1. The counts of all give a bound for each; what a winner leaves is filled up greedily.
-    2. One linear programme of all apps: its prices, with GPUs counted, bound the others without each winner.
-    3. Where counts bound best, what they choose is placed.
-    4. A tree for a winner that is left; trees go on in turns, which grow, until all winners are settled or spent. Of
-       winners that look alike one has its turn.
+    1. The counts of all apps give a bound for each payment; a winner's GPUs are filled up greedily.
+    2. One linear programme of all apps: its prices, with counted GPUs, bound the others without each winner.
+    3. If the count bound is the best, its choice is placed.
+    4. A tree for each remaining winner; the trees run in turns of growing length, until all winners are settled or at
+       their limit. Of winners that look alike, one has a turn.
 
-    What is found without one winner serves for others that hold as much room: they change places.
+    An allocation found without one winner also serves for others with the same capacity: they exchange places.
 
     Parameters
     ----------
     tables, packer, allocator, relaxed
-        Of the auction.
+        Components of the auction's solver.
     lp
-        Returns the programme that all trees share, so that each starts warm.
+        Returns the programme shared by all trees, so that each is warm-started.
     monitor
-        Asked for the time.
+        Checked for the time.
     """
 
     def __init__(
@@ -176,9 +176,9 @@ class PaymentSolver:
         main
             The allocation of all apps.
         rule, payments
-            How shares become GPUs, and how far payments are worked out.
+            How shares become GPUs, and the precision of payments.
         node_limit
-            Most linear programmes of a winner's tree.
+            Maximal linear programmes of a winner's tree.
         earlier
             Programmes that the run has solved before.
         """
@@ -197,8 +197,8 @@ class PaymentSolver:
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)  # by what served for another
-            if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved
+            is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)  # with another winner's results
+            if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved yet
                 self._count(claim)
                 self._pass_on(claim, still_open())
         self.by_count = len(claims) - len(still_open())
@@ -238,7 +238,7 @@ class PaymentSolver:
             self.shared = priced.proof
 
     def _count(self, claim: PaymentState) -> None:
-        """Place what counts choose without a winner, or what is left of it after repair."""
+        """Place the count relaxation's choice without a winner, or its repaired part."""
         tables, packer = self._tables, self._packer
         _, choice = self._relaxed.without(claim.app)
         claim.improve(tables.welfare(choice), partial(packer.witness, tables, choice))
@@ -249,7 +249,7 @@ class PaymentSolver:
     def _branch(
         self, still_open: Callable[[], list[PaymentState]], rule: PaymentRule, payments: Payments, node_limit: int
     ) -> None:
-        """Go on with the trees of claims in turns, each twice as long as the last."""
+        """Continue the claims' trees in turns, each twice as long as the last."""
         spent: set[int] = set()
         turn = 1
         unsettled = still_open()
@@ -272,7 +272,7 @@ class PaymentSolver:
             turn *= 2
 
     def _go_on(self, claim: PaymentState, tree: Tree, node_limit: int) -> None:
-        """Go on with a claim's tree."""
+        """Continue a claim's tree."""
         solved, unplaced = tree.solved, tree.unplaced
         tree.node_limit, tree.earlier = node_limit, self._earlier + self.nodes - solved
         interval = run_iteration(tree, self._monitor)
@@ -282,13 +282,13 @@ class PaymentSolver:
         claim.lower(interval.bound, interval.proof)
 
     def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
-        """Return what makes claims alike: the room that the winner leaves, and how much others may gain by it."""
+        """Return the key of equal claims: the capacity that the winner leaves, and the others' possible gain."""
         column = self._main.choice[claim.app]
         gains = (round(claim.bound - claim.others, 9), round(claim.reached - claim.others, 9))
         return int(self._tables.level[column]), claim.bundle, *gains
 
     def _pass_on(self, source: PaymentState, claims: Sequence[PaymentState]) -> None:
-        """Let other winners change places with one, where what the others have without it is better for them."""
+        """Let other winners exchange places with one, if the others' allocation without it is better for them."""
         if source.witness is None:
             return
         gain = source.reached - source.others
@@ -297,7 +297,7 @@ class PaymentSolver:
                 claim.improve(claim.others + gain, partial(self._exchanged, source, claim))
 
     def _exchanged(self, source: PaymentState, claim: PaymentState) -> Witness | None:
-        """Return what the others have without one winner, with the winner in the place of another one; None if it can't."""
+        """Return the others' allocation without one winner, with that winner in another's place; None if impossible."""
         tables, witness = self._tables, source.witness
         ours, theirs = self._main.choice[source.app], self._main.choice[claim.app]
         level, other = tables.level[ours], tables.level[theirs]

@@ -1,4 +1,4 @@
-"""From an allocation to a solution with payments: the base of every auction solver."""
+"""From an allocation to a solution with payments: the base class of every auction solver."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from optim.solvers.auction.tables import Tables
 
 
 def smallest_instance() -> AuctionInstance:
-    """Return two apps that bid for one GPU each, one of them within a rack."""
+    """Return an instance with two apps that bid for one GPU each, one of them within a rack."""
     bids = BidsDocument(empty_rho=2.0, rows=[(1, "slot", 1.0)]), BidsDocument(empty_rho=2.0, rows=[(1, "rack", 1.0)])
     apps = [AppDocument(id=name, bids=rows) for name, rows in zip("ab", bids, strict=True)]
     machine = MachineDocument(rack=0, slots=[2])
@@ -63,12 +63,12 @@ def compile_loops() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOptions:
-    """How payments are settled.
+    """Options of the payments.
 
     Parameters
     ----------
     rule
-        How shares become whole GPUs: floor, nearest, ceil, lottery or none.
+        How shares become integral GPUs: floor, nearest, ceil, lottery or none.
 
     Raises
     ------
@@ -85,13 +85,13 @@ class PaymentOptions:
 PaymentOptionsT = TypeVar("PaymentOptionsT", bound=PaymentOptions)
 
 OPTIMALITY_TOL = 1e-6
-"""Largest gap, both in log units and relative to the objective, that is called optimal."""
+"""Largest gap, both in log units and relative to the objective, that counts as optimal."""
 
 CLOSED_TOL = 1e-9
-"""A bound that is no further than this from a value, in log units, proves it optimal."""
+"""A bound within this distance of a value, in log units, proves it optimal."""
 
 TOUCHING_TOL = 1e-12
-"""Bounds that miss a value by this share of it agree: sums in another order."""
+"""Relative difference of bounds and values that agree up to the order of summation."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,9 +101,9 @@ class Interval:
     Parameters
     ----------
     reached
-        Log welfare of an allocation that was found; `witness` is that allocation, None if it is known already.
+        Log welfare of an allocation; `witness` is this allocation, None if it is known already.
     bound
-        No allocation is worth more; `proof` proves it (None where the counts of all are proof).
+        Upper bound for all allocations; `proof` proves it (None if the counts of all apps prove it).
     """
 
     reached: float
@@ -114,18 +114,18 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Award:
-    """What a solver found: an allocation, its bound, and by winner what the others can have without it.
+    """Result of a solver: an allocation, its bound, and by winner the others' optimum without it.
 
     Parameters
     ----------
     row, placement
         As in a plan.
     bound, proof
-        Of the welfare of all apps.
+        Bound on the welfare of all apps.
     without
-        By winner.
+        Both ends of the others' optimum, by winner.
     shared
-        A proof of the bounds of several winners, which is stated once.
+        A proof shared by several winners' bounds, stated once.
     iterations, figures, termination
         As in an `Outcome`.
     """
@@ -142,18 +142,18 @@ class Award:
 
 
 class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Generic[PaymentOptionsT]):
-    """A solver by its `award`: payments follow from both ends of what the others can have."""
+    """A solver defined by its `award`: payments follow from both ends of the others' optimum."""
 
     @abstractmethod
     def award(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Award:
-        """Find an allocation and what the others can have without each winner."""
+        """Find an allocation and the others' optimum without each winner."""
 
     def warm_up(self, instance: AuctionInstance, options: PaymentOptionsT) -> None:
         """Compile the loops that place, count and exchange."""
         compile_loops()
 
     def run(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Award, then settle; the outcome is called optimal if bound and objective agree."""
+        """Award, then settle; the outcome is optimal if bound and objective agree."""
         award = self.award(instance, options, monitor, seed)
         with monitor.clock.phase("solve"):
             plan = make_plan(instance, award, PaymentRule(options.rule), seed)
@@ -185,7 +185,7 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
 
 
 def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
-    """Tell whether both ends of a winner's payment give the same GPUs; of a lottery whether they meet."""
+    """Return whether both ends of a winner's payment give the same GPUs; for a lottery, whether they meet."""
     low, high = float(plan.share_low[app]), float(plan.share_high[app])
     if plan.rule is PaymentRule.LOTTERY:
         return high - low <= CLOSED_TOL * high
@@ -194,7 +194,7 @@ def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
 
 
 def _proof(award: Award) -> AuctionProof:
-    """Return the proof of an award: what most payments rest on is stated for all that aren't listed."""
+    """Return the proof of an award; the most common payment proof covers all winners that aren't listed."""
     if award.shared is None:
         proofs = {i: part.proof for i, part in award.without.items() if part.proof is not None}
         return AuctionProof(welfare=award.proof, without=proofs, counts_others=True)
@@ -205,9 +205,9 @@ def _proof(award: Award) -> AuctionProof:
 def make_plan(instance: AuctionInstance, award: Award, rule: PaymentRule, seed: int) -> AuctionPlan:
     """Return the plan: shares from both ends of each payment, grants by the rule.
 
-    With w the others' log welfare in the allocation and OPT what they could have without app i,
-    ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end: nobody pays
-    more than an allocation that was found justifies.
+    With w the others' log welfare in the allocation and OPT their optimum without app i,
+    ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end, so that no app
+    pays more than a found allocation justifies.
     """
     row = award.row
     low, high = np.ones(instance.num_apps), np.ones(instance.num_apps)

@@ -1,4 +1,4 @@
-"""An auction's bids as the solvers use them: positive weights by app, dominated rows left out."""
+"""An auction's bids as the solvers use them: positive weights by app, without dominated rows."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from optim.models.auction.instance import AuctionInstance
 
 @compiled
 def mark_better(app, level, rho, num_levels, marked):
-    """Mark rows better than every earlier row of the same app whose locality is at least as wide.
+    """Mark rows that are better than every earlier row of the same app with at least as wide a locality.
 
-    Rows of a locality beyond the last of `num_levels`, which name their machines, are marked whatever they are.
+    Rows of a locality beyond the last of `num_levels`, which name their machines, are always marked.
     """
     best = np.full(num_levels, np.inf)
     for k in range(len(app)):
@@ -29,12 +29,12 @@ def mark_better(app, level, rho, num_levels, marked):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tables:
-    """Rows that can be part of a best allocation.
+    """Rows that can be part of an optimal allocation.
 
     Parameters
     ----------
     row
-        Shape (kept,): number of each kept row in the instance.
+        Shape (kept,): index of each kept row in the instance.
     app, size, level, weight
         Shape (kept,): its app, GPUs, `Locality`, and log welfare above the empty row.
     offset
@@ -67,10 +67,10 @@ class Tables:
 
     @classmethod
     def build(cls, instance: AuctionInstance) -> "Tables":
-        """Leave out rows that fit nowhere or are dominated.
+        """Drop rows that fit nowhere or are dominated.
 
         A row is dominated by one of the same app that needs no more GPUs in a locality at least as wide and has
-        no worse rho: whatever holds the first holds the second. Rows that name machines stay.
+        no worse rho: wherever the dominated row fits, the other fits. Rows that name machines stay.
         """
         bids, cluster = instance.bids, instance.cluster
         max_gpus = np.array(
@@ -86,8 +86,8 @@ class Tables:
         is_oversized = bids.named_gpus > cluster.machine_free[bids.named_machine]
         fits[bids.named_row[is_oversized]] = False
         keep = np.flatnonzero(fits)
-        # By app, fewest GPUs first, widest locality first, best first: a row survives if it beats all before it
-        # that are at least as wide.
+        # By app, fewest GPUs first, widest locality first, best first: a row stays if it is better than all rows
+        # before it with at least as wide a locality.
         level = bids.locality[keep]
         order = np.lexsort((keep, bids.rho[keep], -level, bids.gpus[keep], bids.app[keep]))
         keep = keep[order]
