@@ -1,1 +1,1 @@
-"""Linear and mixed-integer programmes as such: solvers that know no problem's words."""
+"""Solvers of general linear and mixed-integer programmes, independent of the problems."""

@@ -1,20 +1,18 @@
 """HiGHS: Pyomo models, packing programmes that grow, and one silent run on one thread.
 
-HiGHS by itself returns when it is done, and not before. Here it runs in a thread of its own; at its interrupt points
-and several times a second it is asked whether to go on, so that a stopping rule or Ctrl-C ends it soon, with the best
-solution that it has.
+HiGHS returns only when it is done. Here it runs in a separate thread, which is polled at HiGHS' interrupt points and
+several times per second. So a stopping rule or Ctrl-C ends it soon, with its best solution.
 
-HiGHS proves nothing that could be checked, and has called points optimal that weren't (1.12 to 1.15 did in presolve). So no claim rests
-on its word, and a wrong one is caught where it is used:
+HiGHS gives no checkable proof, and has declared points optimal that weren't (1.12 to 1.15 did in presolve). So no claim
+relies on it, and an error is caught where the result is used:
 
 - dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
-  added up from them again, and `verify` does so again;
+  recomputed from them, and `verify` recomputes it again;
 - points of mixed-integer programmes (`compact-milp`, `dorm`, servers of recurring jobs, the search for
-  bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
-- its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
+  bad instances) are only plans: they are valued and checked against the instance, and a missed optimum only costs value;
+- its bounds of mixed-integer programmes are reported separately as `claimed_bound`, and marked wrong if a plan is better.
 
-Pyomo's own interfaces return when HiGHS does, and not before; `run_highs` ends it soon, with the best solution that
-it has.
+Pyomo's own interfaces also return only when HiGHS is done; `run_highs` ends it soon, with its best solution.
 """
 
 import math
@@ -42,17 +40,17 @@ INFINITE = 1e29
 """HiGHS' infinities are at least this large."""
 
 POLL_S = 0.05
-"""How often the waiting thread looks whether HiGHS is done, or has to stop."""
+"""Interval at which the waiting thread checks whether HiGHS is done or must stop."""
 
 WHOLE_NUMBERS = 2**31
-"""HiGHS' whole numbers, random seeds among them, are below this."""
+"""Upper limit of HiGHS' integers, including random seeds."""
 
 OptionValue = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighsState:
-    """How far HiGHS is, in the programme's own sense; None where there is no figure yet."""
+    """Progress of HiGHS, in the programme's own sense; None for unknown values."""
 
     elapsed_s: float
     nodes: int
@@ -62,7 +60,7 @@ class HighsState:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HighsOutcome:
-    """What HiGHS reports.
+    """Result reported by HiGHS.
 
     Parameters
     ----------
@@ -93,14 +91,14 @@ class HighsOutcome:
 
 
 Watch = Callable[[HighsState], Termination | None]
-"""Called at HiGHS' interrupt points and in between, by one thread at a time; a reason ends the run."""
+"""Called at HiGHS' interrupt points and in between, by one thread at a time; a returned reason ends the run."""
 
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 """HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
 
 OnSolution = Callable[[FloatArray], None]
-"""Given the columns' values at a point."""
+"""Called with the columns' values at a point."""
 
 
 def keep_going(state: HighsState) -> Termination | None:
@@ -109,7 +107,7 @@ def keep_going(state: HighsState) -> Termination | None:
 
 
 def silent_highs(lp: Any = None, **options: OptionValue) -> Any:
-    """Return a solver on one thread that prints nothing, with options by HiGHS' names, and a `HighsLp` if one is given."""
+    """Return a solver on one thread without output, with options by HiGHS' names, and a `HighsLp` if given."""
     import highspy
 
     _greeted()
@@ -122,15 +120,15 @@ def silent_highs(lp: Any = None, **options: OptionValue) -> Any:
 
 
 def run_in_place(highs: Any) -> Any:
-    """Run HiGHS in the calling thread, to its end; return its `HighsModelStatus`, which is never that of an error.
+    """Run HiGHS in the calling thread, to its end; return its `HighsModelStatus`, which is never an error status.
 
-    Where rounding keeps it from an answer (`kUnknown`, `kSolveError`) it runs again from the beginning, and may say so again:
-    then nothing is known of the programme, and nothing may be concluded.
+    If rounding prevents an answer (`kUnknown`, `kSolveError`), HiGHS runs again from the start. The second run may return
+    the same status: then the result is unknown, and no conclusion is valid.
 
     Raises
     ------
     SolverError
-        If HiGHS didn't run: that is no sign that there is no optimum.
+        If HiGHS didn't run, which doesn't mean that there is no optimum.
     """
     if _must_end(highs) in _open_endings():
         highs.clearSolver()
@@ -139,12 +137,12 @@ def run_in_place(highs: Any) -> Any:
 
 
 def run_to_optimum(highs: Any) -> None:
-    """Run HiGHS in the calling thread on a programme that has an optimum; it holds a primal and a dual point then.
+    """Run HiGHS in the calling thread on a programme with an optimum; afterwards it has a primal and a dual point.
 
     Raises
     ------
     SolverError
-        If HiGHS finds no optimum, not even one that misses its tolerances by rounding.
+        If HiGHS finds no optimum, not even one outside its tolerances by rounding.
     """
     import highspy
 
@@ -155,7 +153,7 @@ def run_to_optimum(highs: Any) -> None:
 
 
 def _must_end(highs: Any) -> Any:
-    """Run, and return the model's status unless it is that of an error."""
+    """Run, and return the model's status unless it is an error status."""
     import highspy
 
     has_failed = _ran(highs) == highspy.HighsStatus.kError
@@ -168,8 +166,8 @@ def _must_end(highs: Any) -> Any:
 def _ran(highs: Any) -> Any:
     """Run, and return HiGHS' status.
 
-    HiGHS keeps for each thread the workers of its first run there, and refuses a run that asks for another number of
-    them: one by default threads, of other code in this process, must not spoil ours.
+    HiGHS keeps the workers of its first run in each thread, and rejects a run with another number of workers. Other
+    code in this process, which uses threads by default, must not break our runs.
     """
     import highspy
 
@@ -181,7 +179,7 @@ def _ran(highs: Any) -> Any:
 
 
 def no_answer(highs: Any) -> SolverError:
-    """Return the error that HiGHS gave a programme no answer."""
+    """Return the error for a programme that HiGHS couldn't answer."""
     return SolverError(
         f"HiGHS {highs.version()} ended with {highs.modelStatusToString(highs.getModelStatus())!r} on a linear programme of "
         f"{highs.getNumRow()} rows and {highs.getNumCol()} columns; try another solver, or another version of highspy"
@@ -190,7 +188,7 @@ def no_answer(highs: Any) -> SolverError:
 
 @cache
 def _greeted() -> None:
-    """Make a first solver, which prints who made HiGHS (from 1.16 on), while nothing that is printed arrives."""
+    """Create a first solver while output is suppressed, since it prints HiGHS' banner (from 1.16 on)."""
     import highspy
 
     with _nothing_printed():
@@ -199,7 +197,7 @@ def _greeted() -> None:
 
 @contextmanager
 def _nothing_printed() -> Iterator[None]:
-    """Turn file descriptor 1 aside, if it is open: what compiled code prints doesn't pass `sys.stdout`."""
+    """Redirect file descriptor 1, if open: output of compiled code bypasses `sys.stdout`."""
     try:
         stdout_copy = os.dup(1)
     except OSError:
@@ -224,22 +222,22 @@ def run_highs(
     watch: Watch = keep_going,
     on_solution: OnSolution | None = None,
 ) -> HighsOutcome:
-    """Run HiGHS on the programme that it holds.
+    """Run HiGHS on its loaded programme.
 
     Parameters
     ----------
     highs
-        A solver that holds a linear or mixed-integer programme.
+        A solver with a linear or mixed-integer programme.
     time_limit_s
         Wall-clock limit.
     seed
-        Of HiGHS' random numbers; of larger ones the last 31 binary digits count.
+        Seed of HiGHS' random numbers; only the last 31 bits count.
     options
-        Further options by HiGHS' names. A relative gap alone decides when to stop unless an absolute one is among them.
+        Further options by HiGHS' names. Only a relative gap stops the run unless they include an absolute one.
     watch
-        Asked at HiGHS' interrupt points and in between whether to stop.
+        Called at HiGHS' interrupt points and in between; a returned reason stops the run.
     on_solution
-        Given every better point of a mixed-integer programme when it is found, in HiGHS' thread.
+        Called with every better point of a mixed-integer programme, in HiGHS' thread.
 
     Returns
     -------
@@ -257,7 +255,7 @@ def run_highs(
     if math.isfinite(time_limit_s):
         chosen["time_limit"] = max(0.0, time_limit_s)
     for name, value in chosen.items():
-        capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
+        capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a larger limit has no effect
         _must_be_ok(highs.setOptionValue(name, capped), f"option {name}={value!r}")
     run = _Run(highs, watch, on_solution)
     run.execute()
@@ -278,7 +276,7 @@ def run_highs(
 
 
 class _Run:
-    """One run in a thread of its own."""
+    """One run in a separate thread."""
 
     def __init__(self, highs: Any, watch: Watch, on_solution: OnSolution | None) -> None:
         self._highs, self._watch, self._on_solution = highs, watch, on_solution
@@ -291,24 +289,24 @@ class _Run:
         self.is_aborted = self.has_failed = False
 
     def execute(self) -> None:
-        """Run to the end, to a reason to stop, or to Ctrl-C; raise what the watching code raised."""
+        """Run to the end, to a reason to stop, or to Ctrl-C; re-raise exceptions of the callbacks."""
         highs = self._highs
         is_mip = bool(len(highs.getLp().integrality_))
-        # Stopping the linear programmes inside a mixed-integer run would lose the run's best point.
+        # Stopping the linear programmes inside a mixed-integer run would discard the run's best point.
         events = [highs.cbMipInterrupt] if is_mip else [highs.cbSimplexInterrupt, highs.cbIpmInterrupt]
         for event in events:
             event.subscribe(self._answer)
         if is_mip and self._on_solution is not None:
             highs.cbMipImprovingSolution.subscribe(self._hand_over)
         threading.Thread(target=self._run, name="highs", daemon=True).start()
-        # Not Thread.join: interrupted by Ctrl-C it may take a running thread for a finished one (Python 3.11).
+        # Not Thread.join: interrupted by Ctrl-C, it may treat a running thread as finished (Python 3.11).
         has_ended = False
         while not has_ended:
             try:
                 while not has_ended:
                     has_ended = self._is_done.wait(POLL_S)
                     if not has_ended and self._must_stop(self._state):
-                        # There are no interrupt points in presolve, which looks at the time limit.
+                        # Presolve has no interrupt points, but checks the time limit.
                         highs.setOptionValue("time_limit", 0.0)
             except KeyboardInterrupt:
                 self._abort()
@@ -326,7 +324,7 @@ class _Run:
             self._is_done.set()
 
     def _answer(self, event: Any) -> None:
-        """Tell HiGHS at an interrupt point whether to stop."""
+        """Set at an interrupt point whether HiGHS stops."""
         data = event.data_out
         state = HighsState(
             elapsed_s=0.0,
@@ -339,7 +337,7 @@ class _Run:
         self._state = state
 
     def _hand_over(self, event: Any) -> None:
-        """Hand a better point over; an exception must not cross into HiGHS."""
+        """Pass a better point on; an exception must not cross into HiGHS."""
         assert self._on_solution is not None
         try:
             self._on_solution(np.array(event.data_out.mip_solution, dtype=np.float64))
@@ -347,7 +345,7 @@ class _Run:
             self._error = error
 
     def _must_stop(self, state: HighsState) -> bool:
-        """Ask whether there is a reason to stop; an exception must not cross into HiGHS."""
+        """Return whether there is a reason to stop; an exception must not cross into HiGHS."""
         with self._asking:
             if self.reason is None and self._error is None:
                 try:
@@ -366,7 +364,7 @@ def _must_be_ok(status: Any, what: str) -> None:
     import highspy
 
     if status == highspy.HighsStatus.kError:
-        raise ValueError(f"HiGHS refuses {what}")
+        raise ValueError(f"HiGHS rejects {what}")
 
 
 def _finite(value: float) -> float | None:
@@ -379,7 +377,7 @@ def _termination(status: Any) -> Termination:
 
 @cache
 def _open_endings() -> frozenset[Any]:
-    """Return HiGHS' ends that say nothing of a programme: it tried, and its numbers were beyond it."""
+    """Return HiGHS' statuses without information on the programme, after numerical failure."""
     import highspy
 
     return frozenset({highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError})
@@ -387,7 +385,7 @@ def _open_endings() -> frozenset[Any]:
 
 @cache
 def _known_endings() -> dict[Any, Termination]:
-    """Return what HiGHS' ends are called here; all others are errors, or say nothing."""
+    """Return the termination for each of HiGHS' statuses; all others are errors, or carry no information."""
     import highspy
 
     kinds = highspy.HighsModelStatus
@@ -412,7 +410,7 @@ class CompiledModel:
     Parameters
     ----------
     model
-        A concrete Pyomo model; it keeps its variables, which receive the solution's values.
+        A concrete Pyomo model; its variables receive the solution's values.
     """
 
     def __init__(self, model: Any) -> None:
@@ -425,7 +423,7 @@ class CompiledModel:
         self.lp = _highs_lp(form, is_maximisation=form.objectives[0].sense == maximize)
 
     def load(self, values: Any) -> None:
-        """Give the model's variables their values."""
+        """Set the values of the model's variables."""
         for variable, value in zip(self.columns, values, strict=True):
             variable.set_value(float(value), skip_validation=True)
 
@@ -440,8 +438,8 @@ def solve_with_highs(
 ) -> HighsOutcome:
     """Run HiGHS and load the best point it finds into the model's variables.
 
-    HiGHS' tolerances are absolute. Where all costs are below 1 it is given them in a unit in which the largest isn't, a
-    power of two; unless `options` state an absolute gap, which is one in the model's own unit.
+    HiGHS' tolerances are absolute. If all costs are below 1, they are scaled by a power of two so that the largest is at
+    least 1; unless `options` contain an absolute gap, which is in the model's own unit.
 
     Parameters
     ----------
@@ -483,7 +481,7 @@ def _times(unit: float, value: float | None) -> float | None:
 
 
 def _constant(value: float) -> HighsOutcome:
-    """Return the outcome of a model without variables, to which HiGHS gives no value."""
+    """Return the outcome of a model without variables, for which HiGHS gives no value."""
     return HighsOutcome(
         termination=Termination.OPTIMAL,
         values=np.zeros(0),
@@ -495,8 +493,8 @@ def _constant(value: float) -> HighsOutcome:
 
 
 def _highs_lp(form: Any, *, is_maximisation: bool) -> Any:
-    """Return HiGHS' form of a compiled programme."""
-    # Pyomo 6.9.3, the oldest that is promised, keeps a fixed variable as a column.
+    """Return a compiled programme in HiGHS' form."""
+    # Pyomo 6.9.3, the oldest supported version, keeps a fixed variable as a column.
     bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
     senses = np.array([row.bound_type for row in form.rows], dtype=np.int64)
     rhs = np.asarray(form.rhs, dtype=np.float64)
@@ -525,9 +523,9 @@ def highs_lp(
     is_integer: BoolArray,
     is_maximisation: bool,
 ) -> Any:
-    """Return HiGHS' form of min or max ``cost @ x`` with ``lower <= x <= upper`` and ``row_lower <= matrix @ x <= row_upper``.
+    """Return min or max ``cost @ x`` with ``lower <= x <= upper`` and ``row_lower <= matrix @ x <= row_upper`` in HiGHS' form.
 
-    Bounds may be infinite; `is_integer` says which columns are whole numbers, shape (columns,).
+    Bounds may be infinite; `is_integer` marks the integer columns, shape (columns,).
     """
     import highspy
 
@@ -550,7 +548,7 @@ def empty_programme(num_rows: int) -> "highspy.Highs":
     """Return a programme without columns, solved by the simplex method on one thread.
 
     Costs and bounds are not perturbed: programmes that change a little and start from the last basis take fewer steps
-    without (93 instead of 121 on average in a branching tree).
+    without perturbation (93 instead of 121 on average in a branching tree).
     """
     import highspy
 

@@ -1,19 +1,19 @@
 """A primal-dual interior-point method for packing programmes with one convexity row per job.
 
-The rows of a packing programme stand by slot, and a job couples only the slots in which it may run. Where jobs are short beside
-the horizon, a Newton matrix of 36,000 rows then has some hundred entries a row below its skyline, and the factor stays there:
-n w^2 operations instead of n^3 / 3. A matrix of few rows is a single block, factorised as a dense one.
+The rows of a packing programme are sorted by slot, and a job couples only the slots in which it may run. If jobs are short
+compared with the horizon, a Newton matrix of 36,000 rows has some hundred entries per row below its skyline, and so has the
+factor: n w^2 operations instead of n^3 / 3. A matrix of few rows is a single block, factorised as a dense one.
 
 Source: George, Liu, "Computer Solution of Large Sparse Positive Definite Systems", 1981, chapter 4 (envelope methods).
 
 max v'x   s.t.  A x + s = 1,   sum of x over each job's columns + u = 1,   x, s, u >= 0
     min sum p + sum mu   s.t.  A'p + mu[job] - z = v,   p, mu, z >= 0
 
-Column generation wants dual points in the middle of the optimal face, not vertices: they give better
-columns and better Lagrangian bounds, and a loose tolerance saves most of the work. Two things make
-packing programmes kind to such methods. All entries are at least 0, so shrinking x gives a strictly
-feasible point: every solve starts feasible, from the last point where there is one. And the slacks are
-defined by the rows, so their steps are taken from the rows and the point stays feasible to rounding.
+Column generation needs dual points in the middle of the optimal face instead of vertices: they give better
+columns and better Lagrangian bounds, and a loose tolerance saves most of the work. Two properties make
+packing programmes suitable for such methods. All entries are at least 0, so shrinking x gives a strictly
+feasible point: every solve starts feasible, from the last point if there is one. And the rows define the
+slacks, so the slacks' steps are computed from the rows and the point stays feasible to rounding.
 
 References
 ----------
@@ -44,7 +44,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
         sum_j d_j a_j a_j' - (sum_j d_j a_j)(...)' / (w + e)
           = sum_j d_j (a_j - m)(a_j - m)' + (e w / (w + e)) m m',   m = sum_j d_j a_j / w.
 
-    The second form has no cancellation where one column dominates, which is where the first one fails.
+    The second form has no cancellation if one column dominates, where the first one fails.
     """
     num_jobs = len(job_start) - 1
     num_rows = len(base)
@@ -59,7 +59,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
         for j in range(first, last):
             total += weight[j]
         diagonal[i] = total + job_ratio[i]
-        if total == 0.0:  # no columns, or none that weighs anything
+        if total == 0.0:  # no columns, or all have weight 0
             continue
         members, num_members = np.empty(last - first, dtype=np.int64), 0
         for j in range(first, last):
@@ -74,7 +74,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
                     place[row[a]] = 0
                     low, high, size = min(low, row[a]), max(high, row[a]), size + 1
         rows, size = np.empty(size, dtype=np.int64), 0
-        for r in range(low, high + 1):  # those in between are few, and sorting takes seconds to compile
+        for r in range(low, high + 1):  # the range is short, and sorting takes seconds to compile
             if place[r] >= 0:
                 rows[size], place[r] = r, size
                 size += 1
@@ -83,7 +83,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
             j = members[k]
             for a in range(start[j], start[j + 1]):
                 mean[place[row[a]]] += weight[j] / total * entry[a]
-        # One row more for the mean itself: the block is then a single product of a thin matrix with its transpose.
+        # One more row for the mean: the block is then a single product of a thin matrix with its transpose.
         thin = np.empty((num_members + 1, size))
         for k in range(num_members):
             j = members[k]
@@ -106,15 +106,15 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
 
 
 MAX_DENSE = 4096
-"""Rows up to which a matrix is a single dense block."""
+"""Maximal rows of a matrix that is a single dense block."""
 
 BLOCK = 64
-"""Columns of a block: products of thin matrices of this width run near the processor's best."""
+"""Columns of a block: products of thin matrices of this width run near the processor's peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Skyline:
-    """Where the entries of the upper triangle lie in one flat array.
+    """Layout of the upper triangle's entries in one flat array.
 
     Entry (i, j) with i <= j is at ``base[j] + i``: columns one after the other, each from its block's first row down.
 
@@ -125,7 +125,7 @@ class Skyline:
     first
         Shape (blocks,): first row of each block's columns, itself the first of a block.
     start
-        Shape (blocks + 1,): where in the flat array blocks begin.
+        Shape (blocks + 1,): start of each block in the flat array.
     base
         Shape (columns,).
     """
@@ -137,7 +137,7 @@ class Skyline:
 
     @classmethod
     def over(cls, first_row: IntArray, *, max_dense: int = MAX_DENSE, block: int = BLOCK) -> "Skyline":
-        """Lay out a matrix whose column j has no entry above row ``first_row[j]``."""
+        """Return the layout of a matrix whose column j has no entry above row ``first_row[j]``."""
         count = len(first_row)
         begin = np.append(np.arange(0, count, block if count > max_dense else max(count, 1)), count)
         size = np.diff(begin)
@@ -151,12 +151,12 @@ class Skyline:
 
     @property
     def num_entries(self) -> int:
-        """Entries that are kept."""
+        """Number of stored entries."""
         return int(self.start[-1])
 
     @property
     def diagonal(self) -> IntArray:
-        """Where the diagonal's entries are, shape (columns,)."""
+        """Positions of the diagonal's entries, shape (columns,)."""
         return self.base + np.arange(len(self.base))
 
     def panels(self, flat: FloatArray) -> list[FloatArray]:
@@ -173,7 +173,7 @@ class SkylineFactor:
     Parameters
     ----------
     layout
-        Where the entries are.
+        Positions of the entries.
     flat
         The upper triangle's entries, shape (layout.num_entries,); entries below the diagonal are not read.
 
@@ -211,12 +211,12 @@ class SkylineFactor:
         return x
 
     def _parts(self, t: int) -> tuple[FloatArray, FloatArray]:
-        """Return what a block has above its diagonal block, and that."""
+        """Return a block's part above its diagonal block, and its diagonal block."""
         height = self._begin[t] - self._first[t]
         return self._panels[t][:height], self._panels[t][height:]
 
     def _eliminate(self, s: int, t: int) -> None:
-        """Bring the entries of block t in the rows of an earlier block s into their final form."""
+        """Compute the final entries of block t in the rows of an earlier block s."""
         low = max(self._first[s], self._first[t])
         above, corner = self._parts(s)
         panel, top = self._panels[t], self._first[t]
@@ -233,19 +233,19 @@ def _divided(corner: FloatArray, right: FloatArray, *, transposed: bool) -> Floa
 
 
 IGNORED_WEIGHT = 1e-9
-"""Columns whose weight x / z is below this share of their job's are left out of the factorised matrix: late in a
-solve most columns are such. Solutions are refined with the exact matrix; a larger share makes that slow."""
+"""Columns whose weight x / z is below this share of their job's are omitted from the factorised matrix: late in a
+solve most columns are. Solutions are refined with the exact matrix; a larger share makes refinement slow."""
 
 SOLVE_TOL = 1e-9
 """Relative residual of a solved system that needs no refinement."""
 
 MAX_REFINEMENTS = 4
-"""Conjugate-gradient steps at most, preconditioned by the factor."""
+"""Maximal conjugate-gradient steps, preconditioned by the factor."""
 
 MAX_FACTORISATIONS = 6
 
 REGULARISATION = 1e-13
-"""Relative addition to the diagonal when a factorisation fails; a hundredfold at each further attempt."""
+"""Relative addition to the diagonal when a factorisation fails; times a hundred at each further attempt."""
 
 
 class NewtonSystem:
@@ -266,7 +266,7 @@ class NewtonSystem:
 
     def __init__(self, matrix: csc_array, job: IntArray, num_jobs: int) -> None:
         self._matrix = matrix
-        # One type of index, else the compiled loop is compiled for each.
+        # One index type, since the compiled loop is compiled once per type.
         self._start, self._row = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
         self.by_row: csr_array = matrix.tocsr()
         self.transpose: csr_array = csr_array(matrix.T)
@@ -299,7 +299,7 @@ class NewtonSystem:
         return False
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """Solve the factorised system, refining by conjugate gradients on the exact matrix where that is needed."""
+        """Solve the factorised system, refining by conjugate gradients on the exact matrix if needed."""
         result = self._divide(right)
         residual = right - self._apply(result)
         limit = SOLVE_TOL * float(np.linalg.norm(right))
@@ -350,41 +350,41 @@ def _first_rows(matrix: csc_array, job: IntArray, num_jobs: int) -> IntArray:
 MAX_ITERATIONS = 60
 
 STEP_SHARE = 0.995
-"""Share of the longest feasible step that is taken, so that every variable stays positive."""
+"""Fraction of the longest feasible step to take, so that every variable stays positive."""
 
 SMALLEST_CENTRING = 1e-4
 
 MAX_CORRECTIONS = 3
 
 LONG_ENOUGH = 0.95
-"""Centrality corrections of a step, each a solve with the same factor, until both steps are this long."""
+"""Centrality corrections of a step, each a solve with the same factor, end when both steps are at least this long."""
 
 REACH = 0.3
-"""By how much a correction tries to lengthen the steps."""
+"""Attempted increase of the step lengths per correction."""
 
 MIN_GAIN = 0.05
-"""Corrections that lengthen both steps together by less are dropped."""
+"""Corrections with a smaller total increase of both steps are dropped."""
 
 CENTRAL = (0.1, 10.0)
 """Complementarity products between these multiples of their target count as central."""
 
 MAX_SLACK, MAX_ADDED = 1e-5, 1e-4
-"""Share of a row's capacity that a warm start frees at most, and of a job that it adds to its columns: what one row needs
-shrinks all columns, and each share of 1e-4 throws the point back by 1e-4 of the objective."""
+"""Largest share of a row's capacity that a warm start frees, and of a job that it adds to its columns: a row's need
+shrinks all columns, and each share of 1e-4 costs 1e-4 of the objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WarmStart:
-    """A nearly optimal point of a programme that has since got other columns or rows.
+    """A nearly optimal point of a programme whose columns or rows have changed since.
 
     Parameters
     ----------
     x
-        Shape (columns,): NaN for columns that are new.
+        Shape (columns,): NaN for new columns.
     row_price, job_price
         p and mu; new rows have price 0.
     complementarity
-        Of the point that is wanted: a start much closer to the boundary than that is moved away from it.
+        Target complementarity: a start much closer to the boundary is moved away from it.
     """
 
     x: FloatArray
@@ -484,7 +484,7 @@ class _Point(NamedTuple):
 
 
 class _Right(NamedTuple):
-    """What the complementarity equations' right-hand sides are: x dz + z dx = for_x, and so on."""
+    """Right-hand sides of the complementarity equations: x dz + z dx = for_x, and so on."""
 
     for_x: FloatArray
     for_s: FloatArray
@@ -502,7 +502,7 @@ class _Iteration:
         self.size = self.num_rows + len(value) + self.num_jobs
 
     def start_cold(self) -> None:
-        """Start well inside: shares so small that every row keeps room, prices so high that all columns lose."""
+        """Start far inside: x so small that every row has slack, prices so high that all reduced costs are positive."""
         x = 0.5 / self.columns_of[self.job]
         x *= min(1.0, 0.7 / max(float((self.system.by_row @ x).max(initial=0.0)), 1e-9))
         p = np.full(self.num_rows, 0.3 * self.scale * self.num_jobs / max(self.num_rows, 1))
@@ -511,7 +511,7 @@ class _Iteration:
         self._start(x, p, mu)
 
     def start_warm(self, start: WarmStart) -> None:
-        """Start from a known point, made feasible by its jobs' prices and by shrinking x, and pushed off the boundary."""
+        """Start from a known point, made feasible by its jobs' prices and by shrinking x, and moved off the boundary."""
         missing = np.maximum(-self._min_loss(start.row_price, start.job_price), 0.0)
         gap = max(start.complementarity, float(missing.sum()))
         target = gap / self.size
@@ -539,7 +539,7 @@ class _Iteration:
         return result
 
     def _min_loss(self, p: FloatArray, mu: FloatArray) -> FloatArray:
-        """Return each job's least reduced loss, 0 for jobs without columns."""
+        """Return each job's minimal dual slack, 0 for jobs without columns."""
         least = np.full(self.num_jobs, np.inf)
         np.minimum.at(least, self.job, self._loss(p, mu))
         return np.where(np.isfinite(least), least, 0.0)
@@ -555,7 +555,7 @@ class _Iteration:
         self.infeasibility = max(_largest(self.row_residual), _largest(self.job_residual))
 
     def is_within(self, tol: float) -> bool:
-        """Tell whether the point is optimal to the tolerance."""
+        """Return whether the point is optimal to the tolerance."""
         residual_tol = max(1e-9, 1e-2 * tol)
         return (
             self.complementarity <= tol * max(1.0, abs(self.objective))
@@ -573,8 +573,8 @@ class _Iteration:
         primal, dual = self._longest(affine)
         after = sum(float(product.sum()) for product in at.moved(affine, primal, dual).products()) / self.size
         centre = min(1.0, max(SMALLEST_CENTRING, (after / average) ** 3)) * average
-        # The second-order terms count for as much as the step that they correct, and are cut: where the affine
-        # step is bad they would throw the step away.
+        # The second-order terms are weighted by the length of the step that they correct, and clipped: with a bad affine
+        # step they would ruin the step.
         share, limit = primal * dual, 5.0 * average
         second = _Right(*(centre - np.clip(share * product, -limit, limit) for product in affine.products()))
         step = _sum(affine, self._direction(second))
@@ -617,7 +617,7 @@ class _Iteration:
         if is_first:
             z = z - self.dual_residual
         x = (right.for_x - at.x * z) / at.z
-        # From the rows, not from complementarity: so the point stays feasible however inexact the solve was.
+        # Computed from the rows instead of complementarity, so that the point stays feasible even after an inexact solve.
         s, u = -(system.by_row @ x), -system.by_job(x)
         if is_first:
             s, u = s + self.row_residual, u + self.job_residual

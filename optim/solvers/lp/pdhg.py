@@ -3,9 +3,9 @@
 max v'x   s.t.  A x <= 1,   x >= 0, sum of x over each job's columns <= 1
     min sum p + sum mu   s.t.  A'p + mu[job] >= v,   p, mu >= 0
 
-A step costs two passes over the entries of A, whatever couples the rows: on ten thousand jobs a hundred steps take as long as
-one Newton system of `interior_point`, and reach some 0.5 % of the optimum. Steps of columns are projected onto each job's
-convexity row. What is reported is attained: columns of rows that overflow give way.
+A step costs two passes over the entries of A, however the rows are coupled. On ten thousand jobs, a hundred steps take as
+long as one Newton system of `interior_point`, and come within some 0.5 % of the optimum. Steps of columns are projected
+onto each job's convexity row. The reported value is feasible: columns of overfull rows are scaled down.
 
 References
 ----------
@@ -27,7 +27,7 @@ from optim.core.arrays import FloatArray, IntArray
 
 @by_reference
 class Columns(NamedTuple):
-    """A master's columns: where each job's columns and each column's entries begin, the entries, and what columns are worth."""
+    """A master's columns: start of each job's columns and of each column's entries, the entries, and the columns' values."""
 
     job_start: IntArray
     start: IntArray
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 
 @compiled
 def _cost(j, columns, price):
-    """Return what column j costs at prices."""
+    """Return the cost of column j at prices."""
     total = 0.0
     for a in range(columns.start[j], columns.start[j + 1]):
         total += columns.entry[a] * price[columns.row[a]]
@@ -69,7 +69,7 @@ def _within_share(x):
 
 @compiled
 def _row_use(columns, x, use):
-    """Write what a point uses of each row."""
+    """Write a point's use of each row."""
     use[:] = 0.0
     for j in range(len(x)):
         if x[j] > 0.0:
@@ -82,7 +82,7 @@ def step_sizes(columns, job_step, row_step):
     """Write the longest steps of jobs and rows: the inverse sums of their columns' and jobs' largest entries.
 
     Source: Pock, Chambolle, "Diagonal preconditioning for first order primal-dual algorithms in convex optimization", 2011,
-    DOI 10.1109/ICCV.2011.6126441. Of a job's columns one counts, as they share one unit of weight.
+    DOI 10.1109/ICCV.2011.6126441. A job's columns count as one, since they share one unit of weight.
     """
     largest = np.zeros(len(row_step))
     row_step[:] = 0.0
@@ -105,34 +105,34 @@ def step_sizes(columns, job_step, row_step):
 
 @compiled
 def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scale, x, price, x_sum, price_sum):
-    """Take primal-dual steps in place, and add the points up.
+    """Take primal-dual steps in place, and sum up the points.
 
     Parameters
     ----------
     num_steps
-        How many.
+        Number of steps.
     columns
         The master.
     job_step, row_step
-        Lengths of the steps, shapes (jobs,) and (rows,); prices of rows whose step is 0 stay.
+        Lengths of the steps, shapes (jobs,) and (rows,); prices of rows with step 0 are constant.
     steps_before
-        Steps taken before: the more, the less the reach may grow.
+        Number of earlier steps: with more of them the step scale grows less.
     step_scale
-        By what all lengths are multiplied. A step is too long where prices and columns gain more by moving together than
-        they move; the next one is then as long as this one should have been.
+        Factor of all lengths. A step is too long if the coupled gain of prices and columns exceeds their movement;
+        the next step then has the length that this one should have had.
     x, price
         The point, shapes (columns,) and (rows,).
     x_sum, price_sum
-        Added to, times the reach.
+        Sums of the points, weighted by the step scale.
 
     Returns
     -------
     float, float
-        The reach in the end, and the sum of all.
+        The final step scale, and the sum of all step scales.
 
     Notes
     -----
-    The rule for the reach is PDLP's (Applegate et al. 2021, section 3.1), but that steps are not taken back.
+    The rule for the step scale is PDLP's (Applegate et al. 2021, section 3.1), but steps are never undone.
     """
     use, before, previous = np.empty(len(price)), np.empty(len(price)), np.empty(len(x))
     _row_use(columns, x, use)
@@ -169,7 +169,7 @@ def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scal
 
 @compiled
 def feasible_value(columns, x, num_rows, fitted):
-    """Take a point's columns back where rows overflow, each by its worst row's excess; return what is left of the value."""
+    """Scale a point's columns down where rows overflow, each by its worst row's excess; return the remaining value."""
     use = np.empty(num_rows)
     _row_use(columns, x, use)
     value = 0.0
@@ -185,7 +185,7 @@ def feasible_value(columns, x, num_rows, fitted):
 
 @compiled
 def losses(columns, price, loss, job_price):
-    """Write the least prices of jobs at which no column earns, and what each column loses then; return the dual value."""
+    """Write the minimal job prices at which no column earns, and each column's dual slack; return the dual value."""
     bound = np.sum(price)
     for i in range(len(job_price)):
         most = 0.0
@@ -200,13 +200,13 @@ def losses(columns, price, loss, job_price):
 
 
 CHECK_EVERY = 40
-"""Steps between two looks at the gap; each costs as much as some four steps."""
+"""Steps between two checks of the gap; a check costs about as much as four steps."""
 
 ENOUGH_DECAY, SOME_DECAY = 0.3, 0.8
-"""Restart once the gap fell to the first share of what it was at the last restart, or to the second and rises again."""
+"""Restart once the gap is below the first share of its value at the last restart, or below the second and rising."""
 
 LONGEST_SHARE = 0.36
-"""Restart after this share of all steps in any case."""
+"""Restart in any case after this share of all steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -222,7 +222,7 @@ class SaddlePoint:
     value, bound
         The two objectives.
     last_x, last_price
-        Where the steps ended, feasible or not: from where to go on once there are other columns.
+        Last iterates, feasible or not: the start for the next solve with other columns.
     steps
         Steps taken.
     is_converged
@@ -252,7 +252,7 @@ def solve_pdhg(
     x: FloatArray | None = None,
     row_price: FloatArray | None = None,
 ) -> SaddlePoint:
-    """Solve the programme to a relative gap, or as far as the steps go.
+    """Solve the programme to a relative gap, or until the maximal number of steps.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def solve_pdhg(
     most_steps
         Steps after which the best points are returned.
     x, row_price
-        Where to start; x is NaN for new columns.
+        Start; x is NaN for new columns.
     """
     iteration = _Iteration(matrix, job, value, num_jobs, x, row_price)
     while not iteration.is_within(tol) and iteration.steps < most_steps:
@@ -310,9 +310,9 @@ class _Iteration:
         self._restart(self.x, self.price, self.last_gap)
 
     def _weight(self) -> float:
-        """Return how long steps of prices are beside those of columns: as far as either have to go, roughly.
+        """Return the ratio of the prices' step lengths to the columns', estimated from their distances to the optimum.
 
-        Prices add up to at most the optimum, a column's share is about a half. A factor of three more or less changes little.
+        Prices sum to at most the optimum, and a column's share is about a half. A factor of three changes little.
         """
         rows, jobs = self.row_step > 0, self.job_step > 0
         price = self.bound / max(int(np.count_nonzero(rows)), 1) * float(np.sqrt(np.sum(1.0 / self.row_step[rows])))
@@ -320,11 +320,11 @@ class _Iteration:
         return price / share if price > 0 and share > 0 else 1.0
 
     def is_within(self, tol: float) -> bool:
-        """Tell whether the best points agree to the tolerance."""
+        """Return whether the best points agree to the tolerance."""
         return self.bound - self.value <= tol * max(abs(self.value), 1e-9)
 
     def advance(self, count: int) -> None:
-        """Take steps, keep the best points of the last one and the average, and restart from the better where it pays."""
+        """Take steps, store the best of the last point and the average, and restart from the better if it pays."""
         self.step_scale, length = saddle_steps(
             count, self.columns, self.job_step / self.weight, self.row_step * self.weight, self.steps, self.step_scale, self.x,
             self.price, self.x_sum, self.price_sum,
@@ -344,7 +344,7 @@ class _Iteration:
         self.last_gap = gap
 
     def _judged(self, x: FloatArray, price: FloatArray) -> float:
-        """Return a pair's gap, and keep either of it that is the best so far."""
+        """Return a pair's gap, and store each of its points that is the best so far."""
         value, fitted = self._value(x)
         bound = self._bound(price)
         if value > self.value:
