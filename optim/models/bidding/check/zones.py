@@ -1,11 +1,11 @@
 """Check the least cost of a job over zones from the traces alone, by (B.13) of docs/mathematics/bidding.md.
 
-Let a potential say of every situation how much is still to be paid at least. If no step, whatever it is, costs less than
-the potential falls by it, then no plan from the start costs less than the start's potential: the sum over its steps.
-Situations are ticks, the time without work so far, and either a place of the state with nothing held, or a place where
-machines are set up. Steps are: wait a tick; launch, and hold until the first tick at which the set-up is over, or to the
-job's end if that is sooner; launch, and lose the machines free of charge; work a tick, or to the job's end; return the
-machines. A launch that is given up, or lost, before its set-up ends leaves what waiting leaves, and costs no less.
+A potential assigns to every situation a lower bound of the remaining cost. If each step costs at least the decrease of the
+potential, the sum over its steps shows that every plan costs at least the potential of the start. A situation is a tick, the
+time without work so far, and either the zone of the state without machines, or a place with machines that are set up.
+Steps are: wait for one tick; launch, and use the machines until the first tick after the set-up, or the job's end if earlier;
+launch, and lose the machines free of charge; work for one tick, or to the job's end; return the machines. A launch that ends
+before its set-up leads to the same situation as waiting, and costs no less.
 """
 
 from collections.abc import Iterator
@@ -18,46 +18,46 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.models.bidding.market.zones import KINDS, Optimum, ZoneJob, ZoneMarket
 
 LARGEST = 2**60
-"""Larger potentials could overflow where they are added."""
+"""Largest potential; sums of larger ones could overflow."""
 
 NEVER = -(2**61)
-"""Below every potential: what situations hold from which no step is asked for."""
+"""Potential of situations without steps; below every other."""
 
 
 def check_optimum(
     market: ZoneMarket, job: ZoneJob, claim: Optimum, billing: Billing = Billing.PER_SECOND
 ) -> tuple[str, ...]:
-    """Return what is wrong with a claim: nothing if its plan is billed what it says, and its potential proves the bound.
+    """Return the errors of a claim; empty if its plan's cost is correct and its potential proves the bound.
 
     Parameters
     ----------
     market, job
         The traces and the job.
     claim
-        What is claimed.
+        The claim.
     billing
-        The rule of the bill.
+        The billing rule.
     """
     shape = (job.num_ticks(market.tick_s) + 1, job.slack_s // job.unit_s(market.tick_s) + 1)
     zones, classes = market.num_zones, int(job.state_class.max()) + 1
     if claim.idle.shape != (*shape, classes) or claim.working.shape != (*shape, KINDS * zones):
-        return ("the potential has the shape of another job",)
+        return ("the shape of the potential doesn't match the job",)
     for values in (claim.idle, claim.working):
         if values.dtype != np.int64 or (np.abs(values) > LARGEST).any():
-            return ("the potential must be whole numbers below 2^60",)
+            return ("the potential must have integers of at most 2^60",)
     costs = place_costs(market, job, claim.first, billing)
     problems = [*_plan_problems(market, job, claim, costs, billing), *_Steps(market, job, claim, costs).problems()]
     if claim.units > claim.idle[0, 0, 0]:
-        problems.append(f"the least cost is said to be {claim.units}, the potential proves {claim.idle[0, 0, 0]}")
+        problems.append(f"a minimum cost of {claim.units} is claimed, but the potential proves {claim.idle[0, 0, 0]}")
     if claim.plan_units < claim.units or (costs.is_exact and claim.plan_units != claim.units):
-        problems.append(f"the plan is billed {claim.plan_units}, the least cost is said to be {claim.units}")
+        problems.append(f"the plan costs {claim.plan_units}, but a minimum cost of {claim.units} is claimed")
     return tuple(problems)
 
 
 def _plan_problems(
     market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts, billing: Billing
 ) -> Iterator[str]:
-    """Yield what is wrong with a plan: what can't be had, overlaps, work, deadline and bill."""
+    """Yield the errors of a plan in availability, overlaps, work, deadline and cost."""
     now, work, paid, state, tick_s = 0, 0, 0, 0, market.tick_s
     for number, stay in enumerate(claim.plan):
         is_last = number == len(claim.plan) - 1
@@ -68,7 +68,7 @@ def _plan_problems(
             yield f"the stay from {stay.begin_s} to {stay.end_s} s begins or ends between ticks"
         place, begin, end = KINDS * stay.zone + (not stay.is_spot), stay.begin_s // tick_s, -(-stay.end_s // tick_s)
         if not costs.has[begin:end, place].all():
-            yield f"{market.zones[stay.zone]} can't be had throughout ticks {begin} to {end}"
+            yield f"{market.zones[stay.zone]} isn't available throughout ticks {begin} to {end}"
         if stay.is_lost and (is_last or stay.end_s % tick_s or costs.has[end, place]):
             yield f"{market.zones[stay.zone]} isn't lost at {stay.end_s} s"
         setup = int(job.setup_s[state, stay.zone])
@@ -86,8 +86,8 @@ def _plan_problems(
 class _Steps:
     """The steps of (B.13) over all ticks (rows) and units of time without work (columns) at once.
 
-    Potentials are laid out with the units last: whole rows are then compared at the speed of the memory. Of situations that
-    no step begins at the potential is `NEVER`, which no step lowers.
+    Potentials have the units as their last axis, so that contiguous rows are compared. Situations without steps have the
+    potential `NEVER`, so that they never violate a condition.
     """
 
     def __init__(self, market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts) -> None:
@@ -108,7 +108,7 @@ class _Steps:
         self.lacks = np.concatenate([zero, np.cumsum(~costs.has, axis=0)])
 
     def problems(self) -> Iterator[str]:
-        """Yield the kinds of steps that cost less than the potential falls."""
+        """Yield the kinds of steps that cost less than the decrease of the potential."""
         per_tick = self.tick_s // self.unit_s
         waited = self.idle[1:, :, per_tick:]
         if (self.from_idle[:, :, : waited.shape[2]] > waited).any():
@@ -128,7 +128,7 @@ class _Steps:
                     yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
 
     def _lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Return whether machines held until they have worked, or the job is done, cost less than the potential falls from `now`."""
+        """Return whether machines used until they have worked, or the job is done, cost less than the decrease of the potential."""
         lost, num_ticks = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
         if lost > self.steps or num_ticks > self.ticks:
             return False
@@ -139,7 +139,7 @@ class _Steps:
         before = np.where(lacks, LARGEST, before)
         now = now[:count, :size]
         then = self.working[num_ticks:, place, lost:] + (before + last)[:, None]
-        # What is left grows with the time without work: only from this tick on may the job end within the last tick held.
+        # Remaining work increases with the time without work: the job can end within the last tick only from this row on.
         ending = int(np.searchsorted(-self.remaining_s[:count, 0], setup_s - num_ticks * self.tick_s))
         seconds = self.remaining_s[ending:count, :size] + (setup_s - (num_ticks - 1) * self.tick_s)
         paid = last[ending:, None] if self.costs.is_whole else last[ending:, None] // self.tick_s * seconds
@@ -147,7 +147,7 @@ class _Steps:
         return bool((now > then).any())
 
     def _free_lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Return whether machines that are lost free of charge cost less than the potential falls."""
+        """Return whether machines that are lost free of charge cost less than the decrease of the potential."""
         lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
         lease_s = (gone - np.arange(self.ticks)) * self.tick_s
         rows = np.flatnonzero((lease_s > 0) & (lease_s >= setup_s))

@@ -1,7 +1,7 @@
-"""Billing rules: the cost of a lease line by line, and the bills of machines over zones.
+"""Billing rules: the bill of a lease line by line, and the bills of machines over zones.
 
-A lease is `count` instances of one market, acquired together at `granted_s` and gone at `ended_s`. Its clock is
-anchored at the grant. The lines of a lease add up to its bill.
+A lease is `count` instances of one market, acquired together at `granted_s` and released at `ended_s`. Its hours start
+at the grant. The lines of a lease add up to its bill.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from optim.models.bidding.market.prices import HOUR_S, MICRO, MINUTE_S
 from optim.models.bidding.market.zones import KINDS, UNITS_USD, Allocation, ZoneJob, ZoneMarket
 
 BIDS_END_S = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp())
-"""Until the end of November 2017 a price above the bid evicted, and Amazon charged started hours."""
+"""Until the end of November 2017, prices above the bid evicted instances, and Amazon charged started hours."""
 
 SPOT_BEGIN_S = int(datetime(2009, 12, 14, tzinfo=UTC).timestamp())
-"""Amazon sold no spot instances before; an earlier time is that of data without a date."""
+"""Start of Amazon's spot market; earlier times belong to data without a date."""
 
 
 class Billing(StrEnum):
-    """Rules of bills and evictions, by name.
+    """Rules of billing and eviction, by name.
 
-    ``aws-2009``: every started hour at the price of its start, the hour of an eviction free; a price above the bid evicts.
-    ``aws-2017``: seconds at the price of their hour's start, a minute at least, nothing if evicted within the first hour;
-    prices evict nobody. ``per-second``: seconds at the price in force, nothing is free; prices evict nobody.
-    ``whole-ticks``: every started tick of a trace of availability in full, nothing is free.
+    ``aws-2009``: started hours at the price of their start; the hour of an eviction is free; a price above the bid evicts.
+    ``aws-2017``: seconds at the price of their hour's start, at least one minute; free if evicted within the first hour.
+    ``per-second``: seconds at the current price. ``whole-ticks``: started ticks of an availability trace in full.
+    Under the last three, prices never evict.
     """
 
     AWS_2009 = "aws-2009"
@@ -44,7 +44,7 @@ class Billing(StrEnum):
 
     @property
     def text(self) -> str:
-        """What the rule is, in a phrase."""
+        """The rule in a phrase."""
         return {
             Billing.AWS_2009: "every started hour at the price of its start, the hour of an eviction free",
             Billing.AWS_2017: "seconds at the price of their hour's start, the first hour free if interrupted in it",
@@ -54,11 +54,11 @@ class Billing(StrEnum):
 
 
 AMAZON = (Billing.AWS_2009, Billing.AWS_2017)
-"""Rules of leases on prices, see `lease_lines`; the others are of traces of availability."""
+"""Rules for leases on price histories, see `lease_lines`; the others are for availability traces."""
 
 
 def billing_at(time_s: int) -> Billing:
-    """Return the rules in force at Amazon at a time; today's for data without a date."""
+    """Return Amazon's rules at a time; for data without a date, today's."""
     return Billing.AWS_2009 if SPOT_BEGIN_S <= time_s < BIDS_END_S else Billing.AWS_2017
 
 
@@ -70,7 +70,7 @@ class End(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a line costs what it does."""
+    """Reason for the amount of a line."""
 
     USED = "used"
     EVICTED_FREE = "evicted: free"
@@ -79,7 +79,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Instances held from a grant to an end.
+    """Instances leased from a grant to an end.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class Lease:
     count
         Number of instances.
     granted_s, ended_s
-        When they were granted, and when they were returned or the price crossed the bid.
+        Time of the grant, and of the return or the crossing of the bid by the price.
     end
-        How it ended.
+        How the lease ended.
     """
 
     market: str
@@ -107,15 +107,15 @@ class LedgerLine:
     Parameters
     ----------
     market, count
-        Whose instances, and how many.
+        Market and number of the instances.
     begin_s, end_s
-        The time that the line is for; a paid hour ends a full hour after its begin even if returned before.
+        Time covered by the line; a paid hour ends a full hour after its begin even if the instances are returned earlier.
     price_micro
-        Micro-dollars an instance-hour; of a checkpoint, which is for no time, those of one.
+        Micro-dollars per instance-hour; for a checkpoint, which covers no time, micro-dollars per checkpoint.
     amount_micro
-        What is charged, whole micro-dollars; 0 for free time.
+        Charge in integer micro-dollars; 0 for free time.
     reason
-        Why.
+        Reason for the amount.
     """
 
     market: str
@@ -128,21 +128,21 @@ class LedgerLine:
 
     @property
     def machine_hours(self) -> float:
-        """Machine-hours that the line is for."""
+        """Machine-hours covered by the line."""
         return self.count * (self.end_s - self.begin_s) / HOUR_S
 
 
 class Prices(Protocol):
-    """Tell the price at a time."""
+    """Source of prices by time."""
 
     def price_at(self, time_s: int) -> int | None:
-        """Return micro-dollars an instance-hour, None where there is no price yet."""
+        """Return the price in micro-dollars per instance-hour, or None before the first price."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPrice:
-    """A price that never changes: on demand."""
+    """A constant price, such as on demand."""
 
     price_micro: int
 
@@ -153,13 +153,12 @@ class FixedPrice:
 
 
 def lease_lines(lease: Lease, prices: Prices, billing: Billing) -> tuple[LedgerLine, ...]:
-    """Return the bill of a lease by one of Amazon's rules, one line an hour; on demand is a lease that is returned.
+    """Return the bill of a lease by one of Amazon's rules, one line per hour; an on-demand lease ends by return.
 
-    Hour `n` runs from ``granted + n`` to ``granted + n + 1`` and is charged at the market's price at its start, whatever
-    the price does later and whatever the bid. Until 2017 every started hour is paid in full, but that in which the price
-    crosses the bid is free; a crossing exactly on an hour's boundary lets the new hour never begin: the hour before is
-    paid, and none is free. Since then seconds are charged, `MINUTE_S` at least, and nothing of a lease that is evicted
-    within its first hour.
+    Hour `n` lasts from ``granted + n`` to ``granted + n + 1`` and costs the market's price at its start, independent of the bid
+    and later prices. Until 2017 started hours are paid in full, except that the hour in which the price crosses the bid is
+    free. If the price crosses exactly at the end of an hour, that hour is paid and no further one begins. Since then seconds
+    are charged, at least `MINUTE_S`; a lease evicted within its first hour is free.
     """
     is_hourly, is_evicted = billing is Billing.AWS_2009, lease.end is End.EVICTED
     lease_s = lease.ended_s - lease.granted_s
@@ -193,7 +192,7 @@ def to_usd(micro: int) -> float:
 
 
 def _share(hour_micro: int, seconds: int) -> int:
-    """Return the charge of a part of an hour, rounded half up to a whole micro-dollar."""
+    """Return the charge of a part of an hour, rounded half up to an integer number of micro-dollars."""
     return (2 * hour_micro * seconds + HOUR_S) // (2 * HOUR_S)
 
 
@@ -205,12 +204,12 @@ def _price(prices: Prices, lease: Lease, time_s: int) -> int:
 
 
 MAX_UNITS = 2**57
-"""Of what a job may cost if it always pays the highest price: sums stay below what stands for "not in time", 2^58."""
+"""Limit of a job's cost at the highest price; sums stay below 2^58, which represents a missed deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class StayBill:
-    """The units of a stay, see `UNITS_USD`, and the seconds of it that were free."""
+    """The cost of a stay in units (see `UNITS_USD`), and its free seconds."""
 
     units: int
     free_s: int = 0
@@ -218,21 +217,21 @@ class StayBill:
 
 @dataclass(frozen=True, slots=True)
 class _PlacePrices:
-    """The prices of a kind of machines in a zone, by seconds since the job's start."""
+    """The prices of spot or on-demand machines in a zone, by seconds since the job's start."""
 
     market: ZoneMarket
     first: int
     stay: Allocation
 
     def price_at(self, time_s: int) -> int:
-        """Return micro-dollars an hour."""
+        """Return the price in micro-dollars per hour."""
         if not self.stay.is_spot:
             return int(self.market.on_demand_micro[self.stay.zone])
         return int(self.market.spot_micro[self.first + time_s // self.market.tick_s, self.stay.zone])
 
 
 def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, billing: Billing) -> StayBill:
-    """Return what a stay of a job that starts at tick `first` is billed."""
+    """Return the bill of a stay of a job that starts at tick `first`."""
     prices = _PlacePrices(market, first, stay)
     if billing in AMAZON:
         lease = Lease(
@@ -244,7 +243,7 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
         )
         lines = lease_lines(lease, prices, billing)
         free_s = sum(line.end_s - line.begin_s for line in lines if line.reason is Reason.EVICTED_FREE)
-        # Exact: a ledger's lines are rounded to whole micro-dollars.
+        # Exact, because a ledger's lines are rounded to integer micro-dollars.
         paid = (line for line in lines if line.reason is Reason.USED)
         return StayBill(sum(line.count * line.price_micro * (line.end_s - line.begin_s) for line in paid), free_s)
     begins = np.arange(stay.begin_s, stay.end_s, market.tick_s)
@@ -258,7 +257,7 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
 
 
 def charged_hours(lease_s: int, billing: Billing, *, is_evicted: bool) -> list[int]:
-    """Return the seconds charged of each hour of a lease, without a ledger: a second derivation of its bill."""
+    """Return the charged seconds of each hour of a lease, independently of `lease_lines`."""
     if billing is Billing.AWS_2009:
         return [HOUR_S] * (lease_s // HOUR_S if is_evicted else -(-lease_s // HOUR_S))
     if is_evicted and lease_s < HOUR_S:
@@ -267,7 +266,7 @@ def charged_hours(lease_s: int, billing: Billing, *, is_evicted: bool) -> list[i
 
 
 def invoice(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, billing: Billing) -> int:
-    """Return the units of a stay added up piece by piece, without a ledger."""
+    """Return the cost of a stay in units, added up piece by piece, independently of `bill_stay`."""
     price = _PlacePrices(market, first, stay).price_at
     if billing in AMAZON:
         charged = charged_hours(stay.end_s - stay.begin_s, billing, is_evicted=stay.is_lost)
@@ -281,21 +280,21 @@ def invoice(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bill
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlaceCosts:
-    """What no bill is below, tick by tick; a place is a zone and a kind, see `KINDS`.
+    """Lower bounds of bills by tick and place; a place is a zone with spot or on-demand machines, see `KINDS`.
 
     Parameters
     ----------
     cost
-        Shape (ticks, places): units of a tick at a place.
+        Shape (ticks, places): cost of a tick at a place in units.
     has
-        Shape (ticks, places): whether machines can be launched, or kept.
+        Shape (ticks, places): whether machines are available for launch and use.
     is_whole
-        Whether the tick in which the job ends is charged in full; otherwise its seconds are.
+        Whether the tick in which the job ends is charged in full instead of by seconds.
     free_until
-        Shape (ticks, places): the tick at which machines launched now are lost free of charge; the tick itself where
-        they aren't.
+        Shape (ticks, places): the tick at which machines launched now are lost free of charge; the tick itself if they
+        aren't.
     is_exact
-        Whether some plan is billed no more than these costs.
+        Whether these costs equal bills, so that the bound is attained.
     """
 
     cost: IntArray
@@ -305,34 +304,36 @@ class PlaceCosts:
     is_exact: bool
 
     def last(self, tick: int, place: int, seconds: IntArray, tick_s: int) -> IntArray:
-        """Return the units of the tick in which the job ends after so many seconds."""
+        """Return the cost in units of the last tick, in which the job ends after the given seconds."""
         cost = self.cost[tick, place]
         return np.broadcast_to(cost, seconds.shape) if self.is_whole else cost // tick_s * seconds
 
 
 def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) -> PlaceCosts:
-    """Return what no bill of a job that starts at tick `first` is below.
+    """Return lower bounds of the bills of a job that starts at tick `first`.
 
-    Under ``per-second`` and ``whole-ticks`` these costs are the bill. Under Amazon's rules a second costs no less than the
-    lowest price of the hour before it, as that of some hour's start. Nothing is charged for machines that are lost within
-    their first hour (``aws-2017``), or for the last started hour before a loss (``aws-2009``).
+    Under ``per-second`` and ``whole-ticks`` these costs are the bill. Under Amazon's rules a second costs at least the
+    lowest price within the hour before it, because its hour started then. Machines lost within their first hour
+    (``aws-2017``), and the last started hour before a loss (``aws-2009``), are free.
 
     Raises
     ------
     InvalidProblemError
-        If the traces begin after the job, or end before the deadline, the job is of other zones, or its costs fill 64 bits.
+        If the traces don't cover the job's time, the numbers of zones differ, or costs may exceed 64 bits.
     """
     ticks, tick_s = job.num_ticks(market.tick_s), market.tick_s
     if first < 0 or first + ticks > len(market):
         raise InvalidProblemError(f"the traces end before the deadline of a job that starts at tick {first}")
     if job.setup_s.shape[1] != market.num_zones:
-        raise InvalidProblemError(f"the job has set-ups of {job.setup_s.shape[1]} zones, the market {market.num_zones}")
+        raise InvalidProblemError(
+            f"the job has set-up times for {job.setup_s.shape[1]} zones, but the market has {market.num_zones}"
+        )
     spot, there = market.spot_micro[first : first + ticks], market.is_available[first : first + ticks]
     dearest = int(max(spot.max(), market.on_demand_micro.max())) * int(job.machines)
     if ticks * (dearest * tick_s + HOUR_S * int(job.move_micro.max())) > MAX_UNITS:
         raise InvalidProblemError(
-            f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars an hour may cost more than can be counted "
-            f"exactly, {MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or a nearer deadline"
+            f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars per hour may cost more than the exact limit of "
+            f"{MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or a nearer deadline"
         )
     is_aws = billing in AMAZON
     if is_aws:

@@ -1,4 +1,4 @@
-"""Eviction tables: how likely a bid is to be outbid, and how long it lasts, from price histories."""
+"""Eviction tables: probability and time of eviction by bid, estimated from price histories."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +13,7 @@ from optim.models.bidding.market.prices import HOUR_S, MINUTE_S, PriceHistory, P
 from optim.statistics import wilson
 
 NEVER = np.iinfo(np.int64).max // 4
-"""The time of what doesn't happen: later than all clocks, and far from overflow."""
+"""Time of events that never happen; later than all other times, and far from overflow."""
 
 
 def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False) -> IntArray:
@@ -26,12 +26,12 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     deltas_micro
         Shape (deltas,): bid deltas, ascending, at least 0.
     at_equal
-        Whether a price equal to `price + delta` counts, too.
+        Whether a price equal to `price + delta` also counts.
 
     Returns
     -------
     numpy.ndarray
-        Shape (deltas, changes): time of the change, `NEVER` where there is none. It holds for every bid that is
+        Shape (deltas, changes): time of the change, `NEVER` if there is none. It holds for every bid that is
         made while the step lasts.
 
     Notes
@@ -66,7 +66,7 @@ def crossings_of_bid(path: PricePath, bid_micro: int) -> IntArray:
 
 @compiled
 def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
-    """Return the next step with a higher price (or an equal one), the number of steps where there is none."""
+    """Return the next step with a higher price (or an equal one), or the number of steps if there is none."""
     size = len(price)
     higher = np.full(size + 1, size, dtype=np.int64)
     open_steps, depth = np.empty(size, dtype=np.int64), 0
@@ -87,14 +87,14 @@ DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionOptions:
-    """How tables are estimated.
+    """Options of the estimation of tables.
 
     Parameters
     ----------
     deltas_micro
         Grid of bid deltas, ascending.
     step_s
-        A bid is replayed every so many seconds of history.
+        Seconds of history between replayed bids.
     """
 
     deltas_micro: tuple[int, ...] = DELTAS_MICRO
@@ -115,9 +115,9 @@ class EvictionTable(ComparesByValue):
     Parameters
     ----------
     markets
-        Names.
+        Names of the markets.
     deltas_micro
-        Shape (deltas,): the grid. After its rows comes one more row: a bid of the on-demand price.
+        Shape (deltas,): the grid. The tables have one further row at the end, for a bid of the on-demand price.
     survival
         Shape (markets, deltas + 1, 61): probability that a bid has not been outbid after 0..60 minutes.
     mean_h
@@ -126,7 +126,7 @@ class EvictionTable(ComparesByValue):
     low, high
         Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
     hours
-        Shape (markets,): whole hours of history behind the estimates.
+        Shape (markets,): full hours of history used in the estimates.
     """
 
     markets: tuple[str, ...]
@@ -180,9 +180,9 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
     Parameters
     ----------
     history
-        Price paths; the fit uses nothing else.
+        Price paths.
     options
-        The grid, and how bids are replayed.
+        Grid of bid deltas, and interval of replayed bids.
 
     References
     ----------
@@ -220,7 +220,7 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
 
 
 def without_evictions(table: EvictionTable) -> EvictionTable:
-    """Return the table of a time in which prices evict nobody."""
+    """Return the table for rules under which prices never evict."""
     never = np.zeros_like(table.low)
     return replace(
         table, survival=np.ones_like(table.survival), mean_h=np.full_like(table.mean_h, np.inf), low=never, high=never
@@ -258,14 +258,14 @@ class _Replay:
         at_risk = np.cumsum(num_ended[::-1])[::-1]
         hazard = np.divide(evicted, at_risk, out=np.zeros(size), where=at_risk > 0)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard)])
-        # Nobody knows what comes after the longest time observed, so that the area ends there.
+        # Survival is unknown after the longest observed time, so the area ends there.
         edge_s = np.minimum(MINUTE_S * np.arange(size + 1), longest)
         mean_h = float(np.trapezoid(survival, edge_s)) / HOUR_S if longest else float("nan")
         return survival[: MINUTES + 1], mean_h
 
 
 def _between(by_minute: FloatArray, time_s: int) -> float:
-    """Return a figure given for every minute of the hour at any second of it, linear in between."""
+    """Return a value at any second of the hour by linear interpolation between minutes."""
     minute, rest = divmod(min(max(time_s, 0), HOUR_S), MINUTE_S)
     value = float(by_minute[minute])
     return value if rest == 0 else value + rest / MINUTE_S * float(by_minute[minute + 1] - value)
@@ -273,7 +273,7 @@ def _between(by_minute: FloatArray, time_s: int) -> float:
 
 @compiled
 def _rising(survival: FloatArray) -> FloatArray:
-    """Make survival rise with the delta, minute by minute: the nearest such table in least squares, by pooling violators."""
+    """Return the least-squares projection to survival that increases with the delta at each minute, by pooling violators."""
     deltas, minutes = survival.shape
     result, mean, size = survival.copy(), np.empty(deltas), np.empty(deltas, dtype=np.int64)
     for minute in range(minutes):

@@ -17,22 +17,22 @@ from optim.models.bidding.market.prices import HOUR_S
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AvailabilityTrace(ComparesByValue):
-    """Whether an instance could be had, tick by tick, in one zone; each tick holds until the next.
+    """Availability of an instance in one zone by tick; each tick lasts until the next.
 
     Parameters
     ----------
     zone, resource
-        Names of the zone and of what was asked for.
+        Names of the zone and of the requested instance type.
     time_s
         Shape (ticks,): strictly ascending.
     is_available
-        Shape (ticks,): True where the instance could be launched, or kept.
+        Shape (ticks,): whether the instance was available for launch and use.
     price_micro
-        Shape (ticks,): spot price in micro-dollars an hour.
+        Shape (ticks,): spot price in micro-dollars per hour.
     on_demand_micro
-        Price on demand.
+        On-demand price in micro-dollars per hour.
     end_s
-        When the last tick ends.
+        End of the last tick.
     """
 
     zone: str
@@ -61,29 +61,29 @@ class AvailabilityTrace(ComparesByValue):
 DAY_S = 24 * HOUR_S
 
 AGES_S = (0, 600, 1800, HOUR_S, 3 * HOUR_S, 12 * HOUR_S)
-"""Where ages part: machines lost at once differ from those that settle."""
+"""Boundaries between ranges of ages; the loss rate of new machines differs from that of older ones."""
 
 BLOCKS = 4
-"""Parts of the day that have a factor each."""
+"""Number of parts of the day with separate factors."""
 
 PRIOR_LOSSES = 1.0
-"""Every rate counts as much as one loss more at the pooled rate of its age: kinds hardly seen lean on the others."""
+"""Pseudo-losses added to each rate at the pooled rate of its age, which regularise rarely observed kinds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lifetimes:
-    """Machines that were watched from their launch until they were lost, or the watch ended.
+    """Machines observed from their launch until they were lost or the observation ended.
 
     Parameters
     ----------
     kinds
-        Names: a zone and a type each.
+        Names of kinds of machines, each a zone and a type.
     kind
-        Shape (spells,): whose.
+        Shape (spells,): index of the machine's kind.
     start_s, length_s
-        Shape (spells,): launch, in seconds of a clock that is 0 at midnight of some day, and time watched, above 0.
+        Shape (spells,): launch, in seconds after midnight of some day, and observed time, above 0.
     is_lost
-        Shape (spells,): whether the machine was lost then.
+        Shape (spells,): whether the observation ended with the loss of the machine.
     """
 
     kinds: tuple[str, ...]
@@ -94,21 +94,23 @@ class Lifetimes:
 
     def __post_init__(self) -> None:
         if not len(self.kind) or (self.length_s <= 0).any() or self.kind.max() >= len(self.kinds):
-            raise InvalidProblemError("spells must be there, of known kinds, and each longer than nothing")
+            raise InvalidProblemError(
+                "there must be at least one spell, each of a known kind and with a positive length"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hazards:
-    """Losses an hour by kind and age, times a factor of the hour of the day.
+    """Losses per hour by kind and age, times a factor for the hour of the day.
 
     Parameters
     ----------
     kinds
-        Names.
+        Names of kinds of machines.
     rate
-        Shape (kinds, ages): losses an hour in each range of ages, see `AGES_S`; the last has no end.
+        Shape (kinds, ages): losses per hour in each range of ages, see `AGES_S`; the last range is unbounded.
     factor
-        Shape (blocks,): by part of the day.
+        Shape (blocks,): factor by part of the day.
     """
 
     kinds: tuple[str, ...]
@@ -116,7 +118,7 @@ class Hazards:
     factor: FloatArray
 
     def cumulative(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
-        """Return the expected losses of a machine of an age, held from a time of day until `until_s` seconds later."""
+        """Return the expected losses of a machine of an age, used from a time of day until `until_s` seconds later."""
         total, now = 0.0, 0.0
         edges = np.array(AGES_S, dtype=np.float64)
         while now < until_s:
@@ -130,19 +132,19 @@ class Hazards:
         return total
 
     def survival(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
-        """Return the probability that a machine of an age lasts `until_s` seconds more."""
+        """Return the probability that a machine of an age survives `until_s` more seconds."""
         return float(np.exp(-self.cumulative(kind, start_s, until_s, age_s)))
 
 
 def fit_hazards(spells: Lifetimes) -> Hazards:
-    """Estimate hazards: Kaplan and Meier's losses over time at risk by kind and age, and a factor a part of the day.
+    """Estimate hazards: Kaplan and Meier's losses over time at risk by kind and age, and a factor per part of the day.
 
-    The factor of a part is what was lost in it over what the rates by kind and age expect there.
+    The factor of a part is the number of losses in it over the number expected from the rates by kind and age.
 
     Parameters
     ----------
     spells
-        What was watched; spells whose watch ended count as time at risk.
+        Observed spells; those that ended without a loss count as time at risk.
 
     References
     ----------
@@ -163,7 +165,7 @@ def fit_hazards(spells: Lifetimes) -> Hazards:
 
 
 def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
-    """Return lost over expected by part of the day, at least a tenth."""
+    """Return the ratio of losses to expected losses by part of the day, at least 0.1."""
     flat = Hazards(kinds=spells.kinds, rate=rate, factor=np.ones(BLOCKS))
     end = (spells.start_s + spells.length_s) % DAY_S
     lost = np.bincount((end // (DAY_S / BLOCKS)).astype(np.int64) % BLOCKS, spells.is_lost, BLOCKS)
@@ -182,19 +184,19 @@ def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
 
 
 RESOLUTION = 1e-6
-"""Capacities that differ by less are the same."""
+"""Tolerance within which capacities are equal."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CommonShocks(ComparesByValue):
-    """Expected shocks within the time that is looked at.
+    """Expected shocks within a period.
 
     Parameters
     ----------
     zone, region
         Shape (kinds,) and (zones,): the zone of each kind of machines, and the region of each zone.
     own, by_zone, by_region
-        Shape (kinds,), (zones,), (regions,): expected shocks, at least 0; nothing happens with probability exp(-shocks).
+        Shape (kinds,), (zones,), (regions,): expected shocks, at least 0; no shock happens with probability exp(-shocks).
 
     References
     ----------
@@ -221,13 +223,13 @@ class CommonShocks(ComparesByValue):
                 )
 
     def survival(self) -> FloatArray:
-        """Return each kind's probability to last, shape (kinds,)."""
+        """Return each kind's survival probability, shape (kinds,)."""
         return np.asarray(np.exp(-(self.own + self.by_zone[self.zone] + self.by_region[self.region[self.zone]])))
 
     def probability(self, capacity: Sequence[float] | FloatArray, least: float) -> float:
-        """Return the exact probability that what lasts has a capacity of at least `least`.
+        """Return the exact probability that the surviving machines have a capacity of at least `least`.
 
-        Capacities of kinds are added up as distributions: of a zone's kinds without its shock, mixed with nothing; of a
+        Capacities are added up as distributions: of a zone's kinds without its shock, mixed with capacity 0; of a
         region's zones alike; then of all regions.
 
         Parameters
@@ -253,7 +255,7 @@ class CommonShocks(ComparesByValue):
 
 
 def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
-    """Return a distribution, or nothing with the probability of a shock."""
+    """Return the mixture of a distribution with 0, which has the probability of a shock."""
     stays = float(np.exp(-shocks))
     mixture = {size: chance * stays for size, chance in chances.items()}
     mixture[0] = mixture.get(0, 0.0) + 1.0 - stays
@@ -261,7 +263,7 @@ def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
 
 
 def _add(one: dict[int, float], other: dict[int, float], most: int) -> dict[int, float]:
-    """Return the distribution of the sum of two independent ones; sums above `most` count as that."""
+    """Return the distribution of the sum of two independent variables, capped at `most`."""
     total: dict[int, float] = {}
     for size, chance in one.items():
         for more, share in other.items():

@@ -1,4 +1,4 @@
-"""Price histories of spot markets: step functions of time in whole micro-dollars."""
+"""Price histories of spot markets: step functions of time in integer micro-dollars."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -11,32 +11,32 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 MICRO = 1_000_000
-"""Micro-dollars in a dollar: prices are whole numbers, for at `price == bid` rounding decides about evictions."""
+"""Micro-dollars per dollar. Prices are integers, because evictions depend on exact comparison with bids."""
 
 MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
-"""Time without any change in any market from which nobody can have been recording, where markets are restless."""
+"""Time without any change of price in any market that counts as a gap in the recording, for active markets."""
 
 CALM_GAP_S = 25 * HOUR_S
-"""The same where quiet times of `GAP_S` are usual: such a history lists changes alone, and each price once a day at least."""
+"""The same for calm markets, whose histories only list changes, and each price at least once per day."""
 
 CALM_EVERY_DAYS = 10
-"""Quiet times are usual if there are more than two, and more than one in so many days."""
+"""Markets are calm if there are more than two quiet times of `GAP_S`, and more than one per this number of days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Market:
-    """An instance type in a zone: it has a price of its own.
+    """An instance type in a zone, with its price.
 
     Parameters
     ----------
     instance_type, zone
-        Names.
+        Names of the type and the zone.
     on_demand_micro
-        Price of the type on demand, micro-dollars an instance-hour.
+        On-demand price of the type in micro-dollars per instance-hour.
     rate
-        Work of one instance in an hour; one c3.xlarge (4 vCPUs) does 1.
+        Work of one instance per hour; one c3.xlarge (4 vCPUs) does 1.
     """
 
     instance_type: str
@@ -59,7 +59,7 @@ class PricePath(ComparesByValue):
     time_s
         Shape (changes,): seconds since 1970 (UTC), strictly ascending.
     price_micro
-        Shape (changes,): micro-dollars an instance-hour, positive.
+        Shape (changes,): micro-dollars per instance-hour, positive.
     """
 
     time_s: IntArray
@@ -70,11 +70,11 @@ class PricePath(ComparesByValue):
 
     @cached_property
     def _steps(self) -> tuple[list[int], list[int]]:
-        """Times and prices as plain numbers: a single one is found ten times as fast in them."""
+        """Times and prices as lists, in which single look-ups are ten times as fast."""
         return self.time_s.tolist(), self.price_micro.tolist()
 
     def index_at(self, time_s: int) -> int:
-        """Return the step that holds at a time, -1 before the first."""
+        """Return the step in force at a time, -1 before the first."""
         return bisect_right(self._steps[0], time_s) - 1
 
     def price_at(self, time_s: int) -> int | None:
@@ -89,7 +89,7 @@ class PricePath(ComparesByValue):
         Parameters
         ----------
         time_s
-            Changes at this very time count as known.
+            Time after which to search; changes at this time don't count.
         bid_micro
             The bid.
         """
@@ -107,11 +107,11 @@ class PriceHistory(ComparesByValue):
     Parameters
     ----------
     markets, paths
-        One path a market.
+        One path per market.
     begin_s, end_s
-        The span; what happens from `end_s` on is unknown.
+        The span; prices from `end_s` on are unknown.
     gaps
-        Shape (gaps, 2): begin and end of the times in which nothing was recorded, ascending.
+        Shape (gaps, 2): begin and end of gaps in the recording, ascending.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class PriceHistory(ComparesByValue):
     def __post_init__(self) -> None:
         if not self.markets or len(self.markets) != len(self.paths):
             raise InvalidProblemError(
-                f"a price history needs one path a market, got {len(self.paths)} for {len(self.markets)} markets"
+                f"a price history needs one path per market, got {len(self.paths)} for {len(self.markets)} markets"
             )
         for market, path in zip(self.markets, self.paths, strict=True):
             if len(path) == 0 or (np.diff(path.time_s) <= 0).any():
@@ -149,16 +149,16 @@ class PriceHistory(ComparesByValue):
         return {market.name: m for m, market in enumerate(self.markets)}
 
     def censor_after(self, time_s: IntArray) -> IntArray:
-        """Return until when each time's future is known: the next gap's begin, or the end."""
+        """Return the end of known prices after each time: the next gap's begin, or the end of the history."""
         limits = np.append(self.gaps[:, 0], self.end_s)
         return limits[np.searchsorted(limits[:-1], time_s, side="left")]
 
     def touches_gap(self, begin_s: int, end_s: int) -> bool:
-        """Return whether an interval overlaps a time in which nothing was recorded, or the end of the history."""
+        """Return whether an interval overlaps a gap or the end of the history."""
         return end_s > self.end_s or bool(((self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)).any())
 
     def volatility(self) -> FloatArray:
-        """Return the variance over time of each market's price over that on demand, gaps left out; shape (markets,)."""
+        """Return the variance over time, without gaps, of each market's price over its on-demand price; shape (markets,)."""
         result = []
         for market, path in zip(self.markets, self.paths, strict=True):
             edges = np.unique(np.concatenate([path.time_s, self.gaps.ravel(), [self.end_s]]))
@@ -175,7 +175,7 @@ class PriceHistory(ComparesByValue):
         return replace(self, markets=tuple(self.markets[m] for m in which), paths=tuple(self.paths[m] for m in which))
 
     def between(self, begin_s: int, end_s: int) -> "PriceHistory":
-        """Return the part of a span; the price at its begin is kept as a first change, and markets without any fall out.
+        """Return the history within a span, starting with the prices at its begin; markets without prices are left out.
 
         Raises
         ------
@@ -210,11 +210,11 @@ def history_of(
     Parameters
     ----------
     markets, paths
-        One path a market.
+        One path per market.
     end_s
-        End of the span; the last change by default.
+        End of the span; default: the last change.
     gap_s
-        Shortest gap; by default `GAP_S`, or `CALM_GAP_S` where quiet times of `GAP_S` are usual.
+        Shortest gap; default: `GAP_S`, or `CALM_GAP_S` for calm markets.
     """
     times = np.unique(np.concatenate([path.time_s for path in paths])) if paths else np.zeros(0, dtype=np.int64)
     quiet_s = np.diff(times)

@@ -1,6 +1,6 @@
-"""Spells of availability and of absence: how likely each is to end, by its age, learned from traces or taken from a prior.
+"""Hazards of spells of availability and absence by age, estimated from traces or taken from a prior.
 
-A spell is a run of ticks in which machines are there, or aren't. Its hazard at age k is the probability that it ends
+A spell is a run of ticks with, or without, available machines. Its hazard at age k is the probability that it ends
 after k ticks, given that it lasted k ticks: docs/mathematics/bidding.md, (B.17).
 """
 
@@ -15,42 +15,41 @@ from optim.models.bidding.market.lifetimes import PRIOR_LOSSES, AvailabilityTrac
 from optim.models.bidding.market.prices import HOUR_S
 
 AGES_S = (600, 1200, 1800, 3000, 5400, 10_200, 14_400)
-"""Ages at which hazards may change, seconds: a spell of ten minutes differs from one of twenty, one of four hours hardly
-from one of five."""
+"""Ages in seconds at which hazards may change; the ranges widen because hazards vary less at high ages."""
 
 MAX_AGES = 96
-"""Ages told apart, at most: of ticks of 150 s and more all within the last of `AGES_S`."""
+"""Largest number of distinct ages; enough for all of `AGES_S` at ticks of 150 s or more."""
 
 PRIOR_HAZARD, PRIOR_EXPONENT, PRIOR_TICK_S = 0.3, 0.75, 600
-"""Without data a spell that lasted k ticks of 600 s ends with probability 0.3 / k^0.75, as a Weibull law's would."""
+"""Prior: a spell of k ticks of 600 s ends with probability 0.3 / k^0.75, as under a Weibull distribution."""
 
 ABSENT, PRESENT = 0, 1
-"""Rows of hazards, and kinds of spells."""
+"""Types of spells, and rows of hazards."""
 
 
 def decision_s(tick_s: int) -> int:
-    """Return the seconds between decisions on a market of ticks of a length: as many ticks as last ten minutes, one at least."""
+    """Return the seconds between decisions for a tick length: the ticks within ten minutes, at least one."""
     return tick_s * max(1, PRIOR_TICK_S // tick_s)
 
 
 def num_ages(tick_s: int) -> int:
-    """Return how many ages are told apart, by ticks of a length."""
+    """Return the number of distinct ages for a tick length."""
     return int(min(MAX_AGES, max(1, -(-AGES_S[-1] // tick_s))))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SpellHazards(ComparesByValue):
-    """How likely spells end, by kind and age.
+    """Hazards of spells by type and age.
 
     Parameters
     ----------
     tick_s
         Seconds of a tick.
     hazard
-        Shape (2, ages): of absence (row 0) and of availability (row 1); column k is of spells that lasted k + 1 ticks, the
-        last of all that lasted so long or longer. From 0 to 1.
+        Shape (2, ages): hazards of absence (row 0) and availability (row 1), in 0..1. Column k is for spells of k + 1 ticks, the
+        last also for longer ones.
     source
-        What they were learned from, in words; empty for the prior.
+        Description of the data; empty for the prior.
 
     Raises
     ------
@@ -66,28 +65,28 @@ class SpellHazards(ComparesByValue):
         object.__setattr__(self, "hazard", np.array(self.hazard, dtype=np.float64))
         if self.hazard.ndim != 2 or self.hazard.shape[0] != 2 or not 1 <= self.hazard.shape[1] <= MAX_AGES:
             raise InvalidProblemError(
-                f"hazards must have two rows, absence and availability, of 1 to {MAX_AGES} ages, got {self.hazard.shape}"
+                f"hazards must have shape (2, ages) with 1 to {MAX_AGES} ages, got {self.hazard.shape}"
             )
         if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all():
-            raise InvalidProblemError("hazards must be probabilities, from 0 to 1")
+            raise InvalidProblemError("hazards must be probabilities in 0..1")
         if self.tick_s < 1:
-            raise InvalidProblemError(f"a tick must last a second at least, got {self.tick_s}")
+            raise InvalidProblemError(f"a tick must last at least one second, got {self.tick_s}")
         freeze_arrays(self)
 
     @property
     def num_ages(self) -> int:
-        """Number of ages told apart."""
+        """Number of distinct ages."""
         return int(self.hazard.shape[1])
 
     @property
     def survival(self) -> FloatArray:
-        """Probability that a spell lasts k + 1 ticks at least, shape (2, ages)."""
+        """Probability that a spell lasts at least k + 1 ticks, shape (2, ages)."""
         stays = np.cumprod(1.0 - self.hazard[:, :-1], axis=1)
         return np.concatenate([np.ones((2, 1)), stays], axis=1)
 
     @property
     def mean_ticks(self) -> FloatArray:
-        """Mean length of a spell of each kind in ticks, shape (2,); infinite where one may never end."""
+        """Mean length of each type of spell in ticks, shape (2,); infinite if a spell may never end."""
         survival = self.survival
         with np.errstate(divide="ignore", invalid="ignore"):
             tail = np.where(survival[:, -1] > 0, survival[:, -1] / self.hazard[:, -1], 0.0)
@@ -95,17 +94,17 @@ class SpellHazards(ComparesByValue):
 
     @property
     def share(self) -> float:
-        """Share of all ticks with machines in the long run; where neither kind of spell ever ends, half."""
+        """Long-run share of ticks with machines; 0.5 if neither type of spell ever ends."""
         absent, present = (float(mean) for mean in self.mean_ticks)
         if np.isinf(present):
             return 0.5 if np.isinf(absent) else 1.0
         return 0.0 if np.isinf(absent) else present / (absent + present)
 
     def first_hazard(self, ticks: int) -> FloatArray:
-        """Return the hazards of the spell that a job finds at its start, whose age nobody knows.
+        """Return the hazards of the spell in progress at a job's start, whose age is unknown.
 
-        It was met at a moment of the long run, so that it is of each age as often as spells last so long, and still ends
-        after n more ticks with the probability S(n) / (S(n) + S(n + 1) + ...), S(n) that a new one lasts n ticks.
+        Its age has the long-run distribution. It ends after n more ticks with the probability S(n) / (S(n) + S(n + 1) + ...),
+        S(n) being the probability that a new spell lasts n ticks.
 
         Parameters
         ----------
@@ -130,7 +129,7 @@ class SpellHazards(ComparesByValue):
         return found
 
     def every(self, tick_s: int) -> "SpellHazards":
-        """Return the hazards of ticks of another length, at which the same rates end as many spells in the same time."""
+        """Return equivalent hazards for another tick length, with the same rates per time."""
         if tick_s == self.tick_s:
             return self
         summed = np.cumsum(-np.log1p(-np.minimum(self.hazard, 1.0 - 1e-12)), axis=1)
@@ -142,13 +141,13 @@ class SpellHazards(ComparesByValue):
         return replace(self, tick_s=tick_s, hazard=-np.expm1(-np.diff(known, axis=1)))
 
     def scaled(self, absent: float, present: float) -> "SpellHazards":
-        """Return hazards that are so many times as high, one at most."""
+        """Return hazards multiplied by a factor per type of spell, at most 1."""
         factors = np.array([[absent], [present]])
         return replace(self, hazard=np.minimum(1.0, self.hazard * factors))
 
     @property
     def ages_met(self) -> FloatArray:
-        """Probabilities that a spell of availability that is met in the long run is of each age, shape (ages,)."""
+        """Long-run distribution of the age of a spell of availability in progress, shape (ages,)."""
         survival, mean = self.survival[PRESENT], float(self.mean_ticks[PRESENT])
         if not 0.0 < mean < np.inf:
             return np.asarray(np.eye(self.num_ages)[-1 if mean > 0.0 else 0])
@@ -158,7 +157,7 @@ class SpellHazards(ComparesByValue):
 
     @property
     def residual_ticks(self) -> FloatArray:
-        """Mean ticks that a spell of availability still lasts, shape (ages,): from the tick on that makes it of that age."""
+        """Mean remaining ticks of a spell of availability by age, shape (ages,), including the tick that completes the age."""
         found = np.empty(self.num_ages)
         last = float(self.hazard[PRESENT, -1])
         found[-1] = 1.0 / last if last > 0.0 else np.inf
@@ -168,7 +167,7 @@ class SpellHazards(ComparesByValue):
         return found
 
     def draw(self, ticks: int, rng: np.random.Generator) -> BoolArray:
-        """Return which of so many ticks have machines, the first as in the long run; shape (ticks,)."""
+        """Return a random availability by tick, with the long-run distribution at the start; shape (ticks,)."""
         dice, first = rng.random(ticks + 1), self.first_hazard(ticks)
         flags = np.empty(ticks, dtype=bool)
         is_there, age, is_first = bool(dice[ticks] < self.share), 1, True
@@ -184,40 +183,40 @@ class SpellHazards(ComparesByValue):
 
 
 def prior_hazards(tick_s: int) -> SpellHazards:
-    """Return the hazards of spells nobody has watched, for ticks of a length."""
+    """Return the prior hazards for a tick length."""
     lasted = np.arange(1, num_ages(tick_s) + 1) * tick_s
     return SpellHazards(tick_s=tick_s, hazard=np.tile(_prior(lasted, tick_s), (2, 1)))
 
 
 def _prior(lasted_s: FloatArray | IntArray, tick_s: int) -> FloatArray:
-    """Return the prior's probability that a spell that lasted so long ends within the next tick."""
+    """Return the prior probability that a spell of the given length ends within the next tick."""
     ticks = np.maximum(1.0, np.asarray(lasted_s) / PRIOR_TICK_S)
     rate = -np.log1p(-PRIOR_HAZARD / ticks**PRIOR_EXPONENT) / PRIOR_TICK_S
     return np.asarray(-np.expm1(-rate * tick_s))
 
 
 def resampled(trace: AvailabilityTrace, tick_s: int) -> BoolArray:
-    """Return a trace's availability every so many seconds from its first tick on."""
+    """Return a trace's availability sampled every `tick_s` seconds from its first tick on."""
     times = np.arange(int(trace.time_s[0]), trace.end_s, tick_s)
     return np.asarray(trace.is_available[np.searchsorted(trace.time_s, times, side="right") - 1], dtype=bool)
 
 
 def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
-    """Return how many spells of a trace lasted so many ticks, and how many of them ended then.
+    """Return by age how many spells of a trace reached that age, and how many ended there.
 
-    The first spell began before the trace, so that its age is unknown: it isn't counted. The last one counts as long as it
-    was watched.
+    The first spell isn't counted, because it began before the trace and its age is unknown. The last one counts for its
+    observed length.
 
     Returns
     -------
     tuple of IntArray
-        At risk, and ended: shape (2, ages) each, by kind and age; the last age is that and all above.
+        At risk, and ended: shape (2, ages) each, by type and age; the last age includes all higher ones.
     """
     at_risk, ended = np.zeros((2, ages), np.int64), np.zeros((2, ages), np.int64)
     changes = np.flatnonzero(np.diff(flags)) + 1
     for begin, end in zip(changes, np.append(changes[1:], -1)[: len(changes)], strict=True):
         kind, length = int(flags[begin]), int((end if end > 0 else len(flags)) - begin)
-        # A spell that the trace cuts off was seen not to end at any age but its last.
+        # A spell cut off by the trace is known not to have ended before its last age.
         lasted = np.minimum(np.arange(1, length + (end > 0)), ages) - 1
         np.add.at(at_risk[kind], lasted, 1)
         if end > 0:
@@ -226,18 +225,18 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
 
 
 def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") -> SpellHazards:
-    """Estimate hazards by age from traces: Kaplan and Meier's ended over at risk, pooled within ages and over traces.
+    """Estimate hazards by age from traces: Kaplan and Meier's ratio of ended to at risk, pooled within ranges of ages and over traces.
 
-    Every range of ages counts as much as one end more at the prior's hazard, so that ages hardly seen have that.
+    Each range of ages has one additional end at the prior's hazard, which dominates for rarely observed ages.
 
     Parameters
     ----------
     traces
-        Availability by tick, one a zone and campaign.
+        Availability by tick, one array per zone and campaign.
     tick_s
-        Seconds of a tick of all of them.
+        Common tick length in seconds.
     source
-        What the traces are, in words.
+        Description of the traces.
 
     References
     ----------
@@ -254,7 +253,7 @@ def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") ->
 
 
 def _pooled(at_risk: IntArray, ended: IntArray, tick_s: int) -> FloatArray:
-    """Return hazards by kind and age, of counts that are added up within the ranges of ages."""
+    """Return hazards by type and age, from counts added up within the ranges of ages."""
     lasted = np.arange(1, at_risk.shape[1] + 1) * tick_s
     group = np.maximum(0, np.searchsorted(AGES_S, lasted, side="right") - 1)
     prior = _prior(lasted, tick_s)

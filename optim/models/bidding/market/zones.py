@@ -1,7 +1,7 @@
-"""One zone or several on one grid of ticks, and availability as a two-state chain.
+"""Zones on a common grid of ticks, jobs with deadlines, and optimal plans.
 
-Policies act at ticks. Work, launches and deadlines are whole seconds of any number, so that a launch or the job may end
-within a tick. All amounts are whole numbers of `UNITS_USD`, so that a plan's cost, and the least of all, are exact.
+Policies act at ticks. Work, launches and deadlines are integer seconds, so that a launch or the job may end within a
+tick. All amounts are integers in units of 1 / `UNITS_USD` dollars, so that costs of plans and lower bounds are exact.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.market.prices import HOUR_S
 
 UNITS_USD = HOUR_S * 1_000_000
-"""Units in a dollar: micro-dollars an hour times seconds, 3600 to the micro-dollar."""
+"""Units per dollar; a unit is one micro-dollar per hour times one second, 1 / 3600 micro-dollar."""
 
 KINDS = 2
-"""Kinds of machines in a zone: spot (0) and on demand (1); zone `z` and kind `k` are place `2 z + k`."""
+"""Kinds of machines in a zone, spot (0) and on demand (1); zone `z` and kind `k` form place `2 z + k`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,22 +27,22 @@ class ZoneMarket:
     Parameters
     ----------
     zones, regions
-        Name of each zone, and of the region it is in.
+        Name of each zone, and of its region.
     time_s
-        Shape (ticks,): seconds since 1970, for rows; ascending.
+        Shape (ticks,): seconds since 1970, ascending.
     tick_s
-        Length of a tick, of every tick the same.
+        Common length of all ticks in seconds.
     is_available
-        Shape (ticks, zones): True where spot machines can be launched, or kept.
+        Shape (ticks, zones): whether spot machines are available for launch and use.
     spot_micro
-        Shape (ticks, zones): spot price in micro-dollars an hour.
+        Shape (ticks, zones): spot price in micro-dollars per hour.
     on_demand_micro
-        Shape (zones,): price on demand.
+        Shape (zones,): on-demand price in micro-dollars per hour.
 
     Raises
     ------
     InvalidProblemError
-        If shapes don't fit, ticks are out of order, or a price isn't positive, or no whole number.
+        If shapes don't match, ticks are out of order, or a price isn't a positive integer.
     """
 
     zones: tuple[str, ...]
@@ -59,11 +59,13 @@ class ZoneMarket:
         object.__setattr__(self, "is_available", np.asarray(self.is_available, dtype=bool))
         shape = (len(self.time_s), len(self.zones))
         if min(shape) == 0 or len(self.regions) != shape[1] or self.on_demand_micro.shape != shape[1:]:
-            raise InvalidProblemError("zones need a region and a price on demand each, and a tick at least")
+            raise InvalidProblemError(
+                "a market needs at least one zone and one tick, and a region and on-demand price per zone"
+            )
         if self.is_available.shape != shape or self.spot_micro.shape != shape:
             raise InvalidProblemError(f"availability and prices must be given for every tick and zone, {shape}")
         if (np.diff(self.time_s) <= 0).any() or self.tick_s < 1:
-            raise InvalidProblemError("ticks must be strictly ascending in time, and last a second at least")
+            raise InvalidProblemError("ticks must be strictly ascending in time, and last at least one second")
         if (self.spot_micro <= 0).any() or (self.on_demand_micro <= 0).any():
             raise InvalidProblemError("prices must be positive; correct the file")
 
@@ -83,19 +85,19 @@ class ZoneJob:
     Parameters
     ----------
     work_s, deadline_s
-        Seconds of work of all machines together, and of time from its start on.
+        Seconds of work on all machines together, and seconds from the job's start to its deadline.
     setup_s
-        Shape (zones + 1, zones): seconds between a launch in a zone and the first work, start-up and transfer of the
-        state together. Row 0 is for a job that has no state yet, row 1 + z for one whose state lies in zone z.
+        Shape (zones + 1, zones): seconds between a launch in a zone and the first work, for start-up and transfer of the
+        state. Row 0 is for a job without state, row 1 + z for a state in zone z.
     move_micro
-        Shape (zones + 1, zones): micro-dollars that the transfer costs, due at the launch.
+        Shape (zones + 1, zones): cost of the transfer in micro-dollars, due at the launch.
     machines
-        Machines, launched and lost together.
+        Number of machines, launched and lost together.
 
     Raises
     ------
     InvalidOptionError
-        If a number isn't whole, or the deadline can't be met on demand; the text says what is the least.
+        If a number isn't an integer, or the deadline can't be met on demand; the message gives the earliest possible one.
     """
 
     work_s: int
@@ -107,12 +109,12 @@ class ZoneJob:
     def __post_init__(self) -> None:
         for name in ("work_s", "deadline_s", "machines"):
             if not isinstance(value := getattr(self, name), int | np.integer):
-                raise InvalidOptionError(f"{name} must be a whole number, got {value!r}")
+                raise InvalidOptionError(f"{name} must be an integer, got {value!r}")
         for name in ("setup_s", "move_micro"):
             object.__setattr__(self, name, whole_numbers(getattr(self, name), f"a job's {name}"))
         zones = self.setup_s.shape[-1] if self.setup_s.ndim else 0
         if not zones or self.setup_s.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
-            raise InvalidProblemError("set-ups and moves need a row without state, and one a zone")
+            raise InvalidProblemError("set-ups and moves need one row for no state, and one per zone")
         if (self.setup_s < 0).any() or (self.move_micro < 0).any() or self.machines < 1 or self.work_s < 1:
             raise InvalidOptionError("work and machines must be at least 1, set-ups and moves at least 0")
         if self.deadline_s < self.min_deadline_s:
@@ -123,7 +125,7 @@ class ZoneJob:
 
     @property
     def min_deadline_s(self) -> int:
-        """Seconds that the job takes on demand from a standing start."""
+        """Seconds that the job takes on demand without an initial state."""
         return self.work_s + int(self.setup_s[0].min())
 
     @property
@@ -133,7 +135,7 @@ class ZoneJob:
 
     @property
     def state_class(self) -> IntArray:
-        """Class of each row of `setup_s`, shape (zones + 1,): rows with equal set-ups and moves are one, row 0 is of class 0."""
+        """Class of each row of `setup_s`, shape (zones + 1,): rows with equal set-ups and moves share one; row 0 has class 0."""
         rows = np.concatenate([self.setup_s, self.move_micro], axis=1)
         _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         rank: IntArray = np.argsort(np.argsort(first))
@@ -144,15 +146,15 @@ class ZoneJob:
         return -(-self.deadline_s // tick_s)
 
     def unit_s(self, tick_s: int) -> int:
-        """Return the longest time of which ticks and set-ups are multiples: what is lost so far always is, too."""
+        """Return the greatest common divisor of tick and set-up lengths, which divides all time without work."""
         return gcd(tick_s, *self.setup_s.ravel().tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Machines of one kind in one zone from a launch, at a tick, until they are gone: seconds since the job's start.
+    """Machines of one kind in one zone from a launch to an end, in seconds since the job's start.
 
-    `is_lost` says that they were taken away; otherwise they were returned, or the job was done.
+    `is_lost` means that the machines were evicted; otherwise they were returned, or the job was done.
     """
 
     zone: int
@@ -171,16 +173,16 @@ class Optimum:
     first
         Tick of the market at which the job starts.
     units
-        The bound, in `UNITS_USD` to the dollar: nobody who acts at ticks pays less.
+        Lower bound in units (`UNITS_USD` per dollar) of the cost of every plan that acts at ticks.
     plan_units
-        What the plan is billed; where the rule of billing has an exact bound (see `place_costs`), as much as `units`.
+        Cost of the plan; equal to `units` if the billing rule has an exact bound (see `place_costs`).
     plan
-        What is held when.
+        Allocations in order of time.
     idle
-        Shape (ticks + 1, steps + 1, classes): at least so much is still to be paid at a tick after so many units of time
-        (`ZoneJob.unit_s`) without work, nothing held, the state in a zone of a class (`ZoneJob.state_class`).
+        Shape (ticks + 1, steps + 1, classes): lower bound of the remaining cost at a tick, after a number of units of time
+        (`ZoneJob.unit_s`) without work, without machines, by class of the state's zone (`ZoneJob.state_class`).
     working
-        Shape (ticks + 1, steps + 1, 2 zones): the same for machines that are set up, by place.
+        Shape (ticks + 1, steps + 1, 2 zones): the same with machines that are set up, by place.
     """
 
     first: int
@@ -192,7 +194,7 @@ class Optimum:
 
     @property
     def usd(self) -> float:
-        """What the plan is billed, in dollars."""
+        """Cost of the plan in dollars."""
         return self.plan_units / UNITS_USD
 
     @property

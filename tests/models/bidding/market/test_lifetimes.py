@@ -112,7 +112,7 @@ def test_a_known_hazard_is_recovered_by_kind_age_and_part_of_the_day():
 
 
 def test_refuses_spells_of_no_length():
-    with pytest.raises(InvalidProblemError, match="longer than nothing"):
+    with pytest.raises(InvalidProblemError, match="positive length"):
         spells((0, 0, 0, True))
 
 

@@ -73,7 +73,7 @@ def test_a_part_of_a_span_keeps_the_price_at_its_begin():
 @pytest.mark.parametrize(
     ("paths", "says"),
     [
-        ([], "one path a market"),
+        ([], "one path per market"),
         ([path((0, 1), (0, 2))], "strictly ascending"),
         ([path((0, 0))], "prices must be positive, got 0"),
         ([path((0, 5), (1, -1))], "prices must be positive, got -1"),

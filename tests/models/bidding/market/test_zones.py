@@ -15,11 +15,11 @@ MARKET = zone_market("xx-", "-xx", spot=[1.0, 2.0], on_demand=[3.0, 4.0], tick_s
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"regions": ("r",)}, "a region and a price on demand each"),
-        ({"on_demand_micro": np.array([1])}, "a price on demand each"),
+        ({"regions": ("r",)}, "a region and on-demand price per zone"),
+        ({"on_demand_micro": np.array([1])}, "on-demand price per zone"),
         ({"is_available": np.ones((2, 2), dtype=bool)}, "every tick and zone"),
         ({"time_s": np.array([0, 5, 5])}, "strictly ascending"),
-        ({"tick_s": 0}, "last a second"),
+        ({"tick_s": 0}, "last at least one second"),
         ({"spot_micro": np.zeros((3, 2), dtype=np.int64)}, "must be positive"),
     ],
 )
@@ -34,7 +34,7 @@ def test_refuses_a_deadline_that_nobody_can_meet():
         zone_job(MARKET, 2, 2)
     with pytest.raises(InvalidOptionError, match="at least 1"):
         zone_job(MARKET, 0, 3)
-    with pytest.raises(InvalidProblemError, match="a row without state"):
+    with pytest.raises(InvalidProblemError, match="one row for no state"):
         replace(zone_job(MARKET, 2, 3), setup_s=np.zeros((2, 2), dtype=np.int64))
 
 
