@@ -77,7 +77,7 @@ __all__ = sorted((*_HOME, *_MODULES))  # noqa: PLE0605 - the tables above are th
 if not TYPE_CHECKING:  # type checkers see the imports above, and so find a misspelt name
 
     def __getattr__(name: str) -> Any:
-        """Import a public name where it lives, on first use: `import optim` itself loads nothing heavy."""
+        """Import a public name from its module on first use, so that `import optim` loads no heavy packages."""
         if name in _HOME:
             return getattr(import_module(_HOME[name]), name)
         if name in _MODULES:

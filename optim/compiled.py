@@ -1,29 +1,28 @@
 """Compiled loops: `compiled` is `numba.njit` with a cache on disk, and tuples of arrays are passed by reference.
 
-Numba passes a named tuple as all the numbers that describe its arrays: seven an array, hundreds for the state of a
-search, unpacked and packed again at each call, and counts a reference to each array wherever the tuple is passed. Most
-of what compiling took was that. A class marked `by_reference` is unpacked once, where Python calls: the loop gets the
-address of the fields, and passes it on. Python's tuple outlives the call and holds the arrays; a loop can read fields,
-change what is in arrays and pass the tuple or its parts on, but can't return it, keep it or change its fields, and the
-optimiser is told so: it keeps in registers what it has read.
+Numba passes a named tuple as all the numbers that describe its arrays, seven per array and hundreds for the state of a
+search. They are unpacked and packed again at each call, and each array's references are counted; this dominated compile
+time. A class marked `by_reference` is unpacked once, when Python calls the loop, which receives the address of the fields.
+The Python tuple owns the arrays and outlives the call. A loop can read fields, modify arrays, and pass the tuple or its parts
+to other loops. It can't return or store the tuple or change its fields, so LLVM may keep fields in registers.
 
-It rests on Numba's documented interface for new types (https://numba.readthedocs.io/en/stable/extending/low-level.html).
+References use Numba's documented interface for new types
+(https://numba.readthedocs.io/en/stable/extending/low-level.html).
 
-A loop has two forms. Loops that call it link its intermediate code (`LoweredLoop`): it is typed and lowered once, and no
-machine code is made of it alone. Where Python calls it, that code and all that it calls are optimised as one and become
-machine code with a wrapper (`Loop`). Numba itself does both for every function, and optimises a callee again with each
-of its callers: that took three quarters of LLVM's time.
+A loop has two forms. Loops that call it link its intermediate code (`LoweredLoop`), which is typed and lowered once, without
+separate machine code. If Python calls it, the code with all callees is optimised as a unit and becomes machine code with a
+wrapper (`Loop`). Numba does both for every function and optimises a callee again with each caller, which took three
+quarters of LLVM's time.
 
-Numba renews a cached loop when its own file changes and is blind to the loops that it calls. Here an entry is named
-after everything its machine code was made from: the loop's byte code and that of all it calls, the constants and tuples
-they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
-and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written, and is
-the user's alone: entries are run, so that none is read where others may have put it.
+Numba invalidates a cached loop when its file changes, but not when its callees change. Here the name of a cache entry is a
+digest of all inputs of the machine code: byte code of the loop and its callees, constants and tuples, argument types,
+processor and versions. So an edit recompiles only dependent loops, and comments and docstrings don't matter. The cache folder
+is created with the first entry. Entries are executed, so the folder must be writable only by the user.
 
-References rest on Numba's documented interfaces. The cache and the two forms don't: `CPUDispatcher` with its `_cache`,
+The cache and the two forms use Numba's internals, which no other module may use: `CPUDispatcher` with its `_cache`,
 `_compiler` and `get_call_template`, `JITCodeLibrary` with `_linking_libraries` and `_finalize_dynamic_globals`, `Flags`,
 `NullCache`, `CompileResult._reduce`, `_rebuild` and `_find_referenced_environments`, `dumps`, `has_dynamic_globals` and
-`magic_tuple` are Numba's own, and no other module may use them.
+`magic_tuple`.
 """
 
 import hashlib

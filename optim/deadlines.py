@@ -1,4 +1,4 @@
-"""Deadlines on spot machines, for your own launcher: fit a `DeadlinePolicy`, and ask it at every tick what to hold.
+"""Deadlines on spot machines, for custom launchers: fit a `DeadlinePolicy`, and query it for the machines to use at every tick.
 
 >>> from optim.deadlines import DeadlinePolicy, DeadlineView, Machines, SpellWatch
 >>> policy = DeadlinePolicy.fit([], work_s=36_000, deadline_s=43_200, setup_s=600, spot_usd=0.9, on_demand_usd=3.0)

@@ -1,4 +1,4 @@
-"""Pictures of instances and solutions with matplotlib, for notebooks and papers.
+"""Plots of instances and solutions with matplotlib, for notebooks and papers.
 
 Each function draws on `axes`, or on a new figure, and returns the figure. The extra ``plot`` installs matplotlib:
 ``pip install 'mlcluster-optim[plot]'``.
@@ -30,18 +30,18 @@ def __dir__() -> list[str]:
 
 
 MAX_ROWS = 40
-"""Jobs and bids drawn at most."""
+"""Largest number of jobs or bids in a plot."""
 
 
 def gantt(instance: "AdmissionInstance", solution: Solution, *, axes: "Axes | None" = None) -> "Figure":
-    """Draw who runs when: a row an admitted job, labelled with its workers where their number changes.
+    """Draw the schedule: one row per admitted job, labelled with its number of workers wherever it changes.
 
     Parameters
     ----------
     instance, solution
         An admission instance, and a solution of it that has a plan.
     axes
-        Where to draw; a new figure unless given.
+        Axes for the plot; default: a new figure.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def gantt(instance: "AdmissionInstance", solution: Solution, *, axes: "Axes | No
 
 
 def prices(instance: "AdmissionInstance") -> "Figure":
-    """Run the online algorithm, and draw what jobs were worth and cost above the prices of all servers over time.
+    """Run the online algorithm, and draw the jobs' values and costs above the prices of all servers over time.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def prices(instance: "AdmissionInstance") -> "Figure":
 
 
 def bids(instance: "AuctionInstance", *, axes: "Axes | None" = None) -> "Figure":
-    """Draw what every app bids over the number of GPUs, a line a locality, relative to holding nothing.
+    """Draw each app's bids by number of GPUs, one line per locality, relative to an empty allocation.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def bids(instance: "AuctionInstance", *, axes: "Axes | None" = None) -> "Figure"
 
 
 def allocation(instance: "AuctionInstance", solution: Solution, *, axes: "Axes | None" = None) -> "Figure":
-    """Draw every GPU on offer by machine: filled if an app keeps it, hatched if the payment sets it free, grey if idle.
+    """Draw each offered GPU by machine: filled if an app keeps it, hatched if forfeited as payment, grey if idle.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def allocation(instance: "AuctionInstance", solution: Solution, *, axes: "Axes |
 
 
 def payments(instance: "AuctionInstance", solution: Solution, *, axes: "Axes | None" = None) -> "Figure":
-    """Draw the GPUs awarded to each app beside those that it keeps.
+    """Draw the numbers of GPUs that each app is awarded and keeps.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def payments(instance: "AuctionInstance", solution: Solution, *, axes: "Axes | N
 
 
 def footprint(instance: "BiddingInstance", solution: Solution, *, axes: "Axes | None" = None) -> "Figure":
-    """Draw how many instances are taken at each bid: market and dollars above the present price.
+    """Draw the number of instances per bid, labelled with market and dollars above the present price.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def _decision(solution: Solution) -> Any:
 
 
 def switching(policy: "DeadlinePolicy") -> "Figure":
-    """Draw what a deadline's rule does with nothing held, by time and work left: with machines just come, there for hours, and none.
+    """Draw a deadline policy's decisions without machines, by time and remaining work, for new, hours-old and absent spot machines.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""95 % intervals, each kind once: of a mean (Student's t, of clusters, of blocks of time), a share (Wilson), a median.
+"""95 % intervals of means (Student's t, clusters, blocks of time), shares (Wilson) and medians, and survival estimates.
 
-Beside them the estimate of survival. Every table that shows an interval names its kind.
+Every table that shows an interval names its kind.
 """
 
 import math
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 from optim.core.arrays import BoolArray, FloatArray
 
 NORMAL_975 = 1.959963984540054
-"""The standard normal distribution's quantile of 97.5 %."""
+"""The 97.5 % quantile of the standard normal distribution."""
 
 ENDS = (0.025, 0.975)
-"""Probabilities below the two ends."""
+"""Probabilities below the lower and the upper end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A mean and half the width of its interval."""
+    """A mean and the half-width of its interval."""
 
     mean: float
     half: float
@@ -42,10 +42,10 @@ class Interval:
 
     @classmethod
     def of_clusters(cls, values: Sequence[float] | FloatArray, clusters: Sequence[int]) -> "Interval":
-        """Return the mean of values that depend on one another within clusters, of which there are two at least.
+        """Return the mean of values that are dependent within each of at least two independent clusters.
 
-        Residuals are added up within a cluster, and clusters are independent; Student's t of one degree less than there are
-        clusters. Where every cluster has one value that is `of`.
+        The interval uses sums of residuals within clusters, and Student's t with one degree of freedom less than the number
+        of clusters. With one value per cluster it equals that of `of`.
 
         References
         ----------
@@ -73,7 +73,7 @@ class Interval:
 
 
 def with_halves(intervals: Mapping[str, Interval]) -> dict[str, float]:
-    """Return means by name, each followed by half the width of its interval, `NAME_half`.
+    """Return means by name, each followed by the half-width of its interval, `NAME_half`.
 
     Examples
     --------
@@ -103,14 +103,14 @@ def wilson(share: ArrayLike, number: ArrayLike) -> tuple[FloatArray, FloatArray]
     z2 = NORMAL_975**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = NORMAL_975 / (1 + z2 / n) * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    # Where no trial, or every one, was a hit that end is 0, or 1, whatever rounding says.
+    # The end is exactly 0 without successes, and exactly 1 without failures, independent of rounding.
     return np.where(p <= 0, 0.0, np.clip(middle - half, 0.0, 1.0)), np.where(
         p >= 1, 1.0, np.clip(middle + half, 0.0, 1.0)
     )
 
 
 def bootstrap(resampled: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the percentile interval of resampled figures, from shape (resamples, ...) two of shape (...).
+    """Return the percentile interval of resampled values of shape (resamples, ...), as two arrays of shape (...).
 
     References
     ----------
@@ -134,9 +134,9 @@ def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, Fl
     Parameters
     ----------
     times
-        How long each subject was seen; shape (subjects,).
+        Observed time of each subject; shape (subjects,).
     is_event
-        Whether it ended then; otherwise it lived on, and was seen no longer (censored); shape (subjects,).
+        Whether the event occurred then; otherwise the subject was censored; shape (subjects,).
 
     References
     ----------
@@ -156,18 +156,18 @@ def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, Fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockMean(Interval):
-    """A mean over blocks of time, infinitely wide where there are too few to tell, and how many blocks there are."""
+    """A mean over blocks of time, with an infinitely wide interval for too few blocks, and the number of blocks."""
 
     blocks: int
 
     @property
     def is_told(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
 MIN_BLOCKS = 4
-"""Blocks of time below which no interval is told."""
+"""Smallest number of blocks of time for a finite interval."""
 
 
 def block_mean(
@@ -185,16 +185,16 @@ def block_mean(
     totals, counts
         Sum and number of the values of each block of time (a week), in order; shape (blocks,).
     rng
-        Of what is drawn.
+        Generator of the resamples.
     length
-        Consecutive blocks of time that are drawn together; their number to the power of 1/3 unless given.
+        Number of consecutive blocks of time drawn together; default: the number of blocks to the power of 1/3.
     resamples
-        How often.
+        Number of resamples.
 
     Notes
     -----
-    The interval is the mean plus or minus Student's quantile, with one degree of freedom less than there are drawn blocks, times
-    the resamples' standard deviation: a percentile interval is too narrow for a few weeks.
+    The half-width is the resamples' standard deviation times Student's quantile, with one degree of freedom less than the
+    number of drawn blocks. A percentile interval would be too narrow for a few weeks.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""For tests of custom solvers and policies: random instances of each problem, and the checks that every solver must pass.
+"""Tests of custom solvers and policies: strategies for random instances, and the checks that every solver must pass.
 
 The strategies are those of Hypothesis; the extra ``testing`` installs it: ``pip install 'mlcluster-optim[testing]'``.
 Instances are built by the public constructors from small whole numbers, so that a failing example is small and exact.
@@ -54,7 +54,7 @@ LOCALITIES = ("slot", "machine", "rack", "cluster")
 def admission_instances(
     *, max_jobs: int = 4, max_slots: int = 4, max_servers: int = 2, max_gpus: int = 4, is_shared: bool | None = None
 ) -> "SearchStrategy[AdmissionInstance]":
-    """Draw admission instances: jobs with whole work, values and deadlines on servers of one or two resources.
+    """Draw admission instances: jobs with integer work, values and deadlines on servers of one or two resources.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def clusters(*, max_machines: int = 3, max_gpus: int = 4) -> "SearchStrategy[Clu
 
 
 def workloads(*, max_jobs: int = 8, max_gpus: int = 4, max_submit_s: int = 20) -> "SearchStrategy[Workload]":
-    """Draw jobs of a cluster: whole seconds, gangs, and apps that several of them may belong to.
+    """Draw jobs of a cluster: times in integer seconds, gangs, and apps with one or more jobs.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def _admission_job(draw: Any, st: Any, job: int, horizon: int, max_gpus: int) ->
 
 
 def _from_jobs(jobs: Any, horizon: int, **servers: Any) -> AdmissionInstance:
-    """Build an instance; jobs that can never run are meant to be drawn, without a warning."""
+    """Build an instance without warnings about jobs that can never run, which are drawn on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return AdmissionInstance.from_jobs(jobs, horizon=horizon, **servers)

@@ -1,7 +1,7 @@
-"""What every registered solver owes, as checks that anyone can run on a solver of their own.
+"""Requirements for all registered solvers, as checks that also run on custom solvers.
 
-A `Trial` solves one instance with one solver (twice with one seed, once without any time); each
-check looks at it and raises `ConformanceError` with what is owed and what was found.
+A `Trial` solves one instance with one solver (twice with one seed, once with a time limit of 0). Each check examines the
+trial and raises `ConformanceError` with the requirement and the actual result.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve, solver_named
 
 OPTIMALITY_TOL = 1e-6
-"""Largest relative gap of a solution that is called optimal."""
+"""Largest relative gap of an optimal solution."""
 
 CROSSING_TOL = 1e-9
-"""An objective may exceed its own bound by this share of it, through rounding alone."""
+"""Relative amount by which an objective may exceed its bound, due to rounding."""
 
 TIMED_PHASES = ("build", "compile", "solve")
-"""Phases whose seconds every solver states."""
+"""Phases for which every solver must report seconds."""
 
 NO_POINT = frozenset({Termination.INFEASIBLE, Termination.NUMERICAL_ERROR, Termination.DUAL_INFEASIBLE})
 CLOCK = frozenset({Termination.TIME_LIMIT, Termination.INTERRUPTED})
@@ -31,7 +31,7 @@ CLOCK = frozenset({Termination.TIME_LIMIT, Termination.INTERRUPTED})
 
 
 class ConformanceError(OptimError, AssertionError):
-    """A solver doesn't keep what all solvers promise.
+    """A solver violates a requirement for all solvers.
 
     >>> issubclass(ConformanceError, AssertionError)
     True
@@ -39,7 +39,7 @@ class ConformanceError(OptimError, AssertionError):
 
 
 class Trial:
-    """One solver on one instance; what the checks look at is solved on first use.
+    """One solver on one instance; solutions are computed on first use.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Trial:
     seed
         Seed of every solve.
     iteration_limit
-        Iterations of each solve: a limit in seconds would make answers depend on the machine.
+        Largest number of iterations per solve; a limit in seconds would make solutions depend on the machine.
 
     Examples
     --------
@@ -74,22 +74,22 @@ class Trial:
 
     @cached_property
     def solution(self) -> Solution:
-        """The answer."""
+        """The solution."""
         return self._solve()
 
     @cached_property
     def repetition(self) -> Solution:
-        """The answer to the same question, asked again."""
+        """The solution of a second solve with the same arguments."""
         return self._solve()
 
     @cached_property
     def zero_time(self) -> Solution:
-        """The answer when there is no time at all."""
+        """The solution with a time limit of 0."""
         return solve(self.instance, self.solver.name, options=self.options, seed=self.seed, time_limit_s=0.0)
 
     @cached_property
     def verification(self) -> Verification:
-        """What the independent checker says of the answer."""
+        """The independent checker's verification of the solution."""
         return verify(self.instance, self.solution)
 
     def _solve(self) -> Solution:
@@ -119,7 +119,7 @@ def check_identity(trial: Trial) -> None:
 
 
 def check_statuses(trial: Trial) -> None:
-    """Demand that statuses fit what is there: a decision has a value, a bound a proof, an optimum no gap."""
+    """Demand that statuses are consistent: a decision has a value, a bound has a proof, an optimum has no gap."""
     for solution in (trial.solution, trial.zero_time):
         has_decision = solution.decision is not None
         _demand(
@@ -154,7 +154,7 @@ def check_statuses(trial: Trial) -> None:
 
 
 def check_bound_not_crossed(trial: Trial) -> None:
-    """Demand that no objective is better than its own bound, nor than the bound of the other solve."""
+    """Demand that no objective is better than the bound of the same or the other solve."""
     solutions = (trial.solution, trial.zero_time)
     sign = 1.0 if trial.problem.sense is Sense.MAXIMISE else -1.0
     for first in solutions:
@@ -169,7 +169,7 @@ def check_bound_not_crossed(trial: Trial) -> None:
 
 
 def check_not_worse_than_nothing(trial: Trial) -> None:
-    """Demand that, where deciding nothing is worth 0, no decision is worth less and no bound lies below."""
+    """Demand objectives and bounds of at least 0 in maximisation problems, in which the empty decision has value 0."""
     if trial.problem.sense is Sense.MAXIMISE:
         for solution in (trial.solution, trial.zero_time):
             for value in (solution.objective, solution.bound):
@@ -177,10 +177,9 @@ def check_not_worse_than_nothing(trial: Trial) -> None:
 
 
 def check_same_seed_same_answer(trial: Trial) -> None:
-    """Demand that solving again with the same seed gives the same decision, objective, bound and work.
+    """Demand that solving again with the same seed gives the same decision, objective, bound and iterations.
 
-    A solver that calls itself not reproducible (its `is_reproducible`) gives the same objective where both runs prove it
-    optimal.
+    A solver with `is_reproducible` false must give the same objective if both runs prove optimality.
     """
     first, second = trial.solution, trial.repetition
     if first.termination in CLOCK or second.termination in CLOCK:
@@ -210,32 +209,32 @@ def check_round_trip(trial: Trial) -> None:
     twice = write_solution(read_solution(once, trial.instance), trial.instance)
     _demand(once == twice, "reading back must give the same document", "another one")
     first, second = _answer(trial, trial.solution), _answer(trial, again)
-    _demand(first == second, f"the solution read back must say {first}", second)
+    _demand(first == second, f"the solution read back must be {first}", second)
     _demand(verify(trial.instance, again).is_ok, "the solution read back must verify", "a refusal")
 
 
 def check_without_time(trial: Trial) -> None:
-    """Demand that a solver without any time still answers with a valid status, and claims nothing false."""
+    """Demand that a solver with a time limit of 0 returns a valid status and only correct claims."""
     hurried = trial.zero_time
     ended = {Termination.TIME_LIMIT, Termination.COMPLETED, Termination.OPTIMAL, *NO_POINT}
     _demand(
         hurried.termination in ended,
-        "a solve without time must end by its limit or naturally",
+        "a solve with time limit 0 must end by its limit or regularly",
         hurried.termination,
     )
     violations = verify(trial.instance, hurried).violations
-    _demand(not violations, "a solve without time must claim nothing false", [*map(str, violations[:3])])
+    _demand(not violations, "a solve with time limit 0 must only make correct claims", [*map(str, violations[:3])])
 
 
 def check_phases(trial: Trial) -> None:
-    """Demand that seconds are stated by phase and are not negative."""
+    """Demand that seconds are reported by phase and aren't negative."""
     seconds = trial.solution.stats.seconds
     _demand(all(name in seconds for name in TIMED_PHASES), f"seconds must name {TIMED_PHASES}", dict(seconds))
     _demand(all(value >= 0 for value in seconds.values()), "seconds must be at least 0", dict(seconds))
 
 
 def check_instance_untouched(trial: Trial) -> None:
-    """Demand that solving changes nothing in the instance."""
+    """Demand that solving doesn't change the instance."""
     _ = trial.solution
     _demand(
         trial.problem.write_instance(trial.instance) == trial.document,
@@ -263,7 +262,7 @@ CHECKS: Mapping[str, Callable[[Trial], None]] = {
 
 
 def failures(trial: Trial) -> tuple[str, ...]:
-    """Run all checks and return what failed, one line a check.
+    """Run all checks and return the failures, one line per check.
 
     Examples
     --------

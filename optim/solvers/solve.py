@@ -17,7 +17,7 @@ from optim.models.catalogue import problem_named, problem_of
 
 
 def solver_names(problem: str) -> tuple[str, ...]:
-    """Return the names of a problem's solvers, those of installed plug-ins too, sorted.
+    """Return the sorted names of a problem's solvers, including those of installed plug-ins.
 
     Raises
     ------
@@ -35,12 +35,12 @@ def solver_names(problem: str) -> tuple[str, ...]:
 
 
 def solver_named(problem: str, name: str) -> Solver:
-    """Return a solver of a problem: a registered one by name, or one's own by ``./mine.py:MySolver``.
+    """Return a solver of a problem: a registered one by name, or a custom one by ``./mine.py:MySolver``.
 
     Raises
     ------
     InvalidOptionError
-        If there is none of that name.
+        If there is no solver with that name.
     """
     import_module(f"optim.solvers.{problem}")
     if is_file_reference(name):
@@ -49,7 +49,7 @@ def solver_named(problem: str, name: str) -> Solver:
 
 
 def _user_solver(problem: str, name: str) -> Solver:
-    """Return a solver of a file: under the name that it registers, or under the one it is asked for by."""
+    """Return a solver from a file, under the name that it registers or else the requested name."""
     kind = load_class_from_file(name, AbstractSolver, f"a solver of {problem}")
     registered = [solver for solver in REGISTRY if type(solver) is kind]
     if registered and registered[0].problem != problem:
@@ -72,7 +72,7 @@ def solvers_of(problem: str) -> tuple[Solver, ...]:
 
 
 def default_solver(problem: str, instance: Any) -> str:
-    """Return the solver that `optim solve` takes where none is named.
+    """Return the default solver of `optim solve`.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def default_solver(problem: str, instance: Any) -> str:
         if isinstance(solver, AbstractSolver) and solver.is_default_for(instance):
             return solver.name
     raise InvalidOptionError(
-        f"{problem} has no default solver: name one by --solver, of {', '.join(solver_names(problem))}"
+        f"{problem} has no default solver; choose one by --solver from {', '.join(solver_names(problem))}"
     )
 
 
@@ -105,7 +105,7 @@ def solve(
     instance
         Any problem's instance.
     solver
-        Name of a registered solver of that problem, or a class of one's own as ``./mine.py:MySolver``.
+        Name of a registered solver of that problem, or a custom class as ``./mine.py:MySolver``.
     options
         The solver's options object, or a mapping of its fields.
     time_limit_s
@@ -113,26 +113,26 @@ def solve(
     stop
         A further stopping rule.
     seed
-        Same seed, same answer.
+        Seed of the random numbers; equal seeds give equal solutions.
     progress
-        True prints a line at each improvement of objective or bound; an object of one's own receives all news
-        (`optim.core.progress.Progress`). Silent by default.
+        True prints a line at each improvement of objective or bound; a custom object receives all events
+        (`optim.core.progress.Progress`). Default: silent.
     on_interrupt
-        What Ctrl-C does: ``"raise"`` ends the solve and raises `optim.SolveInterrupted`, whose `solution` is what was found
-        so far; ``"return"`` returns that solution, with termination ``interrupted``. Of a solve that came to its end by
-        itself all the same it is the whole solution, with its own termination. A second Ctrl-C aborts at once.
+        Effect of Ctrl-C: ``"raise"`` ends the solve and raises `optim.SolveInterrupted` with the best `solution` so far;
+        ``"return"`` returns that solution, with termination ``interrupted``. If the solve nevertheless ends regularly, the
+        solution is complete and has its regular termination. A second Ctrl-C aborts immediately.
 
     Returns
     -------
     Solution
-        With objective, bound, gap and certificate; outcomes other than success are statuses.
+        Objective, bound, gap and certificate; statuses report outcomes other than success.
 
     Raises
     ------
     InvalidOptionError
         If solver or an option is unknown or out of range, or another argument has a wrong type.
     UnsupportedProblemError
-        If the solver can't treat this instance; the text gives the reason.
+        If the solver doesn't support this instance; the message gives the reason.
     SolveInterrupted
         After Ctrl-C, unless `on_interrupt` is ``"return"``.
 
@@ -161,7 +161,7 @@ def solve(
                 seed=seed,
                 progress=listener_of(progress),
             )
-        except SystemExit as error:  # whoever calls goes on
+        except SystemExit as error:  # the calling process continues
             place = where_user_code_failed(error) or f"solver {solver!r}: SystemExit: {error}"
             raise SolverError(f"{place}; a solver must not end the process, let it raise another error") from error
     remark, counts = problem.remarks(instance)

@@ -1,1 +1,1 @@
-"""What no schedule of a cluster can beat: prices of GPU-seconds, loads and intervals that prove it."""
+"""Lower bounds for all schedules of a cluster, proven by prices of GPU-seconds, loads and intervals."""

@@ -508,9 +508,9 @@ class PriceBound:
     Parameters
     ----------
     least_s
-        Mean completion time in seconds that no schedule beats, by `proof`.
+        Lower bound of the mean completion time in seconds, proven by `proof`.
     dual_max_s
-        What no prices prove more than: the mean completion time of `schedule`.
+        Upper bound of all price bounds: the mean completion time of `schedule`.
     proof
         The prices.
     schedule
@@ -614,18 +614,18 @@ def _dot(one: FloatArray, other: FloatArray | IntArray) -> float:
 class _Search:
     """Prices over slots, the best so far, and steps from there.
 
-    A step goes along the subgradient, the GPU-seconds that the minimisers buy a second of each slot less those that there
-    are, as far as a level above the best value would be reached (Polyak); the level begins at the value of a schedule of
-    divisible gangs, above which no prices come.
+    The subgradient is the number of GPUs used by the minimisers in each slot minus the supply. Steps have Polyak's length for
+    a level above the best value. The level begins at the value of a schedule of divisible gangs, an upper bound of all prices'
+    values.
 
     Parameters
     ----------
     jobs, pools
-        What is bounded.
+        Jobs and pools of the bound.
     edge
-        Ends of the slots in microseconds, after a 0.
+        0 and the ends of the slots in microseconds.
     fluid
-        A schedule whose total flow time no prices prove more than.
+        A schedule whose total flow time is an upper bound of all price bounds.
     """
 
     def __init__(self, jobs: Workload, pools: GpuPools, edge: IntArray, fluid: _Fluid) -> None:
