@@ -38,7 +38,7 @@ class PushChoice:
     )
     non_finite: Annotated[
         NonFinite,
-        option("--non-finite", "Reaction to infinite or NaN gradients: stop, skip, or reject once."),
+        option("--non-finite", "Reaction to infinite or NaN gradients: stop, skip them, or refuse them once."),
     ] = NonFinite.STOP
     replay_mb: Annotated[
         float,
@@ -289,10 +289,11 @@ def run(
 ) -> ExitCode:
     """Execute an admission or auction solution with real training processes, and compare planned with realised completion.
 
-    Every worker and every parameter server is a process. The processes change in each slot according to the solution. Work,
-    sizes and speed of a job are those of the instance, on the time scale of --slot-seconds; each worker limits itself to a
-    share of the cores. In an auction, a slot is a lease, a GPU is a worker, and a worker waits for its link as long as the
-    placement slowdown requires. With --rounds, the arbiter awards further leases; jobs move between them by checkpoints.
+    Every worker and parameter server is a process; they change in each slot according to the solution.
+    A job has the work, sizes and speed of the instance, on the time scale of --slot-seconds.
+    Each worker limits itself to a share of the cores.
+    In an auction, a slot is a lease, a GPU is a worker, and the placement slowdown is waiting time for the link.
+    With --rounds, the arbiter awards further leases; jobs move between them by checkpoints.
     Exit code 3 if a job's result differs in any bit from that of an undisturbed run.
     """
     _check_alone(files, application, kill_servers, leases)

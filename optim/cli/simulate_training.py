@@ -92,8 +92,8 @@ def training(
 ) -> ExitCode:
     """Train during a simulated start, and print loss, bill and free hours over time for each policy.
 
-    Each process represents several machines that the policy rents; an eviction stops or kills it. Exit code 3 if a job's
-    result differs in any bit from that of an undisturbed run.
+    Each process represents several machines that the policy rents; an eviction stops or kills it.
+    Exit code 3 if a job's result differs in any bit from that of an undisturbed run.
     """
     from optim.core.options import build_options
     from optim.simulation.emulation.lease_run import ReplayOptions
