@@ -180,7 +180,7 @@ OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED
 MARK = "*"
 """Suffix of a solver that uses future information; a line below the table describes the information."""
 
-MAX_TOLD = 20
+MAX_LISTED = 20
 """Maximum number of regressions, or of pairs with the same reason, that are listed."""
 
 MAX_ROWS = 30
@@ -360,16 +360,16 @@ def _print_marks(records: "Sequence[Record]") -> None:
 
 def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
     """Return one line per reason why pairs of solver and instance were skipped, failed or were refused."""
-    told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
+    events = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
     for record in records:
         if record.error is not None:
-            told.append(("failed", record.solver, record.instance, record.error))
+            events.append(("failed", record.solver, record.instance, record.error))
         elif record.is_refused:
-            told.append(("refused", record.solver, record.instance, "; ".join(record.violations)))
+            events.append(("refused", record.solver, record.instance, "; ".join(record.violations)))
     lines = []
-    for (what, reason), pairs in _by_reason(told).items():
-        more = f" and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
-        lines.append(f"{what}: {', '.join(pairs[:MAX_TOLD])}{more}: {reason}")
+    for (what, reason), pairs in _by_reason(events).items():
+        more = f" and {len(pairs) - MAX_LISTED} more" if len(pairs) > MAX_LISTED else ""
+        lines.append(f"{what}: {', '.join(pairs[:MAX_LISTED])}{more}: {reason}")
     return lines
 
 
@@ -381,10 +381,10 @@ def _short(seconds: float | None) -> float | None:
     return None if seconds is None else float(f"{seconds:.3g}")
 
 
-def tell_differences(differences: "Sequence[Difference]") -> None:
+def print_differences(differences: "Sequence[Difference]") -> None:
     """Print regressions, missing rows and improvements to stderr, and count the rest."""
-    told = [difference for difference in differences if difference.change != "same"]
-    for difference in sorted(told, key=lambda difference: not difference.is_regression)[:MAX_TOLD]:
+    events = [difference for difference in differences if difference.change != "same"]
+    for difference in sorted(events, key=lambda difference: not difference.is_regression)[:MAX_LISTED]:
         info(str(difference))
     counts = Counter(difference.change.value for difference in differences)
     info("compared: " + (", ".join(f"{number} {change}" for change, number in sorted(counts.items())) or "no rows"))
@@ -438,10 +438,10 @@ def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 4)
 
 
-def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:
+def _by_reason(events: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:
     """Group pairs of solver and instance by event and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for what, solver, instance, reason in told:
+    for what, solver, instance, reason in events:
         reasons.setdefault((what, reason), []).append(f"{solver} on {instance}")
     return reasons
 
@@ -547,7 +547,7 @@ def _finish(
         store_golden(records, files.write_golden)
     differences = [] if golden is None else compare(records, golden)
     if golden is not None:
-        tell_differences(differences)
+        print_differences(differences)
     return _exit_code(records, differences)
 
 

@@ -134,7 +134,7 @@ class OptimGroup(TyperGroup):
 
 def _usage_error(error: Any) -> ExitCode:
     """Print a usage error; a command without arguments has no message, because Typer has printed its help."""
-    _put_plainly(error)
+    _normalise_message(error)
     message = error.format_message().strip().rstrip(".")
     if message:
         context = getattr(error, "ctx", None)
@@ -143,28 +143,28 @@ def _usage_error(error: Any) -> ExitCode:
     return ExitCode.WRONG_USE
 
 
-def _put_plainly(error: Any) -> None:
+def _normalise_message(error: Any) -> None:
     """Give errors about numbers, choices and option names the same text under all releases of Typer."""
-    told = getattr(error, "message", None)
-    if not isinstance(told, str):
+    message = getattr(error, "message", None)
+    if not isinstance(message, str):
         return
     cause: Any = error.__cause__
     if callable(getattr(cause, "errors", None)):  # recent releases check with pydantic, whose message omits the value
         (first, *_) = cause.errors()
         kind, limits = first["type"], first.get("ctx") or {}
         if kind in _NUMBERS:
-            told = f"{first['input']!r} is not {_NUMBERS[kind]}"
+            message = f"{first['input']!r} is not {_NUMBERS[kind]}"
         elif kind in ("greater_than_equal", "less_than_equal"):
-            told = _outside(first["input"], limits.get("ge"), limits.get("le"))
+            message = _outside(first["input"], limits.get("ge"), limits.get("le"))
         else:
-            told = told.removeprefix("Value error, ")
-    elif wrong := re.fullmatch(r"(.*) is not a valid (integer|float)(?: range)?\.?", told, re.DOTALL):
-        told = f"{wrong[1]} is not {_NUMBERS['int_type' if wrong[2] == 'integer' else 'float_type']}"
-    elif wrong := re.fullmatch(r"(\S+) is not in the range (?:(\S+)<=)?x(?:>=(\S+?))?(?:<=(\S+?))?\.?", told):
-        told = _outside(wrong[1], wrong[2] or wrong[3], wrong[4])
+            message = message.removeprefix("Value error, ")
+    elif wrong := re.fullmatch(r"(.*) is not a valid (integer|float)(?: range)?\.?", message, re.DOTALL):
+        message = f"{wrong[1]} is not {_NUMBERS['int_type' if wrong[2] == 'integer' else 'float_type']}"
+    elif wrong := re.fullmatch(r"(\S+) is not in the range (?:(\S+)<=)?x(?:>=(\S+?))?(?:<=(\S+?))?\.?", message):
+        message = _outside(wrong[1], wrong[2] or wrong[3], wrong[4])
     elif near := getattr(error, "possibilities", None):
-        told, error.possibilities = f"{told} (Possible options: {', '.join(sorted(near))})", None
-    error.message = told
+        message, error.possibilities = f"{message} (Possible options: {', '.join(sorted(near))})", None
+    error.message = message
 
 
 def _outside(given: Any, least: Any, most: Any) -> str:
@@ -211,7 +211,7 @@ def _lacks_device() -> bool:
     return False
 
 
-def have_streams() -> None:
+def open_missing_streams() -> None:
     """Open missing standard streams, because the next file opened would otherwise get the descriptor of one.
 
     A closed stdin or stderr becomes /dev/null; a closed stdout is an error.

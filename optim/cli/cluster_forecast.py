@@ -61,15 +61,15 @@ class StartChoice:
         option("--forecast", "Forecast starts of pending jobs from N random draws.", "N", JOBS, min=1, max=10_000),
     ] = None
 
-    def check(self, beside: Mapping[str, Any]) -> None:
-        """Check that ``--forecast`` is not combined with the outputs in `beside`.
+    def check(self, outputs: Mapping[str, Any]) -> None:
+        """Check that ``--forecast`` is not combined with the outputs in `outputs`.
 
         Raises
         ------
         InvalidOptionError
             If it is.
         """
-        given = [name for name, value in beside.items() if value]
+        given = [name for name, value in outputs.items() if value]
         if self.forecast is not None and given:
             raise InvalidOptionError(
                 f"--forecast prints only starts of pending jobs (--jobs-csv and --report write them); omit {given[0]}"

@@ -63,7 +63,7 @@ class OutcomeChoice:
                     f"--compare {name[:40]} must be one of several simulated policies: {', '.join(names)[:120]}"
                 )
 
-    def tell(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:
+    def print_outputs(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:
         """Print and write the requested outputs."""
         if self.limits:
             _print_limits(record.jobs, output)

@@ -169,8 +169,8 @@ def _print_paired(
         [[name, named(row), *(row[key] for key in SHOWN)] for name, row in flat],
         title=title,
     )
-    told = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
-    print_stacked(tuple(told), [[row[name] for name in told] for row in rows], title="queues, now and then")
+    shown = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
+    print_stacked(tuple(shown), [[row[name] for name in shown] for row in rows], title="queues, now and then")
     less, more = (
         f"{_jobs(summary[f'wait_{side}'])} {side} ({summary[f'wait_{side}_h']:,.1f} h in total)"
         for side in ("less", "more")
@@ -195,8 +195,8 @@ def _print_paired(
         ("over_quota", "queues temporarily over quota"),
         ("starved", "queues with a waiting job that its unused quota could run"),
     ):
-        told = [summary[f"{key}_{run}"] for run, _ in runs]
-        names = ["unknown" if each is None else ", ".join(each) or "none" for each in told]
+        shown = [summary[f"{key}_{run}"] for run, _ in runs]
+        names = ["unknown" if each is None else ", ".join(each) or "none" for each in shown]
         print_line(f"{what}: {names[0]} now; {names[1]} then")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli.border import OptimGroup, have_streams
+from optim.cli.border import OptimGroup, open_missing_streams
 from optim.cli.messages import show_logs
 from optim.cli.output import be_quiet, print_line
 from optim.cli.parameters import split_options, whole_number
@@ -56,5 +56,5 @@ def root(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    have_streams()
+    open_missing_streams()
     app()

@@ -120,7 +120,7 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
 
     own: Application
     if asked.name not in APPLICATIONS:
-        own = _own(asked)
+        own = _user_application(asked)
     elif asked.data is None:
         own = APPLICATIONS[asked.name](seed=asked.seed)
     else:
@@ -131,7 +131,7 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
     return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
 
 
-def _own(asked: ApplicationRun) -> "Application":
+def _user_application(asked: ApplicationRun) -> "Application":
     """Return an application of the user; its code may raise anything."""
     from optim.core.user_code import format_exception_line
     from optim.training.application import check_application
@@ -175,7 +175,7 @@ class RoundChoice:
     ] = 0.8
 
 
-def tell_rounds(
+def run_rounds(
     instance: Any,
     decision: Any,
     options: "PlanOptions",
@@ -381,7 +381,7 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
             "on_slot": lambda slot: info(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
         }
         if leases.rounds > 1:
-            return tell_rounds(instance, solution.decision, options, leases, asked, output)
+            return run_rounds(instance, solution.decision, options, leases, asked, output)
         asked["on_paused"] = lambda seconds: info(f"the clock stopped for {seconds:.1f} s while processes started")
         rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:

@@ -112,7 +112,7 @@ class Outputs:
     )
     details: DetailsOption = False
 
-    def clusters_beside(self, given: dict[str, str]) -> list[Path]:
+    def published_clusters(self, given: dict[str, str]) -> list[Path]:
         """Return the files of published clusters that the study compares with a run's jobs.
 
         Raises
@@ -222,7 +222,7 @@ def cluster(
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
     own_state = {name: take(given, f"{name}.") for name in ("state", "forecast")}
-    beside = outputs.clusters_beside(take(given, "study."))
+    published = outputs.published_clusters(take(given, "study."))
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
     begun = start.load(choice, world, selecting, own, own_state, seed)
     jobs = load_or_generate_jobs(choice, world, selecting, own, seed) if begun is None else begun.jobs
@@ -286,8 +286,8 @@ def cluster(
         _print_rows(record, rows, options, has_details=outputs.details)
     elif record.runs and jobs.recorded.any():
         print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
-    outcomes.tell(record, output, seed)
-    _write(record, outputs, output, beside)
+    outcomes.print_outputs(record, output, seed)
+    _write(record, outputs, output, published)
     return exit_code_of(rows, len(requests))
 
 
@@ -409,7 +409,7 @@ def _said(record: "RunRecord") -> "dict[str, Any]":
     return {"left_out": left_out, "notes": notes, "recorded": recorded, "settings": record.settings}
 
 
-def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:
+def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, published: "list[Path]") -> None:
     """Write the requested log and report, and print lost work and the study."""
     if outputs.log is not None:
         from optim.models.cluster.run_file import save_run
@@ -422,7 +422,7 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
     for by in split_list(outputs.lost_by):
         _print_lost(record, by, output)
     if outputs.study:
-        _print_study(record, output, beside)
+        _print_study(record, output, published)
 
 
 def _print_lost(record: "RunRecord", by: str, output: OutputFormat) -> None:
@@ -445,15 +445,15 @@ def _print_lost(record: "RunRecord", by: str, output: OutputFormat) -> None:
             print_line(f"{run.policy}: no job was stopped")
 
 
-def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]") -> None:
+def _print_study(record: "RunRecord", output: OutputFormat, published: "list[Path]") -> None:
     """Print the tables of the Philly study for each run, with the jobs of published clusters for comparison."""
     from optim.simulation.cluster.philly_study import calibration, philly_study
 
     is_drawn = record.settings.get("failures") == "study"
     for run in record.runs:
         tables = philly_study(record.jobs, record.cluster, run, is_drawn=is_drawn)
-        if beside:
-            tables = (*tables, calibration(record.jobs, record.cluster, run, beside))
+        if published:
+            tables = (*tables, calibration(record.jobs, record.cluster, run, published))
         for table in tables:
             if output is OutputFormat.JSON:
                 print_json(

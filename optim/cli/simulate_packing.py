@@ -65,7 +65,7 @@ def packing(
         info(
             f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} training containers"
         )
-        _tell_risk(risk, min_phase_samples(phases.training, phases.num_phases))
+        _warn_of_risk(risk, min_phase_samples(phases.training, phases.num_phases))
         for row in pack(
             *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
         ):
@@ -78,7 +78,7 @@ def packing(
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
-def _tell_risk(risk: float, fewest: int) -> None:
+def _warn_of_risk(risk: float, fewest: int) -> None:
     """Warn if the rarest phase has too few samples for the risk."""
     from optim.rightsizing.tuning import num_needed
 

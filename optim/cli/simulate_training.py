@@ -168,7 +168,7 @@ def _play(
                     print_json(row)
         progress.finish()
         summaries.append(with_lateness(replay.summary(), rows, options.hour_s))
-        _tell_lateness(summaries[-1], options.hour_s)
+        _print_lateness(summaries[-1], options.hour_s)
         if output is OutputFormat.JSON:
             print_json(summaries[-1])
         if interruption.is_requested:
@@ -176,7 +176,7 @@ def _play(
     return rows, summaries
 
 
-def _tell_lateness(summary: "TrainingSummary", hour_s: float) -> None:
+def _print_lateness(summary: "TrainingSummary", hour_s: float) -> None:
     """Print the deviation of realised from simulated clocks, and its cost."""
     if summary.late_end is None:
         return

@@ -13,7 +13,7 @@ import optim
 from optim.cli.main import app
 from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat
-from optim.cli.run import ApplicationRun, PushChoice, RoundChoice, chosen, tell_rounds
+from optim.cli.run import ApplicationRun, PushChoice, RoundChoice, chosen, run_rounds
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.simulation.emulation import lease_rounds
@@ -220,7 +220,7 @@ def told(monkeypatch, capsys):
         monkeypatch.setattr(lease_rounds, "play_rounds", play)
         choice = RoundChoice(rounds=2, fairness=0.5)
         listening = {"is_stopped": lambda: is_stopped, "on_slot": print}
-        code = tell_rounds(INSTANCE, None, PlanOptions(slot_s=6.0, seed=3), choice, listening, output)
+        code = run_rounds(INSTANCE, None, PlanOptions(slot_s=6.0, seed=3), choice, listening, output)
         assert (asked["rounds"].rounds, asked["rounds"].fairness, asked["is_there"]) == (2, 0.5, True)
         assert not asked["folder"].exists(), "checkpoints are left behind"
         return code, capsys.readouterr()
