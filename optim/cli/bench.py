@@ -360,7 +360,7 @@ def _print_marks(records: "Sequence[Record]") -> None:
 
 def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
     """Return one line per reason why pairs of solver and instance were skipped, failed or were refused."""
-    events = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
+    events = [("skipped", entry.solver, entry.instance, entry.reason) for entry in skipped]
     for record in records:
         if record.error is not None:
             events.append(("failed", record.solver, record.instance, record.error))

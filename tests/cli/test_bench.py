@@ -97,7 +97,7 @@ def test_exit_code_is_the_gravest_of_what_happened(solvers, code):
 def test_tells_why_a_solver_was_left_out():
     result = CliRunner().invoke(app, ["bench", "admission", "--instance", "small-0", "--solver", "tiny-only,idle"])
     assert result.exit_code == 0
-    assert "left out: tiny-only on small-0: more than 6 jobs" in result.stdout
+    assert "skipped: tiny-only on small-0: more than 6 jobs" in result.stdout
 
 
 def test_fails_if_nothing_at_all_could_be_run():
