@@ -165,11 +165,11 @@ def dense(rule_name: str, workers: int, options: RooflineOptions, seed: int) -> 
     keys = jax.random.split(jax.random.key(seed), workers + 1)
     draw = jax.jit(lambda key: jax.random.uniform(key, (size,), minval=-0.5, maxval=0.5))
     start, pushes = draw(keys[0]), [draw(key) for key in keys[1:]]
-    weights = jnp.ones(workers)
+    weights, step = jnp.ones(workers), jnp.int32(0)
     place = np.random.default_rng(seed).integers(0, size, min(SAMPLE, size))
     sample = [np.array(array[place]) for array in (start, *pushes)]
     ours = Cell(
-        lambda state: apply_pushes(state[0], state[1], pushes, weights, jnp.int32(0), optimiser=rule),
+        lambda state: apply_pushes(state[0], state[1], pushes, weights, step, optimiser=rule),
         (start + 0.0, rule.initial_slots(start)),
     )
     others = {"sgd": optax.sgd(RATE), "momentum": optax.sgd(RATE, 0.9), "adam": optax.adam(RATE)}
@@ -209,7 +209,7 @@ def sparse(rule_name: str, skew: float, options: RooflineOptions, seed: int) -> 
     start = jax.random.uniform(first, (case.rows, case.width))
     # Multiples of 2^-10, whose sums are exact in every order: the first step of Adagrad and Adam has the sign of the sum.
     values = jax.random.randint(second, (case.pushed, case.width), -512, 513).astype(jnp.float32) / 1024
-    asked = jnp.asarray(rows)
+    asked, step = jnp.asarray(rows), jnp.int32(0)
     rule = RULES.get(rule_name, RULES["sgd"])
     layout = RowLayout(optimiser=rule, width=case.width)
     # The row that is pushed most often, and some others.
@@ -228,9 +228,7 @@ def sparse(rule_name: str, skew: float, options: RooflineOptions, seed: int) -> 
         return Trial(calls=calls, moved=float(case.moved), operations=0.0, error=pull_error, tolerance=0.0)
     place = np.flatnonzero(np.isin(rows, chosen))
     pushed = np.array(values[jnp.asarray(place)])
-    ours = Cell(
-        lambda table: push_sparse(table, asked, values, jnp.int32(0), layout=layout), initial_rows(start, layout)
-    )
+    ours = Cell(lambda table: push_sparse(table, asked, values, step, layout=layout), initial_rows(start, layout))
 
     def error() -> float:
         plain = PlainSparse(rule, known, np.searchsorted(chosen, rows[place]).astype(np.int32), pushed)

@@ -276,8 +276,8 @@ def test_without_weights_it_is_first_come_first_served(world):
         ({"qos": "Name|Priority|Preempt\nnormal|1|zzz\n"}, {}, "'zzz', which isn't in the file"),
         ({"qos": "Name|Priority\nnormal|many\n"}, {}, "has an unreadable priority"),
         ({"qos": "Name|Priority\nnormal|1\nnormal|2\n"}, {}, "appears twice"),
-        ({"qos": "Name|Priority\nother|1\n"}, {}, "'high' of the jobs isn't there"),
-        ({"qos": "Name|Priority|Preempt\nhigh|1|low\nlow|2|high\n"}, {}, "may preempt one that may preempt it"),
+        ({"qos": "Name|Priority\nother|1\n"}, {}, "unknown quality of service 'high'"),
+        ({"qos": "Name|Priority|Preempt\nhigh|1|low\nlow|2|high\n"}, {}, "Preempt forms a cycle"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_a_line(tmp_path, files, options, cause):
