@@ -1,14 +1,14 @@
-"""The study `adversary`: for each price function the worst instance that a search finds, with the proven ratio.
+"""The study `adversary`: for each price function the worst instance of a search, with the proven ratio.
 
-From random sketches, one change at a time: a change stays if the ratio of optimum to online doesn't
-fall. All schedules are listed and HiGHS packs them, equal jobs as one group. Each ratio is reached by a plan that exists; that no
-plan is better is HiGHS' word.
+The search starts from random sketches and makes one change at a time; a change stays if the ratio of optimum to online value doesn't
+fall. All schedules are enumerated and HiGHS packs them, equal jobs as one group. An actual plan attains each ratio; only HiGHS
+claims that no plan is better.
 
-A row tells the online plan's value and the optimum of the worst instance found, and `worst_ratio`, what the online rule lost
-there. `promised` is the competitive ratio of the rule's theorem on that instance: `proven` where the theorem's conditions hold,
-otherwise the theorem's limit for ever smaller jobs, which coarse jobs may exceed. Both plans are verified.
+A row has the online plan's value and the optimum of the worst instance found, and `worst_ratio`, their ratio.
+`promised` is the competitive ratio of the rule's theorem on that instance. With `proven` the theorem's conditions are met;
+otherwise it is the theorem's limit for small jobs, which coarse jobs may exceed. Both plans are verified.
 
-The reference instances ``adversary-*`` are the worst that this suite finds at size ``full`` with seed 0.
+The reference instances ``adversary-*`` are the worst ones of this study at size ``full`` with seed 0.
 """
 
 import math
@@ -46,29 +46,29 @@ from optim.solvers.lp.highs import add_rows, no_answer, run_highs, silent_highs
 from optim_studies.packing_programme import Row, Schedule, enumerate_schedules
 
 PER_CENT = MICRO // 100
-"""One per cent of a server: demands are whole multiples of it."""
+"""One per cent of a server; demands are integer multiples of it."""
 
 PS_PER_CENT = 5
-"""What a PS takes of a PS host, in per cent: PSs are no bottleneck, but their rows have prices."""
+"""Demand of a PS, in per cent of a PS host: PSs are no bottleneck, but their rows have prices."""
 
 VALUE_FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 10.0)
-"""By how much a move changes what a job is worth."""
+"""Factors by which a move changes a job's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """`copies` equal jobs that arrive one after the other.
+    """`copies` equal jobs that arrive in sequence.
 
     Parameters
     ----------
     arrival, patience
         Slot of arrival, and the largest delay that still earns `value`; later completions earn nothing.
     work, most
-        Worker-slots needed, and most workers at once.
+        Required worker-slots, and maximum workers at once.
     demand
-        What a worker takes of a server, in per cent.
+        Demand of a worker, in per cent of a server.
     value
-        Utils of each job.
+        Utility of each job.
     """
 
     arrival: int = 0
@@ -82,21 +82,21 @@ class Wave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchRanges:
-    """What an adversary may draw.
+    """Ranges of random instances.
 
     Parameters
     ----------
     horizon, servers
-        Most slots, and most servers on each side.
+        Maximum slots, and maximum servers on each side.
     waves, copies
-        Most waves, and most jobs in a wave.
+        Maximum waves, and maximum jobs per wave.
     work
-        Most worker-slots of a job.
+        Maximum worker-slots of a job.
     demand
-        Largest demand of a worker in per cent of a server. A job never has more workers on a server
+        Maximum demand of a worker in per cent of a server. A job never has more workers on a server
         in a slot than fit into this share, so that it bounds the theorems' epsilon.
     value_spread
-        Values lie between 1 and this.
+        Values are between 1 and this.
     """
 
     horizon: int = 3
@@ -223,10 +223,10 @@ def _clip(value: float, ranges: SketchRanges) -> float:
 
 
 MAX_SCHEDULES = 1_500
-"""Sketches with more schedules than this are passed over: their optimum takes too long."""
+"""Maximum number of schedules; sketches with more are skipped, since their optimum takes too long."""
 
 TIE_TOL = 1e-9
-"""Ratios that differ by less count as equal: the search then walks sideways."""
+"""Difference up to which ratios count as equal; the search then makes sideways steps."""
 
 RULES: Mapping[str, OnlineOptions] = MappingProxyType(
     {
@@ -237,7 +237,7 @@ RULES: Mapping[str, OnlineOptions] = MappingProxyType(
         "exponential-strict": OnlineOptions(price=PriceKind.EXPONENTIAL, strict=True),
     }
 )
-"""The price functions that are attacked. The strict ones reach U at (1 - eps) of the capacity."""
+"""The attacked price functions. The strict ones reach U at (1 - eps) of the capacity."""
 
 RANGES: Mapping[str, SketchRanges] = MappingProxyType(
     {
@@ -245,19 +245,19 @@ RANGES: Mapping[str, SketchRanges] = MappingProxyType(
         "small": SketchRanges(waves=4, copies=12, work=2, demand=10, horizon=2, servers=1),
     }
 )
-"""Kinds of jobs: up to 60 % of a server each, or at most 10 %, in waves of up to twelve."""
+"""Job sizes: up to 60 % of a server each, or at most 10 %, in waves of up to twelve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdversaryOptions:
-    """How long an adversary searches.
+    """Extent of an adversary's search.
 
     Parameters
     ----------
     restarts
-        Random sketches to start from.
+        Number of random sketches to start from.
     moves
-        Changes tried from each.
+        Number of changes tried from each.
 
     Raises
     ------
@@ -277,18 +277,18 @@ class AdversaryOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WorstCase:
-    """An instance, what the rule made of it, and what was possible.
+    """An instance, the rule's result, and the optimum.
 
     Parameters
     ----------
     sketch, rule
-        What was tried on which rule.
+        Sketch, and name of the rule.
     objective, optimum
         Value of the online plan and of the best plan.
     name
         Name of its instance.
     evaluations
-        How many sketches the search looked at.
+        Number of sketches evaluated.
     """
 
     sketch: Sketch
@@ -300,7 +300,7 @@ class WorstCase:
 
     @property
     def ratio(self) -> float:
-        """Optimum over objective, 1 where nothing can be earned."""
+        """Optimum over objective, 1 if the optimum is 0."""
         if self.optimum <= 0:
             return 1.0
         return self.optimum / self.objective if self.objective > 0 else math.inf
@@ -322,9 +322,9 @@ class WorstCase:
 
     @cached_property
     def promise(self) -> tuple[float, bool]:
-        """The ratio that the rule's theorem promises here, and whether its conditions hold.
+        """The competitive ratio of the rule's theorem, and whether its conditions hold.
 
-        Where prices reach U at the capacity only, it is the theorem's limit for ever smaller jobs, which
+        If prices reach U only at the capacity, it is the theorem's limit for small jobs, which
         coarse instances may exceed.
         """
         options = RULES[self.rule]
@@ -352,16 +352,16 @@ def search(
     rule, kind
         Names of the rule and of the `RANGES` of instances.
     options
-        How long to search.
+        Extent of the search.
     rng
-        Same state, same answer.
+        Equal states give equal results.
     stop
-        Looked at before every change.
+        Checked before every change.
 
     Notes
     -----
-    Hill climbing with sideways steps from random starts; a change costs one online run and, unless all
-    values together couldn't make it worse, one packing of all schedules.
+    Hill climbing with sideways steps from random starts. A change costs one online run and one packing of all
+    schedules; the packing is skipped if all values together can't make the ratio worse.
     """
     ranges = RANGES[kind]
     begun = time.perf_counter()

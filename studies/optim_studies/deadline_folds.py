@@ -1,9 +1,9 @@
-"""The study `deadline-folds`: policies under a deadline on recordings that nothing was learned from.
+"""The study `deadline-folds`: policies with a deadline on held-out recordings.
 
-Two ways to hold apart: one zone of a campaign is left out, whatever its type of machine, and what its spells are like is
-learned from the campaign's other zones; or everything is learned from one campaign and played on another. Jobs start at
-every tick that leaves time, by the rules of `optim_studies.deadlines`. Windows overlap: intervals are by cluster, all starts
-within one span of the deadline's length, over all zones.
+There are two kinds of folds. Either one zone of a campaign is held out, for any machine type, and hazards are learned from the
+campaign's other zones; or hazards are learned from one campaign and tested on another. Jobs start at
+every tick that leaves time, by the rules of `optim_studies.deadlines`. Windows overlap, so that intervals are by cluster: all
+starts within one span of the deadline's length, over all zones.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ from optim_studies.deadlines import CHANGEOVERS_H, DEADLINES_H, ON_DEMAND_USD, T
 SETTINGS = tuple((deadline, changeover) for deadline in DEADLINES_H for changeover in CHANGEOVERS_H)
 
 RIVALS = ("uniform-progress", "skynomad")
-"""The room between the cheaper of these and the optimum is to be won."""
+"""Baselines: the cheaper of these and the optimum bound the possible gain."""
 
 CHECK_EVERY = 100
-"""So many proofs of the optimum are checked: one of them."""
+"""One of this many proofs of the optimum is checked."""
 
 KINDS = ("right", "times-10", "times-0.1", "reversed", "prior", "own")
-"""What the table is told: what was learned; that made wrong; nothing; or what isn't held apart, the zone's own."""
+"""Hazards for the table: learned ones; distorted ones; the prior; or those of the zone itself, which aren't held out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +60,18 @@ class FoldOptions:
     Parameters
     ----------
     recordings
-        A table of availability by campaign and zone; without it campaigns are drawn.
+        A table of availability by campaign and zone; by default campaigns are generated.
     campaigns
         Names of two or more campaigns, separated by commas.
     every
-        Start at every so many ticks.
+        Ticks between starts.
     hazards
-        Hazards told to policies that know some: ``right``, learned elsewhere; or those ``times-10``, ``times-0.1``, or ``reversed`` in
-        age; ``prior``; or the zone's ``own``, which aren't held apart and say what knowing them were worth.
+        Hazards for policies that use them: ``right``, learned elsewhere; or these ``times-10``, ``times-0.1``, or ``reversed`` in
+        age; ``prior``; or the zone's ``own``, which aren't held out and show the value of knowing them.
     keep
-        A folder for costs by recording, setting and policy: what is there isn't run again.
+        A folder that caches costs by recording, setting and policy.
     drawn_hours
-        Hours of a drawn recording.
+        Hours of a generated recording.
     """
 
     recordings: str = ""
@@ -94,7 +94,7 @@ SIZES: Mapping[str, FoldOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
-    """Availability by tick of one zone and type in one campaign, and its first second."""
+    """Availability by tick of one zone and type in one campaign, and its start in seconds."""
 
     campaign: str
     series: str
@@ -104,20 +104,20 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """What is played on and what is learned from: campaigns; the same one where each zone is left out of its own."""
+    """Campaigns to test on and to learn from; if they are equal, each zone is held out in turn."""
 
     trained: str
     tested: str
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the fold."""
         return f"{self.tested}-other-zones" if self.trained == self.tested else f"{self.tested}-from-{self.trained}"
 
 
 @cache
 def recordings_of(options: FoldOptions, seed: int) -> tuple[Recording, ...]:
-    """Return the recordings of the campaigns, read and sampled at ticks, or drawn.
+    """Return the recordings of the campaigns, read and sampled at ticks, or generated.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def recordings_of(options: FoldOptions, seed: int) -> tuple[Recording, ...]:
     for campaign in campaigns:
         if len({series_zone(each.series) for each in found if each.campaign == campaign}) < 2:
             raise InvalidProblemError(
-                f"{options.recordings}: campaign {campaign!r} has fewer than two zones; name another"
+                f"{options.recordings}: campaign {campaign!r} has fewer than two zones; choose another campaign"
             )
     return tuple(found)
 
@@ -149,7 +149,7 @@ def recordings_of(options: FoldOptions, seed: int) -> tuple[Recording, ...]:
 def hazards_for(
     fold: Fold, tested: Recording, recordings: Sequence[Recording], kind: str = "right"
 ) -> SpellHazards | None:
-    """Return what a policy is told about spells of a recording: nothing that was learned in its zone, but for ``own``."""
+    """Return a policy's hazards for a recording; except for ``own``, they don't use its zone."""
     if kind == "prior":
         return None
     zone = series_zone(tested.series)
@@ -174,9 +174,9 @@ def starts_of(market: ZoneMarket, deadline_h: float, every: int) -> range:
 def run_starts(
     name: str, market: ZoneMarket, setting: tuple[float, float], hazards: SpellHazards | None, every: int
 ) -> tuple[FloatArray, list[str]]:
-    """Return what a policy, or the proven least cost, comes to from each start in dollars, and what is wrong.
+    """Return the dollars of a policy, or of the proven minimum, from each start, and errors.
 
-    Lateness is among what is wrong: every policy of one zone is never late.
+    Lateness is an error, since every policy of one zone must be on time.
     """
     job = board_job(market, *setting)
     problems: list[str] = []
@@ -201,7 +201,7 @@ def run_starts(
 def kept_costs(
     options: FoldOptions, name: str, tested: Recording, setting: tuple[float, float], hazards: SpellHazards | None
 ) -> tuple[FloatArray, list[str]]:
-    """Return `run_starts` of a recording, from the folder where it is there."""
+    """Return the result of `run_starts` for a recording, from the cache folder if present."""
     market = market_at(tested.series, tested.flags, tested.begin_s)
     if name != PROGRAMME:
         hazards = None
@@ -227,7 +227,7 @@ def kept_costs(
 def _run_once(
     name: str, tested: Recording, setting: tuple[float, float], hazards: SpellHazards | None, every: int
 ) -> tuple[FloatArray, list[str]]:
-    """Return `run_starts`, once in a process: every policy is compared with the same two."""
+    """Return the result of `run_starts`, cached in memory for the policies common to all comparisons."""
     return run_starts(name, market_at(tested.series, tested.flags, tested.begin_s), setting, hazards, every)
 
 
@@ -288,12 +288,12 @@ class FoldWork(AbstractStudy):
 
     @property
     def _compared(self) -> tuple[str, ...]:
-        """The policies that a row needs the costs of; of the optimum those between which there is room, too."""
+        """Return the policies whose costs a row needs; for the optimum also the baselines."""
         names = (self.solver, PROGRAMME, *(RIVALS if self.solver == OPTIMUM else ()))
         return tuple(dict.fromkeys(names))
 
     def _findings(self, column: str, costs: Mapping[str, FloatArray], spans: Sequence[int]) -> dict[str, float]:
-        """Return a setting's mean, the dollars more than `deadline-dp`, and the room won."""
+        """Return a setting's mean, the dollars more than `deadline-dp`, and the share of the possible gain."""
         own, base = costs[self.solver], costs[PROGRAMME]
         found = {column: round(float(own.mean()), 2)}
         if self.solver != PROGRAMME:
@@ -311,13 +311,13 @@ def column_of(setting: tuple[float, float]) -> str:
 
 
 def room_won(usd: Mapping[str, float]) -> float:
-    """Return the share of the room between the cheaper rival and the optimum that `deadline-dp` wins, from mean costs by policy."""
+    """Return the share of the gap between the cheaper baseline and the optimum that `deadline-dp` closes, from mean costs by policy."""
     best = min(usd[name] for name in RIVALS)
     return (best - usd[PROGRAMME]) / (best - usd[OPTIMUM])
 
 
 def folds_of(options: FoldOptions) -> dict[str, Fold]:
-    """Return the folds by name: each campaign by its other zones, and each from each other campaign."""
+    """Return the folds by name: each campaign with held-out zones, and each pair of campaigns."""
     campaigns = options.campaigns.split(",")
     folds = [Fold(trained=one, tested=one) for one in campaigns]
     folds += [Fold(trained=one, tested=other) for one in campaigns for other in campaigns if one != other]

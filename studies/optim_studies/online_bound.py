@@ -1,9 +1,9 @@
-"""The bound on online rules in one zone whose availability is a chain of two states: (B.16) of docs/mathematics/bidding.md.
+"""Lower bound on online rules in one zone with two-state availability: (B.16) of docs/mathematics/bidding.md.
 
-Who decides tick by tick, knows the chain's probabilities and sees for nothing whether machines are there, can do no
-better than the dynamic programme over ticks, time without work, and what is held. A randomised rule is a mixture of
-such rules, so that its mean cost is no lower (Yao's principle): on some trace its mean cost is at least the same multiple
-of the least cost with all known as the two means are of one another.
+An online rule that knows the chain's probabilities and observes availability for free can do no
+better than the dynamic programme over ticks, time without work, and allocation. A randomised rule is a mixture of
+such rules, so that its mean cost is no lower. By Yao's principle, on some trace the ratio of its mean cost to the minimum cost
+with full information is at least the ratio of the two means.
 
 References
 ----------
@@ -23,14 +23,14 @@ from optim.models.bidding.market.zones import UNITS_USD, ZoneJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailabilityChain:
-    """Machines that are there stay for another tick with one probability, and come with another.
+    """Two-state chain: available machines stay for another tick with one probability, and return with another.
 
     Parameters
     ----------
     stays
         Probability that a tick with machines is followed by one with machines.
     comes
-        Probability that a tick without is.
+        Probability that a tick without machines is followed by one with machines.
     """
 
     stays: float
@@ -41,12 +41,12 @@ class AvailabilityChain:
 
     @property
     def share(self) -> float:
-        """Share of the ticks with machines in the long run; where nothing ever changes, half."""
+        """Long-run share of ticks with machines; one half for a chain without changes."""
         changes = 1.0 - self.stays + self.comes
         return self.comes / changes if changes > 0 else 0.5
 
     def draw(self, ticks: int, rng: np.random.Generator) -> BoolArray:
-        """Return which of so many ticks have machines, the first as in the long run; shape (ticks,)."""
+        """Return which ticks have machines, the first one from the stationary distribution; shape (ticks,)."""
         dice = rng.random(ticks)
         flags = np.empty(ticks, dtype=bool)
         is_there = False
@@ -58,12 +58,12 @@ class AvailabilityChain:
 
 
 def fit_chain(is_available: BoolArray) -> AvailabilityChain:
-    """Return the likeliest chain of a recorded trace.
+    """Return the maximum-likelihood chain of a recorded trace.
 
     Raises
     ------
     InvalidProblemError
-        If the trace has no change in it: then nothing tells how long either lasts.
+        If the trace has no change, so that the durations can't be estimated.
     """
     now, then = is_available[:-1], is_available[1:]
     if not (now & ~then).any() or not (~now & then).any():
@@ -72,33 +72,33 @@ def fit_chain(is_available: BoolArray) -> AvailabilityChain:
 
 
 IDLE = 0
-"""Situation with nothing held; 1 + r is a spot machine that needs r ticks until its set-up is over, behind them those on demand."""
+"""State without machines; 1 + r is a spot machine with r ticks of set-up left, followed by those of on-demand machines."""
 
 
 def min_mean_usd(
     chain: AvailabilityChain, job: ZoneJob, *, spot_micro: int, on_demand_micro: int, tick_s: int
 ) -> float:
-    """Return the least mean dollars of any online rule that never misses the deadline, by the second.
+    """Return the minimum mean dollars of online rules that never miss the deadline, billed by the second.
 
     Parameters
     ----------
     chain
-        Availability, which the rule knows and sees.
+        Availability, known to the rule and observed by it.
     job
-        In one zone.
+        A job in one zone.
     spot_micro, on_demand_micro
-        Prices, micro-dollars an hour.
+        Prices, micro-dollars per hour.
     tick_s
-        Seconds of a tick.
+        Seconds per tick.
 
     Raises
     ------
     UnsupportedProblemError
-        If the job may run in several zones: the chain is of one.
+        If the job may run in several zones.
 
     Notes
     -----
-    Set-ups with and without a state are taken to last as the shorter of them, which costs no more.
+    Both kinds of set-up, with and without a state, last as long as the shorter one, which costs no more.
     """
     if job.setup_s.shape[1] != 1:
         raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup_s.shape[1]}; name one zone")
@@ -115,10 +115,10 @@ def min_mean_usd(
 def min_means(
     stays: float, comes: float, spot: float, on_demand: float, times: tuple[int, int, int, int, int]
 ) -> FloatArray:
-    """Return the least mean still to be paid, shape (ticks + 1, units without work + 1, situations, 2).
+    """Return the minimum mean remaining cost, shape (ticks + 1, units without work + 1, situations, 2).
 
-    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite. Prices
-    are those of a second; `times` are units in a tick, seconds in a unit, units of a set-up, seconds of work, and most
+    The last axis is the availability. Situations that miss the deadline have infinite cost. Prices
+    are per second; `times` are units per tick, seconds per unit, units per set-up, seconds of work, and maximum
     units without work.
     """
     per_tick, unit, setup, work, steps = times
@@ -137,16 +137,16 @@ def min_means(
                 for situation in range(1 + 2 * num_ticks):
                     is_spot = 1 <= situation <= num_ticks
                     if is_spot and there == 0:
-                        value[t, lost, situation, there] = value[t, lost, IDLE, there]  # it is lost
+                        value[t, lost, situation, there] = value[t, lost, IDLE, there]  # the machine is lost
                         continue
                     best = np.inf
-                    for kind in range(3):  # hold nothing, a spot machine, one on demand
+                    for kind in range(3):  # no machine, a spot machine, an on-demand machine
                         if kind == 1 and there == 0:
                             continue
                         price = 0.0 if kind == 0 else spot if kind == 1 else on_demand
                         keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
                         rest = (situation - 1) % num_ticks if keeps else num_ticks - 1
-                        # Of a set-up that needs `rest` more ticks all but the last are lost wholly.
+                        # A set-up with `rest` more ticks uses all of them in full, except for the last.
                         idle = per_tick
                         if kind > 0 and rest < 2:
                             idle = setup - (num_ticks - 2) * per_tick if rest == 1 else 0

@@ -1,17 +1,17 @@
-"""The study `servers`: how many equal servers recurring jobs need at equal kills, by how their requests are sized.
+"""The study `servers`: number of equal servers for recurring jobs at equal kills, by the sizing of their requests.
 
-Each way of asking has the same earlier runs of each job and one multiplier, tuned on some sets of jobs to the same kills and
-throttling; servers are counted on others. Requests by slot of five minutes save 2.7 % [1.3, 4.1] of the servers of a flat
-quantile, and 1.2 % [-0.7, 3.1] where jobs may start four slots late.
+All sizing rules use the same earlier runs of each job and one multiplier, tuned on some sets of jobs to the same kills and
+throttling; servers are counted on other sets. Requests by slot of five minutes save 2.7 % [1.3, 4.1] of the servers of a flat
+quantile, and 1.2 % [-0.7, 3.1] if jobs may start four slots late.
 
-The fewest equal servers that hold jobs whose requests change with the work done.
+The problem is to minimise the number of equal servers for jobs whose requests change with the work done.
 
-Job j arrives in slot a_j and starts at most S slots later, on one server, where it stays; in slot t of a start at s it asks for
-d_j(t - s). A server holds any jobs whose requests fit at all times. For weights w(t, r) >= 0 with sum_t,r w(t, r) c(r) = 1, c the capacity,
+Job j arrives in slot a_j and starts at most S slots later, on one server, where it stays; in slot t of a start at s it requests
+d_j(t - s). A server fits any jobs whose requests fit at all times. For weights w(t, r) >= 0 with sum_t,r w(t, r) c(r) = 1, c the capacity,
 
     sum_j min_s sum_t,r w(t, r) d_j(t - s, r)
 
-servers at least are busy at some time: weak duality of the programme that starts fractions of jobs, whose optimum the best weights give.
+is a lower bound on the number of busy servers at some time: weak duality of the programme with fractional starts, whose optimum is the bound of the best weights.
 """
 
 import math
@@ -39,7 +39,7 @@ from optim.statistics import Interval
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 FIT_TOL = 1e-9
-"""Sums of many floats that just fill a server fit."""
+"""Tolerance for sums of floats that exactly fill a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,13 +49,13 @@ class ServerProblem:
     Attributes
     ----------
     requests
-        Of each job what it asks for in each slot of its work, shape (slots, R), each at most the capacity.
+        Requests of each job in each slot of its work, shape (slots, R), each at most the capacity.
     arrival
         Shape (J,): slot of arrival.
     capacity
-        Shape (R,): of each server.
+        Shape (R,): capacity of each server.
     max_shift
-        S: a job starts at most so many slots after its arrival.
+        S: maximum slots between a job's arrival and its start.
     """
 
     requests: tuple[FloatArray, ...]
@@ -64,26 +64,26 @@ class ServerProblem:
     max_shift: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse jobs that no server holds."""
+        """Raise InvalidProblemError for jobs that fit no server."""
         for number, request in enumerate(self.requests):
             if (request > self.capacity * (1 + FIT_TOL)).any():
                 raise InvalidProblemError(f"job {number} asks for more than a server has; make servers larger")
 
     @property
     def num_slots(self) -> int:
-        """Slots until the last job has ended, whenever it starts."""
+        """Slots until the last job has ended, for any starts."""
         ends = [int(a) + self.max_shift + len(d) for a, d in zip(self.arrival, self.requests, strict=True)]
         return max(ends, default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Placement:
-    """Where each job runs and from when, shape (J,) both.
+    """Server and start of each job, shape (J,) both.
 
     Attributes
     ----------
     server, start
-        Number of the server, and the slot that it starts in.
+        Index of the server, and the slot of the start.
     """
 
     server: IntArray
@@ -91,12 +91,12 @@ class Placement:
 
     @property
     def num_servers(self) -> int:
-        """Servers that are used."""
+        """Number of used servers."""
         return len(np.unique(self.server))
 
 
 def first_fit(problem: ServerProblem) -> Placement:
-    """Place jobs in the order of their arrival: on the first server, and there in the first slot, that holds them, else on a new one."""
+    """Place jobs in order of arrival on the first server, and in its first slot, where they fit, else on a new server."""
     load: list[FloatArray] = []
     server, start = np.zeros(len(problem.requests), dtype=np.int64), problem.arrival.astype(np.int64).copy()
     capacity = problem.capacity * (1 + FIT_TOL)
@@ -115,7 +115,7 @@ def first_fit(problem: ServerProblem) -> Placement:
 
 
 def is_feasible(problem: ServerProblem, placement: Placement) -> bool:
-    """Return whether no server ever has to hold more than it has, and each job starts when it may."""
+    """Return whether no server is ever overloaded, and each job starts within its allowed slots."""
     late = placement.start - problem.arrival
     load = np.zeros((int(placement.server.max(initial=-1)) + 1, problem.num_slots, len(problem.capacity)))
     if (late < 0).any() or (late > problem.max_shift).any():
@@ -126,7 +126,7 @@ def is_feasible(problem: ServerProblem, placement: Placement) -> bool:
 
 
 def proven_bound(problem: ServerProblem, weights: FloatArray) -> float:
-    """Return the bound above that weights, shape (slots, R), prove, whatever their scale."""
+    """Return the lower bound that weights, shape (slots, R), prove; their scale is irrelevant."""
     weights = np.maximum(weights, 0.0)
     scale = float((weights * problem.capacity).sum())
     if scale <= 0:
@@ -139,7 +139,7 @@ def proven_bound(problem: ServerProblem, weights: FloatArray) -> float:
 
 
 def best_weights(problem: ServerProblem) -> FloatArray:
-    """Return the weights, shape (slots, R), of the best such bound, by the linear programme's dual."""
+    """Return the weights, shape (slots, R), of the best lower bound, from the linear programme's dual."""
     jobs, shifts, width = len(problem.requests), problem.max_shift + 1, len(problem.capacity)
     rows, columns, values = [], [], []
     for job, (request, arrival) in enumerate(zip(problem.requests, problem.arrival.tolist(), strict=True)):
@@ -165,17 +165,17 @@ def best_weights(problem: ServerProblem) -> FloatArray:
 
 
 def min_servers(problem: ServerProblem) -> int:
-    """Return a number of servers that no placement is below, proven by weights."""
+    """Return a lower bound on the number of servers, proven by weights."""
     return math.ceil(proven_bound(problem, best_weights(problem)) - 1e-6)
 
 
 def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
-    """Return a placement, a proven bound and a claimed one: first-fit's, or better by the mixed-integer programme within the time.
+    """Return a placement, a proven bound and a claimed one: first-fit's, or the mixed-integer programme's if better in time.
 
     Notes
     -----
     Minimise sum_k u_k over binaries u_k (server k is used) and x_jks (job j starts on k in slot s): each job once, requests
-    on each server in each slot at most u_k c, and u falling in k. HiGHS' bound comes without a proof: it is the claim, unless the
+    on each server in each slot at most u_k c, and u decreasing in k. HiGHS' bound has no proof: it is the claimed one, unless the
     placement refutes it. The placement is checked against the requests themselves.
     """
     start = first_fit(problem)
@@ -198,7 +198,7 @@ def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[P
 
 
 def _model(problem: ServerProblem, max_servers: int) -> Any:
-    """Return the programme with at most so many servers, in Pyomo."""
+    """Return the Pyomo model with at most `max_servers` servers."""
     import pyomo.environ as pyo
 
     jobs, servers = range(len(problem.requests)), range(max_servers)
@@ -224,7 +224,7 @@ def _model(problem: ServerProblem, max_servers: int) -> Any:
 
 
 def loads(series: Sequence[FloatArray], placement: Placement, slot_samples: int) -> list[FloatArray]:
-    """Return what the true series of the jobs on each used server add up to, a (samples, R) each, from slot 0 on."""
+    """Return the sum of the jobs' true series on each used server, shape (samples, R) each, from slot 0 on."""
     totals = []
     for server in np.unique(placement.server).tolist():
         jobs = np.flatnonzero(placement.server == server).tolist()
@@ -241,25 +241,25 @@ FLAT_LEVEL = 0.95
 
 
 class RequestSizing(StrEnum):
-    """How requests follow from earlier runs."""
+    """Rules that size requests from earlier runs."""
 
     PEAK = "peak"
-    """The most of any run, for the whole life."""
+    """The maximum of any run, constant over time."""
     FLAT = "flat"
-    """The 95 % quantile of all samples, for the whole life."""
+    """The 95 % quantile of all samples, constant over time."""
     SLOT = "slot"
     """The 95 % quantile of the samples in the slot and its two neighbours."""
 
 
 def earlier_runs(values: FloatArray, number: int, error: float, rng: np.random.Generator) -> list[FloatArray]:
-    """Return runs like a job's own that differ in lengths and levels by factors exp(error N(0, 1)).
+    """Return runs similar to a job's, with lengths and levels multiplied by exp(error N(0, 1)).
 
     Parameters
     ----------
     values
-        Shape (samples, R): the run to come, which nobody knows.
+        Shape (samples, R): the unknown next run.
     number, error
-        Of runs, and how far each is off.
+        Number of runs, and their deviation.
     rng
         Source of randomness.
     """
@@ -292,31 +292,31 @@ def requests(
 HALVINGS = 9
 MULTIPLIERS = (0.5, 3.0)
 TUNING_SEED = 10_000
-"""Seeds of the sets that multipliers are tuned on begin here."""
+"""First seed of the sets for tuning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Jobs, servers and what is held equal.
+    """Jobs, servers and the constraints that all sizing rules meet.
 
     Attributes
     ----------
     jobs, seeds
-        Jobs of a set, and sets to count on; as many others are tuned on.
+        Jobs per set, and number of sets to count on; as many others serve for tuning.
     runs, error
-        Earlier runs of each job, and how far each is off in length and levels (deviation of logarithms).
+        Earlier runs of each job, and their deviation in length and levels (of logarithms).
     kills
-        Share of jobs that may be killed, of all sets that are tuned on together.
+        Allowed share of killed jobs, over all tuning sets.
     throttled
-        Share of a busy server's samples that may be short of CPU.
+        Allowed share of a busy server's samples short of CPU.
     max_shift
-        Slots that a job may start late.
+        Slots by which a job may start late.
     jobs_per_server
-        A server has so many times the mean peak of a job.
+        Capacity of a server over the mean peak of a job.
     slot_s, horizon_slots
-        Length of a slot; jobs arrive in so many.
+        Length of a slot in seconds; number of slots in which jobs arrive.
     model_s
-        Seconds for the mixed-integer programme on each set that is counted on; 0 leaves it out.
+        Seconds for the mixed-integer programme on each counted set; 0 omits it.
     """
 
     jobs: int = 40
@@ -344,7 +344,7 @@ class ServerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobSet:
-    """Jobs of a set: true series (CPU, memory), arrivals, capacity of the servers, samples of a slot, requests by way of asking."""
+    """A set of jobs: true series (CPU, memory), arrivals, capacity of the servers, samples per slot, requests by sizing rule."""
 
     series: list[FloatArray]
     arrival: np.ndarray
@@ -353,25 +353,25 @@ class JobSet:
     asked: dict[RequestSizing, list[FloatArray]]
 
     def problem(self, asking: RequestSizing, multiplier: float, max_shift: int) -> ServerProblem:
-        """Return the problem of requests times a multiplier, none above what a server has."""
+        """Return the problem with requests times a multiplier, capped at the capacity."""
         asked = tuple(np.minimum(multiplier * request, self.capacity) for request in self.asked[asking])
         return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, max_shift=max_shift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Counted:
-    """Servers of a way of asking.
+    """Results of a sizing rule.
 
     Attributes
     ----------
     multiplier, is_reached
-        Factor on requests that meets what is held equal, and whether any up to 3 does; if none, figures are those of 3.
+        Factor on requests that meets the constraints, and whether one up to 3 does; otherwise results are for 3.
     servers, by_model
-        Shape (sets,): by first-fit, and by the mixed-integer programme where it is given time.
+        Shape (sets,): by first-fit, and by the mixed-integer programme if it has time.
     least, claimed
-        Mean bound proven by weights, and the larger of it and HiGHS' own, which nobody can check.
+        Mean bound proven by weights, and the larger of it and HiGHS' unproven bound.
     kills, throttled
-        Shares that came out.
+        Resulting shares.
     """
 
     multiplier: float
@@ -393,7 +393,7 @@ def drawn_sets(options: ServerOptions, seed: int) -> tuple[list[JobSet], list[Jo
 
 @lru_cache(maxsize=3)
 def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> Counted:
-    """Tune a way of asking on some sets and count servers on others."""
+    """Tune a sizing rule on some sets, and count servers on others."""
     tuning, fresh = drawn_sets(options, seed)
     *_, multiplier = _halvings(tuning, asking, options)
     problems = [job_set.problem(asking, multiplier, options.max_shift) for job_set in fresh]
@@ -416,7 +416,7 @@ def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> C
 
 
 def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int, int]:
-    """Return the number of servers by the model, where it has time, a proven bound and a claimed one."""
+    """Return the number of servers by the model, if it has time, a proven bound and a claimed one."""
     if model_s <= 0:
         bound = min_servers(problem)
         return placed.num_servers, bound, bound
@@ -442,7 +442,7 @@ def draw_set(options: ServerOptions, seed: int) -> JobSet:
 
 
 def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerOptions) -> Iterator[float]:
-    """Yield multipliers, the last one the smallest found that keeps kills and throttling of all sets together, or the largest tried."""
+    """Yield multipliers; the last is the smallest one found that meets the constraints, or the largest tried."""
     low, high = MULTIPLIERS
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -451,7 +451,7 @@ def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerOpti
 
 
 def _is_met(sets: Sequence[JobSet], asking: RequestSizing, multiplier: float, options: ServerOptions) -> bool:
-    """Return whether a multiplier keeps kills and throttling of all sets together."""
+    """Return whether a multiplier meets the constraints on kills and throttling over all sets."""
     placed = [first_fit(job_set.problem(asking, multiplier, options.max_shift)) for job_set in sets]
     kills, throttled = _violations(sets, placed)
     return kills <= options.kills and throttled <= options.throttled
@@ -460,7 +460,7 @@ def _is_met(sets: Sequence[JobSet], asking: RequestSizing, multiplier: float, op
 def _violations(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:
     """Return the share of jobs killed, and of busy servers' samples short of CPU.
 
-    A server that runs out of memory kills one job a slot; its series goes on, so that the next slot may kill another.
+    A server that runs out of memory kills one job per slot; the job's series continues, so that the next slot may kill another.
     """
     kills = jobs = samples = short = 0
     for job_set, placement in zip(sets, placed, strict=True):
@@ -480,7 +480,7 @@ def _violations(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[fl
 
 @dataclass(frozen=True, kw_only=True)
 class ServerWork(AbstractStudy):
-    """Count the servers that jobs need which ask as `solver` says."""
+    """Count the servers that jobs need under the sizing rule in `solver`."""
 
     options_type = ServerOptions
     is_stoppable = False

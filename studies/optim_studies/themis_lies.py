@@ -1,4 +1,4 @@
-"""The study `themis-lies`: how often a lie pays across Themis' rounds."""
+"""The study `themis-lies`: how often misreporting pays over Themis' rounds."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ from optim.statistics import Interval, wilson
 from optim_studies.themis import WorldOptions
 
 LIES = ("rho", "table", "demand", "locality", "gang")
-"""What a liar distorts: its reported fairness, what its bids are worth beside having nothing, how many GPUs it can use, how much
-it is slowed down by spreading, or how many GPUs it needs together."""
+"""Reports that a lie distorts: fairness, the value of bids over no allocation, usable GPUs, slowdown by spreading, or
+the gang size."""
 
 CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -41,19 +41,19 @@ CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "contention": {"crowding": 4.0},
     }
 )
-"""Worlds of the study of lies, by what they have more of than those drawn by default."""
+"""Workloads of the study, by the trait that they have more of than the default ones."""
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 
 FACTORS = (0.25, 4.0)
-"""By how much: each kind of lie is tried with all of them."""
+"""Factors of the distortion; each lie is tried with all of them."""
 
 MIN_GAIN = 1e-3
-"""A lie that saves a smaller share of the liar's time than this doesn't count."""
+"""Minimum share of the liar's time that a profitable lie saves."""
 
 
 def _with_gang(profile: AppProfile, gang: int) -> AppProfile:
-    """Return a profile that says a gang, and a demand in multiples of it."""
+    """Return a profile with another gang size, and a demand in multiples of it."""
     needs = profile.needs
     if needs is None:
         return profile
@@ -63,7 +63,7 @@ def _with_gang(profile: AppProfile, gang: int) -> AppProfile:
 
 
 class _Liar(AppAgent):
-    """An app that distorts what it says."""
+    """An app that distorts its reports."""
 
     def __init__(self, honest: AppAgent, lie: str, factor: float) -> None:
         profile = honest.profile
@@ -100,9 +100,9 @@ class LyingThemis(Themis):
     Parameters
     ----------
     options, jobs
-        As those of `Themis`.
+        See `Themis`.
     liar, lie, factor
-        Number of the app, what it distorts, and by how much.
+        Index of the app, the distorted report, and the factor.
     """
 
     def __init__(self, options: ThemisOptions, jobs: Workload, liar: int, lie: str, factor: float) -> None:
@@ -110,7 +110,7 @@ class LyingThemis(Themis):
         self._lies = (liar, lie, factor)
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Hold an auction in which the liar speaks for itself."""
+        """Hold an auction with the liar's distorted bids."""
         liar, lie, factor = self._lies
         reporting = [_Liar(agent, lie, factor) if agent.app == liar else agent for agent in agents]
         return super().divide(offer, reporting)
@@ -123,7 +123,7 @@ class LieOptions(WorldOptions):
     Parameters
     ----------
     repeats
-        How often each world is played with another draw of lots and leftovers, with the truth and with each lie.
+        Runs of each workload with other random priorities and leftovers, for the truth and for each lie.
     fairness
         f of the rounds.
     """
@@ -143,27 +143,27 @@ class LieOptions(WorldOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LieFinding:
-    """What lies came to under one rule.
+    """Statistics of lies under one rule.
 
-    The lies of one world share its apps and draws: each world counts once, by what its lies come to, and intervals are those of means
-    over worlds (Student's t).
+    The lies of one workload share its apps and draws. Each workload therefore counts once, by the mean over its lies, and intervals
+    are those of means over workloads (Student's t).
 
     Parameters
     ----------
     profitable, low, high
-        Share of lies that pay, and its 95 % interval; where all worlds have the same share it is Wilson's, with a trial a lie,
-        and a trial a world where all lies pay or none does. A lie pays if the liar's time to its end falls on average over
-        the repeats, by more than chance explains (Student's t, one-sided 2.5 %) and by a thousandth at least.
+        Share of profitable lies, and its 95 % interval. If all workloads have the same share, this is Wilson's interval, with one
+        trial per lie, or one per workload if all lies pay or none does. A lie pays if the liar's time falls on average over
+        the repeats, significantly (Student's t, one-sided 2.5 %) and by at least a thousandth.
     harmful
         Share of lies that cost the liar in the same sense.
     gain, gain_half
         Mean share of its time that the liar saves (`saved`), over all lies, with half the width of its 95 % interval.
     paid_gain, paid_half
-        The same over the lies that pay, a mean over the worlds that have such; the half is 0 where fewer than two do.
+        The same over profitable lies, as a mean over the workloads with such lies; the half is 0 for fewer than two workloads.
     best_gain
-        Largest of the means over repeats among lies that pay; 0 if none does.
+        Largest of the means over repeats among profitable lies; 0 if there are none.
     lies
-        Lies tried.
+        Number of lies.
     """
 
     profitable: float
@@ -179,7 +179,7 @@ class LieFinding:
 
 
 def world_of(options: LieOptions, case: str) -> LieOptions:
-    """Return the worlds of a case: apps that all want nearness, on narrower machines; wide gangs; or all at once."""
+    """Return the workloads of a case: locality-sensitive apps on narrower machines; wide gangs; or both."""
     more = dict(CASES[case])
     width_factor, load_factor = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
     return replace(
@@ -194,12 +194,12 @@ def world_of(options: LieOptions, case: str) -> LieOptions:
 
 
 def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
-    """Let the first app of each world lie in every way, and hold its time against that of the truth."""
+    """Try every lie of the first app of each workload, and compare its time with that under the truth."""
     settings = ThemisOptions(rule=rule, fairness=options.fairness, lease_min=5.0)
     gains: list[list[Interval]] = []
     for draw in range(options.draws):
         jobs = options.jobs(seed * options.draws + draw)
-        liar = int(np.argmax(np.bincount(jobs.app)))  # many trials: much to gain
+        liar = int(np.argmax(np.bincount(jobs.app)))  # the app with the most trials can gain the most
 
         def seconds(policy: Themis, number: int, jobs: Workload = jobs, liar: int = liar) -> float:
             run = simulate(jobs, options.cluster, policy, EngineOptions(), number)
@@ -221,7 +221,7 @@ def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
 
 
 def saved(lied: float, true: float) -> float:
-    """Return the share of its time that a lie saves; what it costs is told as a share of the longer time.
+    """Return the share of its time that a lie saves; a loss is a share of the longer time.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def saved(lied: float, true: float) -> float:
 
 
 def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
-    """Return what gains of lies come to, given world by world, at least two."""
+    """Return the statistics of the gains of lies, by workload, for at least two workloads."""
     paid = [[interval.mean for interval in world if interval.mean - interval.half > MIN_GAIN] for world in gains]
     harmful = [sum(interval.mean + interval.half < -MIN_GAIN for interval in world) / len(world) for world in gains]
     shares = [len(world_gains) / len(world) for world_gains, world in zip(paid, gains, strict=True)]
@@ -255,7 +255,7 @@ def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
 
 
 def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share from those of several worlds; where these agree, their spread tells nothing."""
+    """Return the 95 % interval of a share from those of several workloads; equal shares need Wilson's interval."""
     first = shares[0]
     if all(share == first for share in shares):
         trials = len(shares) if first in (0.0, 1.0) else lies
@@ -282,7 +282,7 @@ class LieWork(AbstractStudy):
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Play with the truth and with every lie."""
+        """Simulate the truth and every lie."""
         del stop
         clock, rule = PhaseClock(), str(self.labels["rule"])
         progress.start(f"lies under {rule}", None)

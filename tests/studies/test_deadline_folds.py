@@ -123,7 +123,7 @@ def test_a_campaign_of_one_zone_is_refused(tmp_path):
     path = tmp_path / "table.csv"
     rows = "".join(f"availability,1,{c},{z},v100_1,600,{t},1\n" for c, z in (("a", "x"), ("b", "y")) for t in range(9))
     path.write_text(f"kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n{rows}")
-    with pytest.raises(InvalidProblemError, match="campaign 'a' has fewer than two zones; name another"):
+    with pytest.raises(InvalidProblemError, match="campaign 'a' has fewer than two zones; choose another campaign"):
         recordings_of(FoldOptions(recordings=str(path), campaigns="a,b"), 0)
 
 

@@ -227,7 +227,7 @@ def test_what_has_no_windows_is_said(tmp_path, caplog):
     assert len(set(COLUMNS) & set(work.run(Never(), SilentProgress()).findings)) == 8
     write_windows(tmp_path / "two" / "overhead=0.05", draw_windows(2, count=1, hours=70.0, tick_s=600, seed=5), 600)
     built(folder=str(tmp_path / "two"))
-    assert "means are of the 6 variants that have windows, not of all 12" in caplog.messages
+    assert "means are over the 6 variants that have windows, not over all 12" in caplog.messages
     built(zones=2, windows=1)
     assert "means are of" not in caplog.text
 
