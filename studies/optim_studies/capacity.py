@@ -1,4 +1,4 @@
-"""The study `capacity`: footprints without bids that keep enough, proven, and hours of the same hazards played on them."""
+"""The study `capacity`: portfolios without bids that keep a required capacity, proven, and simulated hours of the same hazards."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,29 +23,29 @@ from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import CapacityDraw, CapacityOptions, draw_capacity
 
 FAR_OFF = 5.0
-"""Standard errors by which the share of played hours may lie off the stated probability."""
+"""Standard errors by which the simulated share may differ from the stated probability."""
 
 MINUTES = 60
-"""Steps in which an hour is played."""
+"""Steps per simulated hour."""
 
 
 def simulate_capacity(
     shocks: CommonShocks, capacity: FloatArray, least: float, *, runs: int, seed: int
 ) -> tuple[float, float]:
-    """Return the share of played hours in which at least `least` lasts to the end, and its standard error.
+    """Return the share of simulated hours in which at least `least` lasts to the end, and its standard error.
 
-    Every cause is played by itself, minute by minute; nothing is shared with the exact probability.
+    Each cause is simulated separately, minute by minute, by code that is independent of the exact probability.
 
     Parameters
     ----------
     shocks
         Expected shocks of the hour.
     capacity
-        Shape (kinds,): what all machines of a kind do together.
+        Shape (kinds,): capacity of all machines of a type together.
     least
-        How much is needed.
+        Required capacity.
     runs, seed
-        How many hours, and what they are drawn by.
+        Number of hours, and seed of the simulation.
     """
     rng = np.random.default_rng(seed)
     markets = np.flatnonzero(capacity > 0)
@@ -66,12 +66,12 @@ def simulate_capacity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOptions(CapacityOptions):
-    """Options of the study: those of the drawn decision.
+    """Options of the study: those of the generated decision, and two more.
 
     Parameters
     ----------
     hours
-        Hours played.
+        Number of simulated hours.
     gap
         Relative gap to prove.
     """
@@ -95,12 +95,12 @@ SIZES: Mapping[str, StudyOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityWork(AbstractStudy):
-    """Solve with what must last and without it, verify, and play hours."""
+    """Solve with and without the capacity requirement, verify, and simulate hours."""
 
     options_type = StudyOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Draw, solve, verify, play."""
+        """Generate, solve, verify, simulate."""
         del progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
@@ -127,18 +127,20 @@ class CapacityWork(AbstractStudy):
 
 
 def play(draw: CapacityDraw, plan: FootprintPlan, options: StudyOptions, seed: int) -> dict[str, float]:
-    """Return the stated probability that enough lasts, the share of played hours in which it does, and its error."""
+    """Return the stated probability that the capacity lasts, the simulated share, and its error."""
     capacity, least = plan.counts * draw.capacity, options.min_gpus
     share, error = simulate_capacity(draw.shocks, capacity, least, runs=options.hours, seed=seed)
     return {"kept": draw.probability(plan.counts, least), "played": share, "standard_error": error}
 
 
 def contradictions(played: Mapping[str, float]) -> list[str]:
-    """Return what can't be: a share of played hours far off the stated probability."""
+    """Return contradictions: a simulated share far from the stated probability."""
     off = abs(played["played"] - played["kept"])
     if off <= FAR_OFF * played["standard_error"]:
         return []
-    return [f"enough lasts in {played['played']:.4f} of the played hours, stated is {played['kept']:.4f}"]
+    return [
+        f"the capacity lasts in {played['played']:.4f} of the simulated hours, but the stated probability is {played['kept']:.4f}"
+    ]
 
 
 def _subjects(options: StudyOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -7,7 +7,7 @@ F5          U and the lower scale of the prices wrong by 2^-3 to 2^3;
 F6          completion less target delay, by class of utility (where there are most jobs);
 F7          admission rate, utilisation and decision time.
 
-The rivals answer slot by slot and may keep jobs waiting; the online rule decides on arrival, for good.
+The baselines decide slot by slot and may let jobs wait; the online rule decides once, on arrival.
 Sizes: ``--size``, or ``--jobs --slots --worker-servers --ps-servers`` for the middle of every sweep.
 
 References
@@ -62,7 +62,7 @@ SWEEPS = {
     "slots": "number of slots",
     "critical": "per cent of the jobs that are time-critical",
 }
-"""Labels that are swept, one at a time, with what they mean: F1, F2, F3."""
+"""Swept labels, one at a time, with their meanings: F1, F2, F3."""
 
 WIDTH = 11.0
 """Width of the widest pictures, in inches."""
@@ -263,27 +263,27 @@ PROBLEM = "admission"
 BOUND = "column-generation"
 
 RIVALS = ("online", "fifo", "drf", "rrh", "dorm", BOUND)
-"""Who is compared in F1 to F3, and the solver that bounds them."""
+"""Compared solvers in F1 to F3, and the solver of the upper bound."""
 
 EXACT = ("branch-and-price", "compact-milp")
-"""Who tells the optimum of tiny instances: the first that there is."""
+"""Solvers for the optimum of tiny instances; the first available one is used."""
 
 BOUND_TOL = 1e-2
-"""Relative gap at which the LP counts as solved: finer than a line is thick."""
+"""Relative gap at which the LP counts as solved, less than a line's width."""
 
 TINY = GeneratorOptions(num_jobs=10, num_slots=8, num_worker_servers=2, num_ps_servers=2)
 """Instances of F4: small enough to be solved exactly."""
 
 SCALES = tuple(2.0**power for power in range(-3, 4))
-"""Factors by which F5 makes the constants of the prices wrong."""
+"""Factors on the price constants in F5."""
 
 CRITICAL_FROM = 2.0
-"""theta2 from which a job counts as time-critical; the paper's classes lie at 0, up to 1, and from 4 on."""
+"""Minimum theta2 of a time-critical job; the paper's classes have 0, up to 1, and at least 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperSize:
-    """How large the evaluation is.
+    """Size of the evaluation.
 
     Parameters
     ----------
@@ -294,11 +294,11 @@ class PaperSize:
     critical_shares
         Steps of F3: per cent of the jobs that are time-critical; a tenth is insensitive.
     num_tiny
-        How many tiny instances F4 has for each seed.
+        Number of tiny instances in F4 per seed.
     time_limit_s
         Limit of one solve in seconds.
     options
-        Options by solver that differ from its own defaults.
+        Options by solver that differ from the solver's defaults.
     """
 
     middle: GeneratorOptions
@@ -336,10 +336,10 @@ SIZES: Mapping[str, PaperSize] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class PaperWork(SolveWork):
-    """Solve an instance and note how late each class of jobs was beside its target."""
+    """Solve an instance, and record each job class's lateness relative to its target."""
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
-        """Solve and verify; the record's load tells the lateness, too."""
+        """Solve and verify; the record's load includes the lateness."""
         solution, record = super().attempt(stop, progress)
         if record.load is None or solution.decision is None:
             return solution, record
@@ -349,7 +349,7 @@ class PaperWork(SolveWork):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point of a figure: an instance, who solves it, with which options, and the marks that place it."""
+    """One point of a figure: an instance, its solver and options, and its labels."""
 
     source: GeneratedSource
     seed: int
@@ -406,7 +406,7 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
 
 
 def _size(request: BenchRequest) -> PaperSize:
-    """Return the size asked for, around the user's own generated instance if there is one."""
+    """Return the requested size, around the user's generated instance if there is one."""
     size = SIZES[request.size]
     if request.sources is None:
         return size

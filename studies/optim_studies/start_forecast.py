@@ -1,7 +1,7 @@
-"""How well forecasts of starts hold on weeks that they don't know: coverage and error on published lists of jobs.
+"""Accuracy of start forecasts on held-out weeks: coverage and error on published lists of jobs.
 
-A list is played under a policy, which tells when each job starts. At moments at which jobs wait, the state is taken and forecast from
-what ended before it alone. Ranges of the later moments are stretched by what earlier ones tell, as `simulate cluster --forecast` does it.
+A list is simulated under a policy, which gives each job's start. At times with waiting jobs, a forecast is made from the state and from
+the jobs that ended before. Ranges of later forecasts are stretched by the outcomes of earlier ones, as in `simulate cluster --forecast`.
 Run it as ``python -m optim_studies.start_forecast pollux pollux_philly_82k.csv.gz --gpus 84x8 --policy fifo --days 0``.
 """
 
@@ -28,9 +28,9 @@ from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
 FIRST = 0.1
-"""Share of the list's time before the first moment that ranges are learnt from."""
+"""Share of the list's time before the first forecast used for calibration."""
 HELD_OUT = 0.4
-"""Share of the list's time before the first moment that counts."""
+"""Share of the list's time before the first counted forecast."""
 LAST = 0.98
 LEAST_PENDING = 20
 HOUR_US = 3_600 * US
@@ -38,18 +38,18 @@ HOUR_US = 3_600 * US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What came of one forecast.
+    """Outcome of one forecast.
 
     Parameters
     ----------
     now_us, num_known, start_us, drawn_us
-        As of `optim.simulation.cluster.forecast_calibration.Outcome`.
+        See `optim.simulation.cluster.forecast_calibration.Outcome`.
     spread
-        What ranges are stretched by, as earlier moments tell.
+        Factor on the ranges, from earlier forecasts.
     held, held_as_drawn
-        Share of the pending jobs whose start lies in the interval, stretched or not.
+        Share of the pending jobs whose start is in the interval, stretched or not.
     error_h, error_of_means_h
-        Errors of the median and of group means in hours, one a pending job; none of the means unless they were asked for.
+        Errors of the median and of group means in hours, one per pending job; those of the means only on request.
     """
 
     now_us: int
@@ -63,7 +63,7 @@ class Moment:
     error_of_means_h: list[float]
 
     def outcome(self) -> Outcome:
-        """Return what ranges are learnt from."""
+        """Return the data for calibration."""
         return Outcome(
             now_us=self.now_us,
             num_known=self.num_known,
@@ -74,7 +74,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A list that was played to its end under a policy."""
+    """A list, simulated to its end under a policy."""
 
     played: Played
     cluster: Cluster
@@ -86,24 +86,24 @@ class World:
         return make_policy(self.policy, jobs, {"backfill": True} if self.backfill else {})
 
     def busy(self, share: float) -> list[int]:
-        """Return the times behind a share of the list's at which at least `LEAST_PENDING` jobs wait."""
+        """Return the times after a share of the list's time at which at least `LEAST_PENDING` jobs wait."""
         end = int(self.played.jobs.submit_us[-1])
         return [int(each) for each in self.played.busy_times_us(int(share * end), int(LAST * end), LEAST_PENDING)]
 
     def counting(self, count: int, seed: int) -> list[int]:
-        """Return some of the later times, drawn."""
+        """Return a random sample of the later times."""
         busy, rng = self.busy(HELD_OUT), np.random.default_rng(seed)
         return [int(each) for each in np.sort(rng.choice(busy, min(count, len(busy)), replace=False))]
 
     def spaced(self, count: int) -> list[int]:
-        """Return some of all times, evenly spaced among those at which jobs wait."""
+        """Return evenly spaced times among all with waiting jobs."""
         busy = self.busy(FIRST)
         return sorted({busy[at] for at in np.linspace(0, len(busy) - 1, count).astype(int).tolist()}) if count else []
 
     def forecast_at(
         self, now: int, options: ForecastOptions, seed: int, before: Sequence[Outcome], *, with_means: bool
     ) -> Moment:
-        """Return what comes of the forecast at a moment, its ranges stretched by what earlier moments tell."""
+        """Return the outcome of the forecast at a time, with ranges stretched by earlier outcomes."""
         then = self.played.moment(now)
         made = forecast(then.jobs, then.present, self.cluster, self.make, then.history, options=options, seed=seed)
         start = then.start_us[made.rows]
@@ -127,7 +127,7 @@ class World:
         )
 
     def _starts_by_means(self, then: PastMoment, pending: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> FloatArray:
-        """Return when pending jobs start if each runs for as long as its group does on average."""
+        """Return the starts of pending jobs if each run time is its group's mean."""
         held = then.present.held_us(len(then.jobs))
         mean_s = then.history.run_times(then.jobs, then.present).mean_s(JobTraits.of(then.jobs), held / US)
         meant = replace(then.jobs, duration_us=np.maximum(held + 1, np.rint(mean_s * US).astype(np.int64)))
@@ -139,14 +139,14 @@ def _hours(error_us: FloatArray | IntArray) -> list[float]:
 
 
 def with_estimates(jobs: Workload) -> Workload:
-    """Return jobs that, where they state nothing, state what 90 % of their group's stayed below in the time before the first moment."""
+    """Return jobs with estimates; a missing one is the 90 % quantile of its group before the first forecast."""
     past = np.flatnonzero(jobs.submit_us <= HELD_OUT * jobs.submit_us[-1])
     known = RunTimes(JobTraits.of(jobs).select(past), jobs.duration_us[past] / US, np.ones(len(past), np.bool_))
     return estimated(jobs, known, JobTraits.of(jobs), np.zeros(len(jobs), np.int64))
 
 
 def summary(name: str, counted: Sequence[Moment]) -> str:
-    """Return a line on some moments: pooled over jobs, and as means of moments."""
+    """Return a line on some forecasts: pooled over jobs, and as means over forecasts."""
     sizes = [len(each.error_h) for each in counted]
     held, drawn = [each.held for each in counted], [each.held_as_drawn for each in counted]
     noise = np.std(held, ddof=1) / np.sqrt(len(held)) if len(held) > 1 else np.nan
@@ -158,7 +158,7 @@ def summary(name: str, counted: Sequence[Moment]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Play a list, forecast at some moments, and print coverage and errors."""
+    """Simulate a list, forecast at some times, and print coverage and errors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace_format", choices=("pollux", "philly"))
     parser.add_argument("trace")
@@ -212,7 +212,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _stored(path: Path | None, asked: dict[str, str]) -> dict[int, Moment]:
-    """Return the moments that a file holds of the same question."""
+    """Return the stored forecasts of a file with the same settings."""
     if path is None or not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]

@@ -67,7 +67,7 @@ def test_a_row_has_what_lasts_stated_and_played_beside_what_it_costs():
 def test_played_hours_far_off_are_told():
     assert contradictions({"kept": 0.8, "played": 0.81, "standard_error": 0.01}) == []
     (problem,) = contradictions({"kept": 0.8, "played": 0.9, "standard_error": 0.01})
-    assert "0.9000 of the played hours, stated is 0.8000" in problem
+    assert "0.9000 of the simulated hours, but the stated probability is 0.8000" in problem
 
 
 def test_options_are_checked():

@@ -229,7 +229,7 @@ def test_what_has_no_windows_is_said(tmp_path, caplog):
     built(folder=str(tmp_path / "two"))
     assert "means are over the 6 variants that have windows, not over all 12" in caplog.messages
     built(zones=2, windows=1)
-    assert "means are of" not in caplog.text
+    assert "means are over" not in caplog.text
 
 
 def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_path):

@@ -101,7 +101,7 @@ def test_a_run_that_is_late_or_too_cheap_is_a_problem():
     (late,) = _contradictions("a", {"a": [outcome(5.0, is_late=True)], "optimum": least}, 7)
     assert late == "start 7: a is late"
     (cheap,) = _contradictions("a", {"a": [outcome(4.0)], "optimum": least}, 7)
-    assert "less than the least" in cheap
+    assert "below the proven minimum" in cheap
 
 
 @pytest.mark.parametrize("name", RIVALS)
