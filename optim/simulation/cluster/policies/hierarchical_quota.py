@@ -1,4 +1,4 @@
-"""Quotas that lend: queues in cohorts borrow what others leave, and give it back to those to whom it was promised."""
+"""Hierarchical quotas: queues in cohorts borrow unused quota of others, which can reclaim it by preemption."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ GPU = "gpu"
 
 
 class QueueBy(StrEnum):
-    """What of a job names its queue."""
+    """Attribute of a job that names its queue."""
 
     VIRTUAL_CLUSTER = "vc"
     ACCOUNT = "account"
@@ -52,14 +52,14 @@ class HierarchicalQuotaOptions:
     Parameters
     ----------
     quotas
-        A YAML file of Kueue's or KAI Scheduler's queues. Without one every virtual cluster is a queue whose quota is its share
-        of the trace's GPU-hours, all of them in one cohort that lends everything and takes it back from anybody.
+        YAML file of Kueue's or KAI Scheduler's queues. By default each virtual cluster is a queue whose quota is its share of
+        the trace's GPU-hours; all queues are in one cohort without limits on lending and reclaiming.
     queue_by
-        What names a job's queue: its virtual cluster (``vc``), ``account`` or ``user``.
+        Attribute of a job that names its queue: its virtual cluster (``vc``), ``account`` or ``user``.
     default_queue
-        Queue of jobs whose name isn't in the file; empty to refuse such jobs.
+        Queue of jobs whose queue isn't in the file; empty to reject such jobs.
     half_life_h
-        Hours after which usage counts half, by which queues that borrow are ordered; 0 for what the file says, else none.
+        Half-life in hours of the usage that orders borrowing queues; 0 for the file's value, or no ordering by usage.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class HierarchicalQuotaOptions:
 
 
 def tree_of_groups(jobs: Workload, cluster: Cluster) -> QuotaTree:
-    """Return one cohort of a queue per virtual cluster, with whole GPUs by GPU-time, largest remainders first."""
+    """Return one cohort with a queue per virtual cluster; quotas are GPUs by GPU-time, rounded by largest remainder."""
     exact = quotas_by_gpu_time(jobs, cluster)
     whole = np.floor(exact).astype(np.int64)
     most = np.lexsort((np.arange(len(whole)), -(exact - whole)))[: cluster.num_gpus - int(whole.sum())]
@@ -110,39 +110,39 @@ def tree_of_groups(jobs: Workload, cluster: Cluster) -> QuotaTree:
     "hierarchical-quota",
     world="cluster",
     options=HierarchicalQuotaOptions,
-    summary="Queues in cohorts with quotas, borrowing and lending limits, reclaim and fair sharing, read from YAML of Kueue or KAI Scheduler.",
+    summary="Share GPUs among queues in cohorts by quotas, borrowing and lending limits, reclaim and fair sharing (YAML of Kueue or KAI Scheduler).",
     source="Kueue's concepts Cluster Queue, Cohort and Preemption, kueue.sigs.k8s.io/docs/concepts; KAI Scheduler's Scheduling Queues and Fairness",
 )
 class HierarchicalQuota(PlanningPolicy):
-    """Queues within their quota first, then by their share of what is borrowed; in a queue by priority and submission."""
+    """Serve queues within their quota first, then by share of borrowed GPUs; within a queue by priority and submission."""
 
     knows_quotas = True
     assumptions = (
-        "GPUs alone are counted, and a gang is one workload; it is admitted where its quota and a place are both there, and takes the "
-        "first flavor of its queue in which it fits; a job that has its quota and no place takes the GPUs of those over theirs; KAI's "
-        "queues are shared as Kueue's with fair sharing, by priority and then weight, and all of their jobs may be stopped"
+        "only GPUs are counted, and a gang is one workload; a gang is admitted when it has both quota and a place, in the "
+        "first flavor of its queue in which it fits; a job with quota but no place preempts jobs of queues over quota; KAI's "
+        "queues are treated as Kueue's with fair sharing, by priority and then weight, and all of their jobs may be preempted"
     )
 
     def __init__(self, options: HierarchicalQuotaOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
         self.file: QueueFile | None = None if options.quotas is None else read_queues(options.quotas)
         if self.file is not None and self.file.ignored:
-            self.notes = (f"{self.file.path}: fields that decide nothing here: {', '.join(self.file.ignored)}",)
+            self.notes = (f"{self.file.path}: fields without effect here: {', '.join(self.file.ignored)}",)
         self.labels, self.names = {
             QueueBy.VIRTUAL_CLUSTER.value: (jobs.group, jobs.groups),
             QueueBy.ACCOUNT.value: (jobs.account, jobs.accounts),
             QueueBy.USER.value: (jobs.user, jobs.users),
         }[options.queue_by]
         if self.file is not None:
-            self._queues_of(self.file.tree(1))  # what is wrong with the names is said before the run
+            self._queues_of(self.file.tree(1))  # raises for unknown names before the run
 
     def tree_for(self, cluster: Cluster) -> QuotaTree:
-        """Return the quotas by which a cluster is shared."""
+        """Return the quota tree for a cluster."""
         if self.file is None:
             tree = tree_of_groups(self.jobs, cluster)
             if self.options.queue_by != QueueBy.VIRTUAL_CLUSTER.value:
                 raise InvalidOptionError(
-                    "hierarchical-quota.queue_by goes with hierarchical-quota.quotas=FILE; give a file"
+                    "hierarchical-quota.queue_by needs hierarchical-quota.quotas=FILE; give a file"
                 )
         else:
             tree = self.file.tree(cluster.num_gpus)
@@ -154,12 +154,12 @@ class HierarchicalQuota(PlanningPolicy):
         Raises
         ------
         InvalidProblemError
-            If a name of the jobs has no queue, or the default queue isn't there.
+            If a job's queue or the default queue doesn't exist.
         """
         default = tree.queue_of(self.options.default_queue) if self.options.default_queue else None
         if self.options.default_queue and default is None:
             raise InvalidProblemError(
-                f"default_queue {self.options.default_queue[:40]!r} isn't among the queues: {', '.join(tree.queues)[:100]}"
+                f"default_queue must be one of the queues {', '.join(tree.queues)[:100]}, got {self.options.default_queue[:40]!r}"
             )
         queue = []
         for name in self.names:
@@ -170,14 +170,14 @@ class HierarchicalQuota(PlanningPolicy):
             if row is None:
                 source = self.file.path if self.file else "the jobs"
                 raise InvalidProblemError(
-                    f"{source}: no queue {name[:40]!r}, which jobs are in (queues: {', '.join(tree.queues)[:80]}); add it, or name "
-                    "one for such jobs by hierarchical-quota.default_queue=NAME"
+                    f"{source}: no queue {name[:40]!r}, used by jobs (queues: {', '.join(tree.queues)[:80]}); add it, or set "
+                    "hierarchical-quota.default_queue=NAME"
                 )
             queue.append(row)
         return np.array(queue, np.int64)[self.labels]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Return whether every job that it was made for could be admitted while no other is."""
+        """Return whether each of the policy's jobs could be admitted on an otherwise empty cluster."""
         tree, jobs = self.tree_for(cluster), self.jobs
         queue, machines = self._queues_of(tree), flavor_machines(tree, cluster)
         ledger = QuotaLedger(tree)
@@ -186,7 +186,7 @@ class HierarchicalQuota(PlanningPolicy):
         ).tolist():
             node, room = int(queue[row]), jobs.room_on(cluster, row)
             if tree.rules[node].is_held:
-                return Support(False, f"queue {tree.names[node][:40]!r} is stopped (stopPolicy), and jobs are in it")
+                return Support(False, f"queue {tree.names[node][:40]!r} has jobs but is stopped (stopPolicy)")
             most = [
                 min(ledger.potential(node, at) // MILLI, int(room[machines[at]].sum()))
                 for at in range(len(tree.flavors))
@@ -196,12 +196,12 @@ class HierarchicalQuota(PlanningPolicy):
                 return Support(
                     False,
                     f"job {jobs.ids[row][:40]} asks for {jobs.gpus[row]} GPUs, and queue {tree.names[node][:40]!r} can have at most "
-                    f"{max(most, default=0)} of one flavor; raise its quota or borrowing limit, or leave such jobs out",
+                    f"{max(most, default=0)} of one flavor; raise its quota or borrowing limit, or remove such jobs",
                 )
         return SUPPORTED
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Set the quotas, and forget who held what."""
+        """Set the quotas and reset all usage."""
         del seed
         self.tree = self.tree_for(cluster)
         self.queue = self._queues_of(self.tree)
@@ -220,7 +220,7 @@ class HierarchicalQuota(PlanningPolicy):
         self.user_weight = self._user_weights()
         self.held: tuple[FloatArray, FloatArray] = (np.zeros(len(self.user_weight)), np.zeros(len(self.tree.names)))
         self.by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue]
-        # Of jobs alike the first in order may stop whom any other may; usage, where it orders them, comes before priority.
+        # Of equal jobs, the first in order can preempt every job that the others can; usage, if used, orders before priority.
         by_user = (self.by_usage * self.users, self.by_usage * self.jobs.priority)
         self.kind = alike(self.jobs, self.queue, *by_user)
         self.reclaimed = self.preempted_in_queue = 0
@@ -231,7 +231,7 @@ class HierarchicalQuota(PlanningPolicy):
         self.quota = [float(quota[min(rows)]) if rows else 0.0 for rows in by_group] if is_alike else ()
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return the rules; quotas are those of virtual clusters where each is a queue of its own."""
+        """Return the rules, with quotas per virtual cluster if each is a queue."""
         rules = PlanningPolicy.rules(self, options)
         return rules if rules.quotas else replace(rules, knows_quotas=False)
 
@@ -244,7 +244,7 @@ class HierarchicalQuota(PlanningPolicy):
         return weight
 
     def plan(self, view: View) -> Plan:
-        """Admit jobs queue by queue; where one within its quota finds none, those over theirs give it back."""
+        """Admit jobs queue by queue; jobs within quota that can't be admitted preempt those of queues over quota."""
         self._let_time_pass(view.now_us)
         self._forget_ended(view)
         one = _Pass(self, view)
@@ -262,13 +262,13 @@ class HierarchicalQuota(PlanningPolicy):
         return Plan(gpus=one.gpus, again_us=min(one.again, default=None))
 
     def _let_time_pass(self, now_us: int) -> None:
-        """Let usage grow up to now."""
+        """Update usage up to now."""
         if self.tree.half_life_h:
             self.user_usage.advance(now_us, self.held[0])
             self.queue_usage.advance(now_us, self.held[1])
 
     def _forget_ended(self, view: View) -> None:
-        """Give back the quota of jobs that no longer run, and count those that something else started."""
+        """Release the quota of jobs that no longer run, and charge jobs that were started elsewhere."""
         for job in [job for job in self.flavor if job not in view.running]:
             self.ledger.change(self.node_of[job], self.flavor.pop(job), -self.milli(job))
         for job in [job for job in view.running if job not in self.flavor]:
@@ -276,34 +276,34 @@ class HierarchicalQuota(PlanningPolicy):
             self.ledger.change(self.node_of[job], self.flavor[job], self.milli(job))
 
     def milli(self, job: int) -> int:
-        """Return how much of a quota a job uses."""
+        """Return the quota that a job uses, in thousandths of a GPU."""
         return int(self.jobs.gpus[job]) * MILLI
 
     def _flavor_on(self, machine: int, node: int) -> int:
-        """Return the flavor of a machine, one of the queue's where there are several."""
+        """Return the flavor of a machine, preferring those of the queue."""
         there = [at for at, mine in enumerate(self.machines) if mine[machine]]
         return next((at for at in there if self.tree.covers[node, at]), there[0] if there else 0)
 
     def _ordered(self, waiting: IntArray) -> IntArray:
-        """Return waiting jobs in the order of their queues, first come first."""
+        """Return waiting jobs in the order of their queues, the next to be admitted first."""
         usage = (self.user_usage.gpu_us / self.user_weight)[self.users[waiting]] * self.by_usage[waiting]
         return np.asarray(waiting[np.lexsort((waiting, -self.jobs.priority[waiting], usage))])
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many jobs were stopped for other queues, and for their own."""
+        """Return the numbers of jobs preempted by other queues and by their own queue."""
         return {"reclaimed": float(self.reclaimed), "preempted_in_queue": float(self.preempted_in_queue)}
 
 
 def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
-    """Return the machines of each flavor: those that have all of its labels which name a type of GPU or a partition of the cluster.
+    """Return the machines of each flavor: those that match all of its labels that name a GPU type or a partition.
 
-    A flavor without such a label goes by its own name. All machines are in every flavor where types have no names, or one flavor without
-    labels is all there is.
+    A flavor without such a label is matched by its name. If GPU types have no names, or the only flavor has no labels, every
+    flavor contains all machines.
 
     Raises
     ------
     InvalidProblemError
-        If a flavor names none of the cluster's types and partitions, or its labels name no machine together.
+        If a flavor matches no GPU type or partition of the cluster, or no machine matches all of its labels.
     """
     everything = np.ones(cluster.num_machines, np.bool_)
     if cluster.kinds == UNNAMED or (len(tree.flavors) == 1 and not tree.labels.get(tree.flavors[0])):
@@ -318,7 +318,7 @@ def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
         called = known or {flavor.casefold()}
         kinds = np.array([called <= each for each in names])
         if not kinds.any():
-            said = "has node labels that no machine has together" if known else "names no type of GPU of the cluster"
+            said = "has node labels that no machine matches" if known else "matches no GPU type of the cluster"
             raise InvalidProblemError(
                 f"flavor {flavor[:40]!r} {said} ({', '.join(cluster.names_of_gpus)[:80]}); give a "
                 "ResourceFlavor with such a node label, or a cluster without types"
@@ -328,17 +328,17 @@ def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
 
 
 def _users_of_queues(jobs: Workload, queue: IntArray) -> IntArray:
-    """Return a number for each user in each queue, or virtual cluster where users have no names; shape (jobs,)."""
+    """Return a number per pair of user and queue, or of virtual cluster and queue if users are unnamed; shape (jobs,)."""
     who = jobs.user if len(jobs.users) > 1 else jobs.group
     return np.asarray(np.unique(np.column_stack([queue, who]), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 Candidate = tuple[bool, int, int, int, int]
-"""Whether a job is of the same queue, its priority, minus its start, minus its number, its number: in the order in which they are stopped."""
+"""Sort key of preemption candidates: same queue, priority, minus start, minus job number; then the job number."""
 
 
 class _Pass:
-    """One look at all queues: what is used, what is free, who runs."""
+    """One pass over all queues, with usage, free GPUs and running jobs."""
 
     def __init__(self, owner: HierarchicalQuota, view: View) -> None:
         self.owner, self.view, self.tree = owner, view, owner.tree
@@ -356,10 +356,10 @@ class _Pass:
         return self.room.site.widths[job] * MILLI
 
     def admit(self, order: IntArray, *, may_stop: bool) -> list[int]:
-        """Admit waiting jobs, always the next of the queue whose turn it is; return those that were stopped.
+        """Admit waiting jobs, always the first of the next queue; return the preempted jobs.
 
-        Jobs of a queue that ask for the same are one kind: where the first of them isn't admitted, no other is, since only a job that
-        stops others makes room in a pass, and another pass follows such a job.
+        Equal requests of a queue form a class. If its first job isn't admitted, none is: only preemption frees GPUs in a pass,
+        and another pass follows each preemption.
         """
         ahead = self._heads(order, may_stop)
         stopped: list[int] = []
@@ -379,7 +379,7 @@ class _Pass:
         return stopped
 
     def _heads(self, order: IntArray, may_stop: bool) -> "dict[int, list[tuple[int, int, IntArray]]]":
-        """Return for each queue a heap of its kinds of jobs that could be admitted: the place of the first in `order`, and of the rest."""
+        """Return per queue a heap of its admissible job classes: positions in `order` of the first job and of the rest."""
         if not len(order):
             return {}
         kinds = self.owner.kind[order]
@@ -411,7 +411,7 @@ class _Pass:
         ]
 
     def _could(self, node: int, job: int, free: int, borrowers: Sequence[int], may_stop: bool) -> bool:
-        """Return whether a job could be admitted, by quota and number of free GPUs, or might stop others; what is ruled out stays so in a pass."""
+        """Return whether quota and free GPUs, or preemption, may admit a job; if not, this holds for the entire pass."""
         rules, width = self.tree.rules[node], self.room.site.widths[job]
         if rules.is_held:
             return False
@@ -424,7 +424,7 @@ class _Pass:
         return any(self.ledger.available(node, flavor) >= width * MILLI for flavor in self._flavors(node))
 
     def _could_reclaim(self, node: int, job: int, flavor: int, borrowers: Sequence[int]) -> bool:
-        """Return whether a job could take from any queue over its quota."""
+        """Return whether a job could reclaim GPUs from any queue over its quota."""
         rules = self.tree.rules[node]
         if not borrowers or rules.reclaim is Reclaim.NEVER:
             return False
@@ -436,7 +436,7 @@ class _Pass:
         )
 
     def _has_later(self, node: int, job: int) -> bool:
-        """Return whether a job of the queue runs that one could stop by the rule within queues."""
+        """Return whether the queue runs a job that this job could preempt by the rule within queues."""
         within = self.tree.rules[node].within
         key = (-self.priority[job], job)
         for other in self.running.get(node, ()):
@@ -454,7 +454,7 @@ class _Pass:
         return room.find(job, machines=None if mine.all() else mine)
 
     def _admit(self, node: int, job: int) -> bool:
-        """Start a job in the first flavor in which its queue has quota and the cluster a place."""
+        """Start a job in the first flavor in which it has both quota and a place; return whether there is one."""
         if self.tree.rules[node].is_held:
             return False
         amount = self._milli(job)
@@ -475,7 +475,7 @@ class _Pass:
         self.ledger.change(node, flavor, self._milli(job))
 
     def _turn(self, heads: Mapping[int, int]) -> int:
-        """Return the queue that comes next: from the root down the child with the least share, or without shares by borrowing, priority and time."""
+        """Return the next queue: at each level the child with the least share, or without shares by borrowing, priority and time."""
         if len(heads) == 1:
             return next(iter(heads))
         if not self.tree.shares and not self.tree.half_life_h:
@@ -495,14 +495,14 @@ class _Pass:
         return best[-1][1]
 
     def _height(self, node: int, job: int) -> int:
-        """Return how far up a queue has to borrow for a job: 0 for not at all."""
+        """Return the number of levels up from which a queue has to borrow for a job; 0 for no borrowing."""
         amount, path = self._milli(job), self.owner.paths[node]
         flavor = next(iter(self._flavors(node)), 0)
         lowest = self.ledger.lowest_that_fits(node, flavor, amount)
         return len(path) if lowest is None else path.index(lowest)
 
     def _key(self, child: int, queue: int, heads: Mapping[int, int]) -> tuple[float, ...]:
-        """Return by what a child of a cohort comes before its siblings, with the job that is next in it."""
+        """Return the sort key of a cohort's child among its siblings, given its next job."""
         job = heads[queue]
         flavor = next(iter(self._flavors(queue)), 0)
         more = dict(self.ledger.above(queue, flavor, self._milli(job)))[child]
@@ -519,12 +519,12 @@ class _Pass:
         return [queue for queue in self.tree.queues.values() if node in self.owner.paths[queue]]
 
     def _share(self, node: int, ledger: QuotaLedger, more: int = 0, flavor: int = 0) -> tuple[int, float]:
-        """Return what a node borrows over its weight, behind its priority: the less, the sooner it may have more."""
+        """Return a node's priority key and its borrowed GPUs over its weight; smaller values are served first."""
         borrowed, weight = ledger.borrowed(node, more, flavor), float(self.tree.weight[node])
         return -int(self.tree.priority[node]), 0.0 if not borrowed else borrowed / weight if weight else math.inf
 
     def _stop_for(self, node: int, job: int) -> list[int]:
-        """Stop running jobs so that one is admitted, and admit it; return them, none if it isn't possible."""
+        """Preempt running jobs to admit a job; return the preempted jobs, empty if that is impossible."""
         rules, amount = self.tree.rules[node], self._milli(job)
         if rules.is_held or (
             rules.reclaim is Reclaim.NEVER and rules.within is WithinQueue.NEVER and not rules.borrow_within
@@ -551,14 +551,14 @@ class _Pass:
     def _ways(
         self, node: int, job: int, flavor: int
     ) -> "list[tuple[list[Candidate], Callable[[int, int, int, Sequence[Candidate]], tuple[list[int], Gpus] | None]]]":
-        """Return who may be stopped for a job, and how those are chosen who are: one way after the other is tried."""
+        """Return pairs of preemption candidates and selection rule, to be tried in order."""
         candidates = sorted(self._candidates(node, job, flavor))
         mine = [each for each in candidates if each[0]]
         choose = self._by_shares if self.tree.shares else self._in_order
         return [(candidates, choose), *([(mine, self._in_order)] if len(mine) < len(candidates) else [])]
 
     def _candidates(self, node: int, job: int, flavor: int) -> Iterable[Candidate]:
-        """Yield the running jobs that may be stopped for one."""
+        """Yield the running jobs that may be preempted for a job."""
         rules, priority = self.tree.rules[node], self.priority
         key = (-priority[job], job)
         lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
@@ -594,10 +594,11 @@ class _Pass:
     def _reclaim_from(
         self, node: int, job: int, flavor: int, queue: int, lowest: int | None
     ) -> "tuple[int | None, int] | None":
-        """Return the priority below which jobs of another queue may be stopped, None for any, and its side of the common cohort; None if none may.
+        """Return the priority below which jobs of another queue may be preempted, and its child of the common cohort.
 
-        The other queue, and its cohorts up to the common one, have to use more than their quota. The job takes what was promised to
-        its own side: a queue or cohort of it, below the common one, has the quota for it; `lowest` is the lowest that has.
+        The priority is None if all of its jobs may be preempted; the result is None if no job may. The other queue and its cohorts up
+        to the common one must use more than their quota. The job reclaims nominal quota of its side: `lowest`, the lowest of its
+        queue and cohorts with enough quota, lies below the common cohort.
         """
         rules, path = self.tree.rules[node], self.owner.paths[node]
         above = self._siblings(path, self.owner.paths[queue])
@@ -614,7 +615,7 @@ class _Pass:
         return min(self.priority[job], most), above[1]
 
     def _siblings(self, path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
-        """Return the children of the first common cohort of two queues on either side, None if they have none."""
+        """Return the two children of the first common cohort that contain the queues; None without a common cohort."""
         pair = (path[0], other[0])
         if pair not in self.owner.siblings:
             common = next((each for each in path if each in other), None)
@@ -623,7 +624,7 @@ class _Pass:
         return self.owner.siblings[pair]
 
     def _is_borrowing(self, ledger: QuotaLedger, queue: int, child: int, flavor: int) -> bool:
-        """Return whether a queue and all above it up to a child of the common cohort use more than their quota."""
+        """Return whether a queue and its ancestors up to a child of the common cohort use more than their quota."""
         path = self.owner.paths[queue]
         return all(ledger.usage[each][flavor] > ledger.total[each][flavor] for each in path[: path.index(child) + 1])
 
@@ -634,7 +635,7 @@ class _Pass:
     def _in_order(
         self, node: int, job: int, flavor: int, candidates: Sequence[Candidate]
     ) -> tuple[list[int], Gpus] | None:
-        """Stop candidates in their order until the job fits, passing over those whose queues borrow no more."""
+        """Preempt candidates in order until the job fits, skipping those whose queues no longer borrow."""
         trial = _Trial(self, node, job, flavor)
         for *_, other in candidates:
             queue = self.owner.node_of[other]
@@ -650,7 +651,7 @@ class _Pass:
     def _by_shares(
         self, node: int, job: int, flavor: int, candidates: Sequence[Candidate]
     ) -> tuple[list[int], Gpus] | None:
-        """Stop candidates of the queue with the largest share, as far as the rules of shares allow, until the job fits."""
+        """Preempt candidates of the queue with the largest share, as the share rules allow, until the job fits."""
         trial, path = _Trial(self, node, job, flavor), self.owner.paths[node]
         for rule in self.tree.shares:
             left: dict[int, list[int]] = {}
@@ -680,19 +681,19 @@ class _Pass:
         return None
 
     def _side(self, path: Sequence[int], queue: int) -> int:
-        """Return the child of the first common cohort on the side of another queue, the queue itself where it is the same."""
+        """Return the child of the first common cohort that contains another queue; the queue itself if it is the same."""
         above = self._siblings(path, self.owner.paths[queue]) if queue != path[0] else None
         return above[1] if above else queue
 
     def _may(self, trial: "_Trial", rule: ShareRule, path: Sequence[int], other: int) -> bool:
-        """Return whether shares allow to stop a job of another queue."""
+        """Return whether the share rule allows preempting a job of another queue."""
         queue = self.owner.node_of[other]
         above = self._siblings(path, self.owner.paths[queue])
-        assert above is not None  # candidates have a cohort in common
+        assert above is not None  # candidates share a cohort with the job
         more = dict(trial.ledger.above(path[0], trial.flavor, self._milli(trial.job)))[above[0]]
         mine = self._share(above[0], trial.ledger, more, trial.flavor)
         if mine[1] == 0.0:
-            return True  # it stays within its quota
+            return True  # the job's side stays within its quota
         if rule is ShareRule.INITIAL_SHARE:
             return mine < self._share(above[1], trial.ledger)
         after = trial.ledger.copy()
@@ -701,7 +702,7 @@ class _Pass:
 
 
 class _Trial:
-    """What would be if some jobs were stopped for one."""
+    """Hypothetical state after preempting jobs for a job."""
 
     def __init__(self, one: _Pass, node: int, job: int, flavor: int) -> None:
         self.one, self.node, self.job, self.flavor = one, node, job, flavor
@@ -715,7 +716,7 @@ class _Trial:
         self.ledger.change(queue, self.one.flavor[other], sign * self.one._milli(other))
 
     def stop(self, other: int) -> None:
-        """Stop a job."""
+        """Preempt a job in the hypothetical state."""
         self._change(other, -1)
         self.stopped.append(other)
 
@@ -726,7 +727,7 @@ class _Trial:
         return self.one._place(self.room, self.job, self.flavor) is not None
 
     def spared(self) -> tuple[list[int], Gpus]:
-        """Return who has to be stopped, those stopped last being spared first, and the job's GPUs."""
+        """Undo unnecessary preemptions, latest first; return the jobs to preempt, and the job's GPUs."""
         for other in self.stopped[::-1]:
             self._change(other, 1)
             if self.fits():

@@ -1,4 +1,4 @@
-"""Apps of a simulated cluster as their agents know them, one by one and as arrays."""
+"""Agents of the apps of a simulated cluster, individually and as arrays."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,14 +19,14 @@ from optim.solvers.auction.mechanism import AgentGroup, Bid, Grant, Offer
 MINUTE_US = 60 * US
 
 MIN_LEFT_MIN = 1e-6
-"""Minutes of work that a live app has at least: one that ends within the microsecond is still there."""
+"""Minimum minutes of work of a live app; an app that ends within the microsecond still counts."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What is known of an app from its submission on: its jobs, their gang-time, the longest of them, all their GPUs.
+    """Totals of an app's submitted jobs: number, gang-time, longest job and GPUs.
 
-    `within` is the worst slowdown within a slot, machine, rack, and the cluster.
+    `within` is the maximum slowdown within a slot, machine, rack, and the cluster.
     """
 
     first_us: int
@@ -40,7 +40,7 @@ class Totals:
 
 
 class AppTracker:
-    """Keeps count of active apps over time, and of what each was submitted with."""
+    """Track the number of active apps over time, and the totals of each app."""
 
     def __init__(self) -> None:
         self.totals: dict[int, Totals] = {}
@@ -48,7 +48,7 @@ class AppTracker:
         self._area, self._since, self._active = 0.0, 0, 0
 
     def update(self, view: View, remaining_us: IntArray, num_active: int) -> None:
-        """Let time pass, and take note of the jobs submitted since."""
+        """Advance to the present, and add the jobs submitted since."""
         self._area += self._active * (view.now_us - self._since)
         self._since, self._active = view.now_us, num_active
         for job in range(self._known_jobs, len(view.submit_us)):
@@ -66,13 +66,13 @@ class AppTracker:
         self._known_jobs = len(view.submit_us)
 
     def mean_apps(self, app: int, now_us: int) -> float:
-        """Return the number of active apps on average over an app's life so far."""
+        """Return the average number of active apps over an app's life so far."""
         known = self.totals[app]
         elapsed = now_us - known.first_us
         return max(1.0, (self._area - known.area_us) / elapsed if elapsed else float(self._active))
 
     def mean_apps_each(self, totals: Sequence[Totals], now_us: int) -> FloatArray:
-        """Return `mean_apps` of many apps, given what is known of each."""
+        """Return `mean_apps` of many apps, given their totals."""
         elapsed = now_us - np.array([each.first_us for each in totals])
         area = self._area - np.array([each.area_us for each in totals])
         mean = np.divide(area, elapsed, out=np.full(len(totals), float(self._active)), where=elapsed > 0)
@@ -89,18 +89,18 @@ def _slowdown(view: View, job: int) -> Slowdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ActiveApps:
-    """The live jobs of all apps, one row an app.
+    """The live jobs of all apps, one row per app.
 
     Parameters
     ----------
     apps
-        Numbers of the apps that have any, ascending.
+        Numbers of the apps with live jobs, ascending.
     work_min, longest_min, demand, gang
-        By app what is left, in serial GPU minutes; the longest job's minutes; all their GPUs; their gangs' common divisor.
+        By app: remaining work in serial GPU minutes, minutes of the longest job, total GPUs, common divisor of the gangs.
     is_mixed
-        Whether an app's jobs come in several gangs.
+        Whether an app's jobs have different gangs.
     asking
-        Numbers of the jobs whose gangs these are: those that aren't paused, but all of an app that has no other.
+        Numbers of the jobs that these gangs belong to: those that aren't paused, or all if the app has only paused jobs.
     """
 
     apps: IntArray
@@ -113,7 +113,7 @@ class ActiveApps:
 
 
 def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: BoolArray) -> ActiveApps:
-    """Add live jobs up by app; those that are paused have work, but no use for a GPU now."""
+    """Sum live jobs by app; paused jobs add work but no demand."""
     app = view.app[jobs]
     is_there = np.bincount(app) > 0
     apps, row = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[app]
@@ -137,7 +137,7 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
 
 @dataclass(frozen=True, slots=True)
 class OtherTypeHoldings:
-    """GPUs of other types than the one on offer: how many, and how many of the one on offer do as much."""
+    """Number of an app's GPUs of types not on offer, and the equivalent number of GPUs of the type on offer."""
 
     gpus: int = 0
     speed: float = 0.0
@@ -152,15 +152,15 @@ class AppAgent:
     Parameters
     ----------
     app
-        Its number.
+        Number of the app.
     profile
-        What it knows, without the GPUs it holds.
+        Profile of the app, without the GPUs it holds.
     held
-        (slot, GPUs) under leases that go on.
+        (slot, GPUs) under continuing leases.
     expiring
-        (slot, GPUs) whose leases have just ended: it reports its fairness as if it kept them.
+        (slot, GPUs) whose leases have just ended; the reported rho includes them.
     beside, expiring_beside
-        The same of GPUs of other types than the one on offer.
+        The same for GPUs of types not on offer.
     """
 
     def __init__(
@@ -179,15 +179,15 @@ class AppAgent:
 
     @property
     def gang(self) -> int:
-        """The least that helps it."""
+        """The smallest number of GPUs that the app can use."""
         return min(self.profile.gangs, default=self.profile.gang)
 
     def wanted(self) -> int:
-        """Return its demand less what it holds."""
+        """Return the app's demand minus the GPUs that it holds."""
         return max(0, self.profile.demand - sum(count for _, count in self.places) - self.beside.gpus)
 
     def rho(self, cluster: Offered) -> float:
-        """Return rho with what it holds, or held until now; without any, with one gang."""
+        """Return rho with the GPUs that the app holds or held until now; without any, with one gang."""
         has_some = self.places or self.beside.gpus
         places, beside = (self.places, self.beside) if has_some else (self.expiring, self.expiring_beside)
         gpus = min(self.profile.demand, sum(count for _, count in places) + beside.speed) or self.gang
@@ -198,7 +198,7 @@ class AppAgent:
         return minutes / ideal_minutes(self.profile, cluster.num_gpus)
 
     def profile_with_held(self, cluster: Offered) -> AppProfile:
-        """Return what the app knows of itself, with the GPUs of the type on offer that it holds."""
+        """Return the app's profile, with the GPUs of the offered type that it holds."""
         return with_allocation(self.profile, cluster, self.places) if self.places else self.profile
 
     def bid(self, offer: Offer) -> Bid:
@@ -218,20 +218,20 @@ class AppAgent:
         )
 
     def win(self, grant: Grant) -> None:
-        """Keep the grant; a second one of the same auction comes on top."""
+        """Store the grant; further grants of the same auction are added."""
         entries = (*(self.grant.entries if self.grant else ()), *grant.entries)
         self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
 
 
 class Profiles:
-    """What each live app knows of itself, without the GPUs it holds.
+    """Profiles of the live apps, without the GPUs they hold.
 
     Parameters
     ----------
     view, live, census, ideal
-        What is seen, the sums of the live jobs, and what is known of their apps.
+        View of the cluster, sums of the live jobs, tracker of their apps, and definition of the ideal time.
     slowness
-        That of the GPUs on offer, by live app.
+        Slowdown on the GPUs on offer, by live app.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Profiles:
                     self._gangs[app] = (*self._gangs.get(app, ()), int(view.gpus[job]))
 
     def of(self, row: int) -> AppProfile:
-        """Return the profile of an app by its position among those that live."""
+        """Return the profile of an app by its position among the live apps."""
         live, app = self._live, int(self._live.apps[row])
         totals = self._census.totals[app]
         needs = Needs(
@@ -271,12 +271,12 @@ class Profiles:
 
 
 class GpuTypes:
-    """The types of a cluster's GPUs, for the jobs that live at one instant.
+    """GPU types of a cluster, for the jobs that are live at one instant.
 
     Parameters
     ----------
     view, jobs, work_us
-        What is seen, the live jobs, and the work that each has left on the type that is fastest for it.
+        View of the cluster, live jobs, and the remaining work of each on its fastest type.
     """
 
     def __init__(self, view: View, jobs: IntArray, work_us: IntArray) -> None:
@@ -303,26 +303,27 @@ class GpuTypes:
 
     @property
     def is_one(self) -> bool:
-        """Whether types make no difference."""
+        """Whether all types are equivalent."""
         return len(self.there) == 1
 
     def by_speed(self, apps: Iterable[int]) -> list[int]:
-        """Return the types in the order of their mean speed for some apps, the fastest first, ties by number."""
+        """Return the types by mean speed for some apps, fastest first, ties by number."""
         if self.is_one:
             return self.there
         speed = (1 / self.slowness[list(apps)]).mean(axis=0)
         return sorted(self.there, key=lambda kind: (-float(speed[kind]), kind))
 
     def usable(self, jobs: IntArray, kind: int) -> IntArray:
-        """Return those of some jobs that can run on a type."""
+        """Return the jobs that can run on a type."""
         if self.is_one and not self._is_typed:
             return jobs
         return np.asarray(jobs[self._ppm[jobs, kind] > 0])
 
     def beside(self, app: int, places: Iterable[tuple[int, int]], kind: int, demand: int) -> OtherTypeHoldings:
-        """Return what (machine, GPUs) entries of other types are for an app, in GPUs of one type.
+        """Return an app's (machine, GPUs) entries of other types, in equivalent GPUs of one type.
 
-        Its jobs that can run on that type can use so many GPUs; others that it holds are first of all for those that can't.
+        `demand` is the number of GPUs that the app's jobs can use on that type; the GPUs of other types serve first the jobs
+        that can't run on it.
         """
         gpus, speed = 0, 0.0
         for machine, count in places:
@@ -339,16 +340,16 @@ class GpuTypes:
 
 
 class AgentBatch(AgentGroup[AppAgent]):
-    """The agents of apps that have one gang each, where there is one type of GPU; they say what `AppAgent` would.
+    """Agents of apps with one gang each, on one GPU type; the results equal those of `AppAgent`.
 
     Parameters
     ----------
     live, census, now_us, ideal, slowness
         As in `Profiles`.
     held, expiring
-        GPUs under leases that go on, and under those that have just ended, by app and machine.
+        GPUs under continuing leases, and under leases that have just ended, by app and machine.
     agent_of
-        Returns the agent of an app by its position.
+        Function that returns the agent of an app by its position.
     """
 
     def __init__(
@@ -402,25 +403,25 @@ class AgentBatch(AgentGroup[AppAgent]):
 
     @property
     def made(self) -> Sequence[AppAgent]:
-        """The agents that were asked for so far: all that can have won anything."""
+        """The agents created so far; only these can have won GPUs."""
         return list(self._made.values())
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of all."""
+        """Names of all apps."""
         return self._names
 
     @property
     def gangs(self) -> IntArray:
-        """The gang of each."""
+        """The gang of each app."""
         return self._needs.gang
 
     def wanted(self) -> IntArray:
-        """Return the demand of each less what it holds."""
+        """Return the demand of each app minus the GPUs that it holds."""
         return np.asarray(np.maximum(0, self._needs.demand - self._held.sum(axis=1)))
 
     def rho(self, cluster: Offered) -> FloatArray:
-        """Return rho of each with what it holds, or held until now; without any, with one gang."""
+        """Return rho of each app with the GPUs that it holds or held until now; without any, with one gang."""
         has_some = self._held.sum(axis=1) > 0
         places = np.where(has_some[:, None], self._held, self._expiring)
         gpus = np.minimum(self._needs.demand, places.sum(axis=1))
@@ -449,12 +450,12 @@ class AgentBatch(AgentGroup[AppAgent]):
         ]
 
     def _profile(self, index: int, cluster: Offered) -> AppProfile:
-        """Return what an app knows of itself, with the GPUs that it holds."""
+        """Return the profile of an app with the GPUs that it holds."""
         return self[index].profile_with_held(cluster)
 
 
 def _levels(cluster: Offered, counts: IntArray) -> IntArray:
-    """Return the locality of the smallest subtree that holds GPUs, by app and machine of one slot each."""
+    """Return each app's locality: the level of the smallest subtree that contains its GPUs; machines have one slot."""
     is_there = counts > 0
     machines = is_there.sum(axis=1)
     if cluster.num_racks == 1:
@@ -469,7 +470,7 @@ def _levels(cluster: Offered, counts: IntArray) -> IntArray:
 def count_gpus(
     apps: IntArray, gpus_of: Mapping[int, Iterable[int]], machine_of: Sequence[int], num_machines: int
 ) -> IntArray:
-    """Return GPUs, given by app, by app of some and machine, shape (apps, machines)."""
+    """Return the number of GPUs per listed app and machine; shape (apps, machines)."""
     counts = np.zeros((len(apps), num_machines), np.int64)
     row_of = {app: row for row, app in enumerate(apps.tolist())}
     for app, gpus in gpus_of.items():

@@ -1,13 +1,13 @@
 """Themis: rounds of partial-allocation auctions for leases, and its greedy form without auctions.
 
-An app may use the GPUs that it leases for any of its jobs. When leases end, or GPUs come free otherwise, a round is held:
-apps report, and what is on offer is divided. Between rounds an app only puts its next jobs on GPUs that its others left.
+An app may use its leased GPUs for any of its jobs. When leases end or GPUs become free otherwise, a round starts: apps report
+rho, and the free GPUs are divided. Between rounds an app only starts its next jobs on GPUs that its other jobs released.
 
-Completed here: agents know the work that is left (the paper's agents ask the app's tuner); an app reports rho with the
-GPUs whose lease has just ended, or with one gang; between rounds freed GPUs of aligned leases stay idle; apps run their
-longest jobs first; equal machines are exchanged so that jobs stay where they are.
+Assumptions: agents know the remaining work (the paper's agents ask the app's tuner). An app reports rho with the GPUs whose
+lease has just ended, or with one gang. Freed GPUs of aligned leases stay idle until the next round. Apps run their longest
+jobs first. Equal machines are exchanged so that fewer jobs migrate.
 
-Completed here: an app takes whole gangs, on the machines with most free GPUs first, so that its jobs stay together.
+The greedy form assumes that an app takes complete gangs, on machines with most free GPUs first, to keep its jobs together.
 """
 
 from abc import abstractmethod
@@ -56,7 +56,7 @@ from optim.solvers.auction.mechanism import AgentGroup, Arbiter, ArbiterOptions,
 NO_TUNER = "none"
 
 NEEDS_LOSSES = (
-    f"a tuner needs trials that report at least {MIN_LOSSES} losses; give the jobs loss curves, or leave it out"
+    f"a tuner needs trials that report at least {MIN_LOSSES} losses; add loss curves to the jobs, or omit the tuner"
 )
 
 
@@ -69,13 +69,13 @@ class LeaseOptions:
     lease_min
         Length of a lease in minutes.
     aligned
-        Whether all leases end together, at multiples of their length; otherwise each at its own time, and whatever comes
-        free is offered at once.
+        Whether all leases end together, at multiples of their length; otherwise leases end individually, and freed GPUs are
+        offered at once.
     ideal
-        Reading of the ideal time that rho is relative to: `time-share` (the paper's) or `space-share`.
+        Definition of the ideal time in rho: `time-share` (the paper's) or `space-share`.
     tuner, eta
-        What schedules the trials of an app: `none` (all run to their end), `halving`, `hyperband`, of which one in `eta`
-        goes on, or `curves`. Tuners kill trials by the losses that they report, at rounds and whenever a trial ends.
+        Tuner of an app's trials: `none` (all run to their end), `halving` or `hyperband`, which retain one trial in `eta`, or
+        `curves`. Tuners kill trials by their reported losses, at rounds and whenever a trial ends.
     """
 
     lease_min: float = 20.0
@@ -92,17 +92,17 @@ class LeaseOptions:
 
     @property
     def lease_us(self) -> int:
-        """A lease in whole microseconds."""
+        """Length of a lease in integer microseconds."""
         return round(self.lease_min * MINUTE_US)
 
 
 class LeasingPolicy(PlanningPolicy):
-    """A policy that leases GPUs to apps; `divide` says who gets what.
+    """A policy that leases GPUs to apps; `divide` allocates the free GPUs.
 
     Parameters
     ----------
     options, jobs
-        How long, and when; the jobs are seen as they are submitted.
+        Options of the leases, and the jobs, each of which is visible from its submission.
     """
 
     oracle_inputs: ClassVar[tuple[Oracle, ...]] = (Oracle.RUN_TIMES,)
@@ -112,7 +112,7 @@ class LeasingPolicy(PlanningPolicy):
         self.options, self._points = options, jobs.loss.shape[1]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Serve gangs that one type of GPU holds, on hosts that are never short; trials with losses, if a tuner follows."""
+        """Support gangs that fit on one GPU type, hosts that are never short, and, with a tuner, only trials with losses."""
         if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < MIN_LOSSES:
             return Support(False, NEEDS_LOSSES)
         if jobs.strains_hosts(cluster):
@@ -120,7 +120,7 @@ class LeasingPolicy(PlanningPolicy):
         return on_one_type(jobs, cluster)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Tuners send trials away."""
+        """Return rules that allow rejecting jobs, since tuners kill trials."""
         return replace(super().rules(options), may_refuse=self.options.tuner != NO_TUNER)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -141,10 +141,10 @@ class LeasingPolicy(PlanningPolicy):
 
     @abstractmethod
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Return what each app gets of the free GPUs of an offer, (machine, GPUs) entries by the app's number."""
+        """Return each app's share of the free GPUs of an offer: (machine, GPUs) entries by the app's number."""
 
     def plan(self, view: View) -> Plan:
-        """End leases, hold a round if one is due, and put jobs on what their apps hold."""
+        """End leases, run a round if one is due, and place jobs on the GPUs of their apps."""
         now, lease = view.now_us, self.options.lease_us
         remaining = view.remaining_us
         active = np.flatnonzero(np.bincount(view.app[view.jobs]))
@@ -153,7 +153,7 @@ class LeasingPolicy(PlanningPolicy):
         touched = self._drop_ended(view, live) | self._drop_down(view)
         is_repaired = bool((view.is_up & ~self._was_up).any())
         self._was_up = view.is_up
-        has_arrivals = not live <= self._was_live  # an app that had nothing to run comes back as a new one does
+        has_arrivals = not live <= self._was_live  # an app without jobs that gets new ones counts as an arrival
         self._was_live = live
         expiring = self._expire(now)
         is_freed = bool(expiring) or not touched <= live or is_repaired
@@ -183,7 +183,7 @@ class LeasingPolicy(PlanningPolicy):
     def _review(
         self, view: View, remaining: IntArray, is_live: "np.ndarray[Any, np.dtype[np.bool_]]", apps: Sequence[int]
     ) -> tuple[IntArray, list[int]]:
-        """Let tuners look at their trials; return the work that each is expected to do, and the trials killed."""
+        """Let tuners review their trials; return the expected work of each trial, and the killed trials."""
         work, served = remaining.copy(), view.served_us
         killed: list[int] = []
         for app in apps:
@@ -203,12 +203,12 @@ class LeasingPolicy(PlanningPolicy):
             self._paused[app] = found.paused
             for job in found.killed | found.paused:
                 self._assigned.get(app, {}).pop(job, None)
-            if is_new:  # the ideal time is that of the work that the tuner will let them do
+            if is_new:  # the ideal time counts only the work that the tuner will allow
                 totals.work_min *= max(0.0, sum(found.expected.values())) / len(mine)
         return work, killed
 
     def _drop_ended(self, view: View, live: set[int]) -> set[int]:
-        """Forget jobs that are over; return their apps."""
+        """Remove completed jobs; return their apps."""
         touched = set()
         for app, jobs in self._assigned.items():
             for job in [job for job in jobs if job not in view.running]:
@@ -229,7 +229,7 @@ class LeasingPolicy(PlanningPolicy):
         return touched
 
     def _expire(self, now: int) -> dict[int, list[int]]:
-        """Take GPUs back whose leases are over; return them by app."""
+        """Remove GPUs whose leases have ended; return them by app."""
         expiring: dict[int, list[int]] = {}
         for app, leases in self._leases.items():
             gone = [gpu for gpu, end in leases.items() if end <= now]
@@ -240,7 +240,7 @@ class LeasingPolicy(PlanningPolicy):
         return expiring
 
     def _hold_round(self, view: View, jobs: IntArray, work: IntArray, expiring: Mapping[int, list[int]]) -> set[int]:
-        """Offer what is free to the apps, one type of GPU after the other, the fastest first; return who got some."""
+        """Offer the free GPUs to the apps, one type at a time, fastest first; return the apps that got GPUs."""
         kinds = GpuTypes(view, jobs, work)
         served: set[int] = set()
         apps = () if kinds.is_one else np.unique(view.app[jobs]).tolist()
@@ -258,7 +258,7 @@ class LeasingPolicy(PlanningPolicy):
         expiring: Mapping[int, list[int]],
         offered: tuple[GpuTypes, int],
     ) -> set[int]:
-        """Offer what is free of a type of GPU to the apps of some jobs; return who got some."""
+        """Offer the free GPUs of a type to the apps of some jobs; return the apps that got GPUs."""
         _, kind = offered
         taken = {gpu for leases in self._leases.values() for gpu in leases}
         free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
@@ -289,7 +289,7 @@ class LeasingPolicy(PlanningPolicy):
             grants = minimise_migrations(self.cluster.rack, there, grants, in_use, self.machine_of)
         lease = self.options.lease_us
         end = (view.now_us // lease + 1) * lease if self.options.aligned else view.now_us + lease
-        for app in sorted(grants, key=lambda app: (not in_use.get(app), app)):  # those with wishes choose first
+        for app in sorted(grants, key=lambda app: (not in_use.get(app), app)):  # apps with running jobs choose first
             chosen = chosen_gpus(grants[app], free, in_use.get(app, ()))
             for gpu in chosen:
                 free[self.machine_of[gpu]].remove(gpu)
@@ -304,7 +304,7 @@ class LeasingPolicy(PlanningPolicy):
         expiring: Mapping[int, list[int]],
         offered: tuple[GpuTypes, int],
     ) -> AgentGroup[AppAgent]:
-        """Return the agents of the apps of some jobs in the auction of a type of GPU."""
+        """Return the agents of some jobs' apps in the auction of a GPU type."""
         kinds, kind = offered
         paused = frozenset().union(*self._paused.values())
         is_paused = np.isin(jobs, list(paused)) if paused else np.zeros(len(jobs), np.bool_)
@@ -324,7 +324,7 @@ class LeasingPolicy(PlanningPolicy):
     def _agent(
         self, app: int, profile: AppProfile, expiring: Mapping[int, list[int]], offered: tuple[GpuTypes, int]
     ) -> AppAgent:
-        """Return an app's agent in the auction of a type of GPU."""
+        """Return an app's agent in the auction of a GPU type."""
         kinds, kind = offered
         held, gone = self._places(self._leases.get(app, ())), self._places(expiring.get(app, ()))
         if kinds.is_one:
@@ -340,7 +340,7 @@ class LeasingPolicy(PlanningPolicy):
         return tuple(sorted(counts.items()))
 
     def _split(self, view: View, app: int, jobs: IntArray, remaining: IntArray) -> None:
-        """Put an app's jobs on its GPUs, those with most work left first, each on GPUs of one type, the fastest first."""
+        """Place an app's jobs on its GPUs by decreasing remaining work, each on one type, fastest first."""
         leases, gangs = self._leases.get(app, {}), view.gpus
         jobs = jobs[~np.isin(jobs, list(self._paused.get(app, ())))]
         order = jobs[np.lexsort((jobs, -remaining[jobs]))]
@@ -348,7 +348,7 @@ class LeasingPolicy(PlanningPolicy):
             self._assigned[app] = {}
             return
         if gangs[order].max() == gangs[order].min():
-            order = order[: len(leases)]  # further ones can't get a GPU
+            order = order[: len(leases)]  # later jobs can't get a GPU
         before = self._assigned.get(app, {})
         if len(set(self.cluster.kind.tolist())) == 1:
             waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
@@ -357,7 +357,7 @@ class LeasingPolicy(PlanningPolicy):
         self._assigned[app] = self._split_by_kind(view, app, order, remaining)
 
     def _split_by_kind(self, view: View, app: int, order: IntArray, remaining: IntArray) -> dict[int, Gpus]:
-        """Return which of an app's jobs run where: those that run stay, others take the fastest type that holds them."""
+        """Return the placement of an app's jobs: running jobs stay, others take the fastest type that they fit on."""
         kinds, before = GpuTypes(view, order, remaining), self._assigned.get(app, {})
         leases = self._leases.get(app, {})
         stays = {job for job, held in before.items() if leases.keys() >= set(held)}
@@ -378,13 +378,13 @@ class ThemisOptions(LeaseOptions):
     Parameters
     ----------
     fairness
-        f in [0, 1]: the 1 - f of the apps with the worst rho may bid.
+        f in [0, 1]: the fraction 1 - f of the apps with the worst rho may bid.
     rule
-        Payment rule: floor, nearest, ceil, lottery or none. Under the lottery having nothing is worth nothing.
+        Payment rule: floor, nearest, ceil, lottery or none. Under the lottery an empty bundle has value 0.
     horizon
-        How bids are valued: `hold` (for ever) or `lease`.
+        Time for which bids value GPUs: `hold` (for ever) or `lease`.
     nodes
-        Most linear programmes of an auction's main tree, and of the tree of a payment: what limits an auction.
+        Maximum number of linear programmes in an auction's main tree, and in the tree of each payment.
     """
 
     fairness: float = 0.8
@@ -405,7 +405,7 @@ class ThemisOptions(LeaseOptions):
     "themis",
     world="cluster",
     options=ThemisOptions,
-    summary="Rounds of auctions among apps, one for each type of GPU, the fastest first; tuners kill trials by their losses.",
+    summary="Auction GPU leases to apps in rounds, one auction per GPU type, fastest first; tuners kill trials by their losses.",
     source="Mahajan et al., Themis, NSDI 2020",
 )
 class Themis(LeasingPolicy):
@@ -414,11 +414,11 @@ class Themis(LeasingPolicy):
     Parameters
     ----------
     options, jobs
-        How they are held; the jobs are seen as they are submitted.
+        Options of the auctions, and the jobs, each of which is visible from its submission.
     """
 
     assumptions: ClassVar[str] = (
-        "reports with the lease that ended; longest jobs of an app first; equal machines exchanged"
+        "rho is reported with the lease that ended; longest jobs of an app first; equal machines exchanged"
     )
 
     def __init__(self, options: ThemisOptions, jobs: Workload) -> None:
@@ -442,7 +442,7 @@ class Themis(LeasingPolicy):
         self._undecided = self._payments = self._leftover = self._rows = 0
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Hold an auction."""
+        """Run an auction."""
         held = self._arbiter.hold(offer, agents, seed=self.seed, round_number=self.rounds)
         self.note(held)
         asked = agents.made if isinstance(agents, AgentBatch) else agents
@@ -450,7 +450,7 @@ class Themis(LeasingPolicy):
         return dict(sorted(found.items()))
 
     def note(self, held: Round) -> None:
-        """Keep what is to be told of a round."""
+        """Record the statistics of a round."""
         plan = held.solution.decision
         self._seconds.append(held.solve_s)
         self._undecided += held.undecided
@@ -459,7 +459,7 @@ class Themis(LeasingPolicy):
         self._rows += sum(held.rows.values())
 
     def figures(self) -> Mapping[str, float]:
-        """Return auctions, their milliseconds, and payments that were left as intervals."""
+        """Return the numbers of auctions, their milliseconds, and of payments known only as intervals."""
         seconds = self._seconds or [0.0]
         return {
             "auctions": float(self.rounds),
@@ -473,7 +473,7 @@ class Themis(LeasingPolicy):
 
 
 def _merged(entries: Entries) -> Entries:
-    """Add up entries of one machine."""
+    """Sum entries of the same machine."""
     counts: dict[int, int] = {}
     for machine, count in entries:
         counts[machine] = counts.get(machine, 0) + count
@@ -484,16 +484,16 @@ def _merged(entries: Entries) -> Entries:
     "themis-greedy",
     world="cluster",
     options=LeaseOptions,
-    summary="At each round the app with the largest rho takes all GPUs that it can use.",
+    summary="Give the app with the largest rho all GPUs that it can use, in each round.",
     source="Mahajan et al., Themis, NSDI 2020 (the strawman)",
 )
 class ThemisGreedy(LeasingPolicy):
-    """The worst off first."""
+    """Serve apps by decreasing rho."""
 
-    assumptions: ClassVar[str] = "whole gangs, machines with most free GPUs first"
+    assumptions: ClassVar[str] = "complete gangs, machines with most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Let apps take what they can use, the largest rho first, ties by number."""
+        """Give apps the GPUs that they can use, by decreasing rho, ties by number."""
         free = offer.slot_free.copy()
         grants: dict[int, Entries] = {}
         for agent in sorted(agents, key=lambda agent: (-agent.rho(offer), agent.app)):

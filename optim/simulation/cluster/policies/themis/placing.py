@@ -1,6 +1,6 @@
-"""From grants to GPUs and jobs of an app, and the app schedulers that decide among its trials.
+"""Placement of an app's jobs on its granted GPUs, and the tuners that schedule its trials.
 
-They see what a tuner sees: how far each trial is, and the losses it has reported. Progress is a share of a trial's whole work.
+Tuners see the progress of each trial and its reported losses. Progress is the fraction of a trial's total work.
 """
 
 from abc import ABC, abstractmethod
@@ -15,25 +15,25 @@ from optim.models.auction.tuning import TrialClass, classify_trials, expected_tr
 from optim.simulation.cluster.planning.free_gpus import Gpus
 
 Losses = Callable[[int], FloatArray]
-"""Losses that a job has reported so far, at equal steps of its work, the first before any."""
+"""Function that returns a job's losses so far, at equal steps of its work; the first precedes all work."""
 
 MIN_LOSSES = 4
-"""Losses of a trial, the first before any work, from which its curve is fitted."""
+"""Minimum number of a trial's losses to fit its curve; the first precedes all work."""
 
 MIN_SHARE = 1e-3
-"""Share of its work that a live trial is expected to do at least."""
+"""Minimum fraction of its work that a live trial is expected to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerDecision:
-    """What a tuner says of an app's live trials.
+    """A tuner's decision on an app's live trials.
 
     Parameters
     ----------
     killed, paused
-        Trials that are given up, and those that wait until others have come as far.
+        Trials to kill, and trials that wait until others have the same progress.
     expected
-        By live trial the share of its whole work that it is expected to do from now on.
+        Fraction of its total work that each live trial is expected to do from now on.
     """
 
     killed: frozenset[int]
@@ -46,20 +46,20 @@ class AppTuner(ABC):
 
     @abstractmethod
     def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
-        """Look at the live trials, by their progress, and decide."""
+        """Return the decision on the live trials, given their progress."""
 
 
 class Halving(AppTuner):
-    """Successive halving: all trials of a rung train up to its share of the work, the best of them go on.
+    """Successive halving: all trials of a rung train up to its fraction of the work, and the best continue.
 
     Parameters
     ----------
     trials
         All of the app's trials.
     eta
-        One in so many goes on.
+        One trial in `eta` continues.
     points
-        Losses that a whole trial reports.
+        Number of losses that a complete trial reports.
 
     References
     ----------
@@ -72,11 +72,11 @@ class Halving(AppTuner):
         self._rung = 0
 
     def _limit(self, rung: int) -> float:
-        """Return the share of the work up to which a rung trains."""
+        """Return the fraction of the work up to which a rung trains."""
         return float(self._eta) ** (rung + 1 - len(self._sizes))
 
     def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
-        """Close rungs that all live trials have come through."""
+        """Close rungs that all live trials have completed."""
         live, killed = dict(progress), set()
         while live and self._rung < len(self._sizes) - 1 and min(live.values()) >= self._limit(self._rung):
             at = int(self._limit(self._rung) * (self._points - 1))
@@ -97,9 +97,9 @@ class Halving(AppTuner):
 
 
 class Hyperband(AppTuner):
-    """Hyperband: brackets of successive halving with more and more trials that start on less and less work.
+    """Hyperband: brackets of successive halving, with increasingly many trials that start on decreasing work.
 
-    Completed here: the app's trials are dealt to the brackets in the proportions of the algorithm.
+    Assumption: the app's trials are assigned to the brackets in the proportions of the algorithm.
     """
 
     def __init__(self, trials: Sequence[int], eta: int, points: int) -> None:
@@ -110,7 +110,7 @@ class Hyperband(AppTuner):
         self._brackets = [(frozenset(part), Halving(part, eta, points)) for part in parts]
 
     def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
-        """Review each bracket by itself."""
+        """Review each bracket separately."""
         killed: frozenset[int] = frozenset()
         paused: frozenset[int] = frozenset()
         expected: dict[int, float] = {}
@@ -123,12 +123,12 @@ class Hyperband(AppTuner):
 
 @dataclass
 class Curves(AppTuner):
-    """Early stopping by the curves of the losses: poor trials are killed, promising ones expected to do half of their work.
+    """Early stopping by loss curves: kill poor trials; promising ones are expected to do half of their work.
 
     Parameters
     ----------
     points
-        Losses that a whole trial reports.
+        Number of losses that a complete trial reports.
     """
 
     points: int
@@ -153,7 +153,7 @@ TUNERS: Mapping[str, Callable[[Sequence[int], int, int], AppTuner]] = {
     "hyperband": Hyperband,
     "curves": lambda trials, eta, points: Curves(points),
 }
-"""By name, from an app's trials, eta and the number of losses."""
+"""Tuner factories by name; arguments are an app's trials, eta and the number of losses."""
 
 Entries = tuple[tuple[int, int], ...]
 """(machine, GPUs) of a grant."""
@@ -166,18 +166,18 @@ def minimise_migrations(
     before: Mapping[int, Sequence[int]],
     machine_of: Sequence[int],
 ) -> dict[int, Entries]:
-    """Exchange equal machines between grants so that apps keep as many of the GPUs they had as possible.
+    """Exchange equal machines between grants so that apps retain as many of their previous GPUs as possible.
 
-    All GPUs that there are are on offer: machines of one size in one rack, and racks with equal machines, are interchangeable.
+    All GPUs must be on offer: machines of equal size in a rack, and racks with equal machines, are interchangeable.
 
     Parameters
     ----------
     rack_of, there
-        Rack of each machine, and its GPUs, 0 while it is down.
+        Rack of each machine, and its number of GPUs, 0 while it is down.
     grants
-        By app.
+        Grant of each app.
     before
-        By app the GPUs that it had.
+        Previous GPUs of each app.
     machine_of
         Machine of each GPU.
     """
@@ -189,7 +189,7 @@ def minimise_migrations(
         for machine, count in grants[app]:
             granted[row, machine] += count
         np.add.at(held[row], [machine_of[gpu] for gpu in before[app]], 1)
-    kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(axis=0)  # GPUs kept if machine m becomes machine n
+    kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(axis=0)  # GPUs retained if machine m becomes machine n
     members = [np.flatnonzero(rack_of == rack) for rack in np.unique(rack_of)]
     makeup = [tuple(np.sort(there[inside]).tolist()) for inside in members]
     worth = np.full((len(members), len(members)), -1.0)
@@ -209,16 +209,16 @@ def minimise_migrations(
 
 
 def chosen_gpus(entries: Entries, free: Mapping[int, Sequence[int]], wished: Iterable[int]) -> list[int]:
-    """Return GPUs of the machines of a grant, those wished for first.
+    """Return GPUs of the machines of a grant, preferring those in `wished`.
 
     Parameters
     ----------
     entries
         The grant.
     free
-        GPUs left on each machine, ascending.
+        Free GPUs of each machine, ascending.
     wished
-        GPUs that the app would like.
+        GPUs that the app prefers.
     """
     liked = set(wished)
     found: list[int] = []
@@ -234,20 +234,20 @@ def split(
     machine_of: Sequence[int],
     rack_of: Sequence[int],
 ) -> dict[int, Gpus]:
-    """Return which of an app's jobs run where: those that can stay do, then others in order where they fit.
+    """Return the placement of an app's jobs: running jobs stay if possible, then others are placed in order.
 
-    A job takes the fullest machine that holds it; failing that GPUs of one rack, then any, most of a machine first.
+    A job takes the fullest machine that it fits on, otherwise GPUs of one rack, otherwise any, from the machines with most.
 
     Parameters
     ----------
     gpus
-        What the app may use.
+        GPUs of the app.
     running
-        Its running jobs and their GPUs.
+        Running jobs and their GPUs.
     waiting
-        (job, gang) of the others, the most urgent first.
+        (job, gang) of the other jobs, the most urgent first.
     machine_of, rack_of
-        By GPU, and by machine.
+        Machine of each GPU, and rack of each machine.
     """
     left = set(gpus)
     found: dict[int, Gpus] = {}
@@ -271,7 +271,7 @@ def split(
 
 
 def _taken(free: Mapping[int, Sequence[int]], gang: int, rack_of: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (machine, GPUs) for a gang; there are enough."""
+    """Return (machine, GPUs) entries for a gang; the caller ensures that enough GPUs are free."""
     fitting = [(len(gpus), machine) for machine, gpus in free.items() if len(gpus) >= gang]
     if fitting:
         return [(min(fitting)[1], gang)]
