@@ -1,26 +1,26 @@
-"""Google Autopilot's recommenders: moving windows, and the one that learns among them.
+"""Google Autopilot's recommenders: moving windows, and an ensemble of windows that selects the model of least cost.
 
-Usage is aggregated over five minutes: of CPU a histogram of the samples, of memory the peak. With weights that halve
-after h = 12 h (CPU) or 48 h (memory), the limit is the weighted average, a percentile of the histogram weighted by
-load, or the maximum; times a margin, here the multiplier m; and of the last hour's recommendations the largest counts.
+Usage is aggregated over five minutes: CPU to a histogram of the samples, memory to the peak. Weights have a half-life of 12 h
+(CPU) or 48 h (memory). The limit is the weighted average, a percentile of the load-weighted histogram, or the maximum, times a
+margin, here the multiplier m. The recommendation is the maximum over the last hour.
 
 References
 ----------
 Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2. doi:10.1145/3342195.3387524
 
-Each model m has a decay d_m and a margin M_m. Samples are told by the least limit b(x) that holds them: at the end of a cycle
-the numbers of samples above and below each limit L are
+Each model m has a decay d_m and a margin M_m. Let b(x) be the smallest limit not below sample x. At the end of a cycle the
+numbers of samples above and below each limit L are
 
     o(L) <- (1 - d) o(L) + d #{b(x) > L},    u(L) <- (1 - d) u(L) + d #{b(x) < L},
 
-and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != L before]. Of the models the one is followed
-whose smoothed cost, w_o, w_u and w_c over its own limits, is least, with a penalty for another model than before and for
-another limit. The multiplier is a factor on the limit.
+and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != previous L]. The recommender selects the
+model with the least smoothed cost, computed with w_o, w_u and w_c from the model's limits, plus penalties for changes of model
+and of limit. The multiplier is a factor on the limit.
 
 References
 ----------
-Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2.3, equations 1 to 5. Weights, decays and margins
-aren't published; these are ours. doi:10.1145/3342195.3387524
+Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2.3, equations 1 to 5. The weights, decays and
+margins are unpublished, so the values here are assumptions. doi:10.1145/3342195.3387524
 """
 
 import numpy as np
@@ -39,24 +39,24 @@ NUM_BUCKETS = 400
 HOLD_S = 3600.0
 
 HEADROOM = 1.25
-"""Where no limit is known, buckets go up to the largest training sample times this; more is in the last one."""
+"""Without a known limit, buckets extend to the largest training sample times this; the last bucket takes larger values."""
 
 
 MEMORY_PERCENTILE = 0.98
 
 
 def _highest(world: World) -> FloatArray:
-    """Return the limit of each container, or where there is none the training maximum with headroom, shape (C, R)."""
+    """Return each container's limit, or the training maximum with headroom if it has none, shape (C, R)."""
     known = np.broadcast_to(HEADROOM * world.training.values.max(axis=0), world.limit.shape)
     top = np.where(np.isfinite(world.limit), world.limit, known)
     return np.where(top > 0, top, 1.0)
 
 
-@policy("autopilot", world="containers", summary="Google's moving windows.", is_default=True)
+@policy("autopilot", world="containers", summary="Google Autopilot's moving-window recommender.", is_default=True)
 class Autopilot:
-    """Autopilot by moving windows, begun with empty histograms: batch jobs' rules.
+    """Autopilot's moving windows with the rules for batch jobs, starting from empty histograms.
 
-    CPU by the average, memory by the 98th percentile.
+    CPU uses the average, memory the 98th percentile.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Autopilot:
         return scaled_by(np.max([recommended[:count] for recommended in self._recent], axis=0))
 
     def _observe(self, part: FloatArray) -> None:
-        """Take an aggregate of the containers that run, shape (A, samples, R)."""
+        """Add an aggregate of the running containers, shape (A, samples, R)."""
         count, age_s = len(part), part.shape[1] * self._interval_s
         rows = np.arange(count)[:, None]
         for column, is_level in enumerate(self._is_level):
@@ -119,7 +119,7 @@ MARGINS = np.array([1.0, 1.1, 1.25])
 NUM_LIMITS = 100
 
 OVERRUN, UNDERRUN, CHANGE = 8.0, 1.0, 0.1
-"""Weights of samples above a limit, below it (as shares of a cycle), and of a change."""
+"""Weights of samples above a limit, of samples below it (as fractions of a cycle), and of a change."""
 
 SMOOTHING = 0.3
 
@@ -127,11 +127,11 @@ SMOOTHING = 0.3
 @policy(
     "autopilot-ml",
     world="containers",
-    summary="Google's set of windows; the window that would have cost least is followed.",
+    summary="Google Autopilot's ensemble of windows, which follows the window of least past cost.",
     is_default=True,
 )
 class AutopilotLearning:
-    """The recommender above for all containers of a world, begun with nothing known.
+    """Autopilot's ensemble recommender for all containers of a world, starting without data.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class AutopilotLearning:
         limits = self._limits[: len(view.past)]
         above = (view.previous[..., None] > limits[:, None]).mean(axis=1)
         below = np.zeros_like(above)
-        below[..., 1:] = 1.0 - above[..., :-1]  # what the next lower limit holds, too
+        below[..., 1:] = 1.0 - above[..., :-1]  # also the samples below the next lower limit
         for counts, seen in ((self._over, above), (self._under, below)):
             counts[running] = (1.0 - self._decay) * counts[running] + self._decay * seen
         costs = OVERRUN * self._over[running] + UNDERRUN * self._under[running]
@@ -170,11 +170,11 @@ class AutopilotLearning:
         return scaled_by(np.take_along_axis(limit, model[None], axis=0)[0])
 
     def _follow(self, view: CycleView, limit: FloatArray, is_changed: np.ndarray) -> None:
-        """Choose each container's model, by what their limits would have cost."""
+        """Select each container's model by the cost of its past limits."""
         count = len(view.past)
         over = (view.previous[None] > limit[:, :, None]).mean(axis=2)
         under = np.maximum(limit[:, :, None] - view.previous[None], 0.0).mean(axis=2)
-        # Who uses next to nothing is measured by the least limit: else one idle cycle would outweigh all that comes after.
+        # Scale near-idle usage by the smallest limit: otherwise one idle cycle would dominate all later costs.
         level = np.maximum(view.previous.mean(axis=1), self._limits[:count, :, 0])
         fresh = OVERRUN * over + UNDERRUN * under / level + CHANGE * is_changed
         cost = self._cost[:, :count]

@@ -1,13 +1,14 @@
-"""The cheapest plan by one who knows the future, and a bound on what any policy allocates.
+"""The clairvoyant plan of least allocation, and a lower bound on the allocation of any policy.
 
-A plan gives each resource one amount a cycle: in the first cycle what all get, never more than a limit, and its harm is no more
-than is allowed. By cycle c it chooses a level y from a menu (nothing, or what one of the samples needs; between two of these it
-would only pay more), with a cost a(y), what restarts cost included, and a harm h(y):
+A plan allocates one amount of each resource per cycle: the common amount in the first cycle, never more than a limit, and with
+at most the allowed violations. In cycle c it chooses a level y, either 0 or the demand of one of the samples (levels in between
+only cost more), with a cost a(y), restarts included, and violations h(y):
 
     minimise sum_c a_c(y_c)   subject to   sum_c h_c(y_c) <= H.
 
-For any price p >= 0, sum_c min_y (a_c(y) + p h_c(y)) - p H is at most the least total: weak duality. The best price gives the
-optimum of the linear relaxation. At that price all cheapest choices but one cycle's fit, so that a plan close to the bound is at hand.
+For any price p >= 0, sum_c min_y (a_c(y) + p h_c(y)) - p H is a lower bound on the minimum by weak duality. The best price gives
+the optimum of the linear relaxation. At that price the cheapest choices are feasible in all cycles but one, so that rounding
+yields a plan close to the bound.
 """
 
 from dataclasses import dataclass
@@ -25,23 +26,23 @@ from optim.rightsizing.world import World
 NUM_HALVINGS = 100
 
 SLACK = 1e-12
-"""Sums of shares stray from the allowed share by rounding."""
+"""Tolerance for rounding in sums of shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clairvoyant:
-    """A bound and a plan.
+    """A lower bound and a plan.
 
     Attributes
     ----------
     price
-        Shape (R,): of a whole unit of harm.
+        Shape (R,): dual price of one unit of violations.
     bound
-        Shape (R,): no plan's total, in units times samples, is less.
+        Shape (R,): lower bound on any plan's total, in units times samples.
     allocation
         Shape (C, K, R): the plan.
     total
-        Shape (C, R): what it costs, with the restarts that its own lack of the resource causes.
+        Shape (C, R): cost of the plan, with the restarts that shortage of the resource causes.
     """
 
     price: FloatArray
@@ -52,14 +53,14 @@ class Clairvoyant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Menu:
-    """Choices of a resource, shape (C, K, n + 1) all; those that aren't there cost infinitely much."""
+    """Choices of a resource, each of shape (C, K, n + 1); unavailable choices have infinite cost."""
 
     level: FloatArray
     cost: FloatArray
     violations: FloatArray
 
     def best(self, price: float) -> np.ndarray:
-        """Return the cheapest choices at a price, of equal ones the least harmful, shape (C, K)."""
+        """Return the cheapest choices at a price, ties by fewest violations, shape (C, K)."""
         last = self.level.shape[2] - 1
         return np.asarray(last - np.argmin((self.cost + price * self.violations)[:, :, ::-1], axis=2))
 
@@ -71,18 +72,18 @@ class _Menu:
 @policy(
     "clairvoyant",
     world="containers",
-    summary="The cheapest plan with the allowed harm and all demand known, compared with its lower bound.",
+    summary="Plan of least allocation with the allowed violations and all demand known, with its lower bound.",
     is_reference=True,
 )
 @policy(
     "oracle-zero-violation",
     world="containers",
-    summary="As `clairvoyant`, without harm.",
+    summary="As `clairvoyant`, without violations.",
     is_reference=True,
     is_harmless=True,
 )
 def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvoyant:
-    """Return bound and plan at the allowed harm, or where what a plan decides does no harm that can be avoided."""
+    """Return bound and plan at the allowed violations or, if `is_harmless`, without avoidable violations."""
     allowed = slo.allowed(world) * (0.0 if is_harmless else 1.0)
     solved = [_solve(_menu(world, slo, column), budget) for column, budget in enumerate(_budgets(world, slo, allowed))]
     price, bound, allocation, total = (list(part) for part in zip(*solved, strict=True))
@@ -95,16 +96,16 @@ def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvo
 
 
 def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: Slo, column: int) -> ClairvoyantClaim:
-    """Return what a bound claims of a resource, to be checked from the series alone.
+    """Return the claim of a bound for a resource, which can be checked from the series alone.
 
     Parameters
     ----------
     series
-        What the world was made of.
+        Series from which the world was made.
     world, optimum, slo
-        The world, bound and plan on it, and what was allowed.
+        World, bound and plan on it, and requirement.
     column
-        Number of the resource.
+        Index of the resource.
     """
     order = np.argsort(-series.lengths, kind="stable")
     cycles = (world.samples > 0).sum(axis=1)
@@ -129,7 +130,7 @@ def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: S
 
 
 def _menu(world: World, slo: Slo, column: int) -> _Menu:
-    """Return the choices; in the first cycle there is one."""
+    """Return the choices; the first cycle has one."""
     demand, count = world.by_cycle[..., column], world.samples
     is_paper = slo.measure is Measure.UNDER_TIME
     need = UNDER_SHARE * demand if is_paper else demand
@@ -158,7 +159,7 @@ def _menu(world: World, slo: Slo, column: int) -> _Menu:
 
 
 def _weight(world: World, slo: Slo, column: int) -> FloatArray:
-    """Return what a kill or a sample counts, shape (C, K, 1)."""
+    """Return the weight of a kill or of a throttled sample, shape (C, K, 1)."""
     shape = (*world.samples.shape, 1)
     if slo.measure is Measure.UNDER_TIME:
         return np.full(shape, 1.0 / world.lengths.sum())
@@ -174,7 +175,7 @@ def _num_counted_units(world: World) -> int:
 
 
 def _budgets(world: World, slo: Slo, allowed: FloatArray) -> list[float]:
-    """Return what a plan may do; without any, what it can't avoid: the first cycle's, or what a limit does."""
+    """Return budgets of violations; without allowed ones, the unavoidable ones of the first cycle or of limits."""
     budgets = []
     for column, share in enumerate(allowed.tolist()):
         menu = _menu(world, slo, column)
@@ -204,7 +205,7 @@ def _solve(menu: _Menu, budget: float) -> tuple[float, float, FloatArray, FloatA
 
 
 def _spend(menu: _Menu, choice: np.ndarray, riskier: np.ndarray, budget: float) -> None:
-    """Move cycles to the riskier of two equally good choices, as long as the budget lasts."""
+    """Switch cycles to the riskier of two equally good choices while the budget allows."""
     residual = budget - float(menu.at(menu.violations, choice).sum())
     gain = menu.at(menu.cost, choice) - menu.at(menu.cost, riskier)
     more = menu.at(menu.violations, riskier) - menu.at(menu.violations, choice)

@@ -1,19 +1,19 @@
-"""Policies by phase: the paper's rule, and a price on risk learned by phase.
+"""Policies by phase: the paper's rule, and a priced risk with distributions per phase.
 
-The paper's rule takes absolute statistics over all containers and so gives small and large ones the same.
+The paper's rule uses absolute statistics over all containers, and so allocates the same to small and large ones.
 
 References
 ----------
 HotCloud 2020 (AI4DL), section 4: phase.rule.
 
-For moments of the training containers the demand of the cycle that follows is divided by the container's own level at
-the moment. The distribution of this ratio by phase says how a phase goes on, its growth and its ends included, without
-mixing containers of different sizes. A container of level v in phase z gets the y that minimises
+At sampled times of the training containers, the demand of the next cycle is divided by the container's current level. The
+distribution of this ratio per phase describes how a phase continues, including its growth and end, independently of the
+container's size. A container of level v in phase z gets the y that minimises
 
     y + m s P(0.95 v ratio > y | z),
 
-s the mean demand of the training containers and m the multiplier: risk is taken where it saves most. With a single
-phase the same rule shows what phases add.
+where s is the mean demand of the training containers and m the multiplier, so that risk is taken where it saves most. The
+variant with a single phase shows the benefit of phases.
 """
 
 import numpy as np
@@ -28,14 +28,18 @@ from optim.rightsizing.policy import Estimate, Rule, Trait, require_phases, view
 from optim.rightsizing.world import World
 
 TINY = 1e-12
-"""Demand below this counts as none when one divides by it."""
+"""Demand below this is treated as zero in divisions."""
 
 
 @policy(
-    "phase-rule", world="containers", summary="HotCloud 2020's phase rule.", is_default=True, traits=(Trait.PHASES,)
+    "phase-rule",
+    world="containers",
+    summary="Mean of the phase plus a multiple of its standard deviation (HotCloud 2020, AI4DL).",
+    is_default=True,
+    traits=(Trait.PHASES,),
 )
 def phase_rule(world: World) -> Rule:
-    """Return the rule that gives the mean of the present phase over all training containers plus m standard deviations."""
+    """Return the rule that allocates the current phase's mean over all training containers plus m standard deviations."""
     mean, deviation = group_moments(world.training.values, require_phases(world.training_phase), world.num_phases)
     return Rule(lambda view: Estimate(base=of_phase(mean, view.phase_now), spread=of_phase(deviation, view.phase_now)))
 
@@ -46,7 +50,7 @@ def of_phase(table: FloatArray, phase: IntArray) -> FloatArray:
 
 
 def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
-    """Return each container's mean since its present phase began, shape (A, R)."""
+    """Return each container's mean since its current phase began, shape (A, R)."""
     differs = phase[:, ::-1] != phase[:, -1:]
     length = np.where(differs.any(axis=1), differs.argmax(axis=1), phase.shape[1])
     is_own = np.arange(phase.shape[1])[::-1] < length[:, None]
@@ -54,7 +58,7 @@ def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
 
 
 STRIDE = 4
-"""Every STRIDE-th sample is a moment that ratios are taken from; neighbours hardly differ."""
+"""Every STRIDE-th sample is used for ratios, since neighbours hardly differ."""
 
 LEVELS = np.linspace(0.0, 1.0, 201)
 
@@ -62,7 +66,7 @@ LEVELS = np.linspace(0.0, 1.0, 201)
 @policy(
     "phase-price",
     world="containers",
-    summary="A price on risk, with the demand that follows each phase.",
+    summary="Minimise allocation plus priced risk, with the distribution of the next demand per phase.",
     is_default=True,
     traits=(Trait.PHASES, Trait.PLAN),
 )
@@ -75,16 +79,17 @@ LEVELS = np.linspace(0.0, 1.0, 201)
     has_phases=False,
 )
 class PricedPlan:
-    """The rule above on a world.
+    """The priced rule on a world.
 
-    The level is the mean since the phase began (without phases, of the last cycle), of an incompressible resource the last sample.
+    The level of a rate is the mean since the phase began, or of the last cycle without phases; the level of an incompressible
+    resource is the last sample.
 
     Parameters
     ----------
     world
         Containers.
     has_phases
-        Whether ratios are kept by phase.
+        Whether ratios are grouped by phase.
     """
 
     def __init__(self, world: World, *, has_phases: bool = True) -> None:
@@ -102,7 +107,7 @@ class PricedPlan:
         self._phase, self._level = _phase_and_level(world, has_phases=has_phases)
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R); of equally good ones the largest."""
+        """Return allocations, shape (C, K, R), ties by the largest."""
         world, last = self._world, len(LEVELS) - 1
         value = np.zeros(self._level.shape)
         runs = world.samples > 0
@@ -120,7 +125,7 @@ class PricedPlan:
 
 
 def _phase_and_level(world: World, *, has_phases: bool) -> tuple[IntArray, FloatArray]:
-    """Return phase, shape (C, K), and level, shape (C, K, R), of each container as a cycle begins."""
+    """Return phase, shape (C, K), and level, shape (C, K, R), of each container at the beginning of each cycle."""
     phase = np.zeros(world.samples.shape, dtype=np.int64)
     level = np.zeros((*phase.shape, len(world.resources)))
     for view in views(world, level):
@@ -135,9 +140,9 @@ def _phase_and_level(world: World, *, has_phases: bool) -> tuple[IntArray, Float
 def next_ratios(
     series: ContainerSeries, labels: IntArray, level: FloatArray, width: int, num_phases: int
 ) -> FloatArray:
-    """Return quantiles of demand in the next `width` samples over the level now, by phase, shape (K, R, 201).
+    """Return quantiles of demand in the next `width` samples over the current level, by phase, shape (K, R, 201).
 
-    A phase that no moment was in gets the quantiles of all phases together; without any moment all are 1.
+    A phase without samples gets the quantiles of all phases pooled; without any samples all quantiles are 1.
     """
     place = series.place
     remaining = np.repeat(series.lengths, series.lengths) - 1 - place
@@ -157,14 +162,14 @@ def next_ratios(
 
 
 def run_level(series: ContainerSeries, labels: IntArray) -> FloatArray:
-    """Return the mean since the present run began, at each sample, shape (T, R)."""
+    """Return the mean since the current run began, at each sample, shape (T, R)."""
     run = run_numbers(labels, series.segment)
     first = np.concatenate([[0], np.flatnonzero(np.diff(run)) + 1])[run]
     return _mean_since(series, first)
 
 
 def cycle_level(series: ContainerSeries, width: int) -> FloatArray:
-    """Return the mean of the last `width` samples of the own segment, at each sample, shape (T, R)."""
+    """Return the mean of the last `width` samples of the segment, at each sample, shape (T, R)."""
     first = np.arange(series.num_samples) + 1 - width
     return _mean_since(series, np.maximum(first, series.starts[series.segment]))
 

@@ -1,4 +1,4 @@
-"""What a policy for containers sees and answers, plans for any multiplier, and policies by name.
+"""Inputs and outputs of policies for containers, plans for any multiplier, and policies by name.
 
 A policy is registered by `policy(NAME, world="containers")` above a class or function that makes a `Stepper` of a world.
 """
@@ -20,18 +20,18 @@ from optim.rightsizing.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CycleView:
-    """What is known as a cycle begins: the past of the A containers that still run, and nothing after it.
+    """Information at the beginning of a cycle: the past of the A containers that are still running.
 
     Attributes
     ----------
     cycle
-        Number of the cycle that begins, at least 1 for all but oracles.
+        Number of the beginning cycle, at least 1 for all but oracles.
     past
-        Shape (A, cycle n, R): demand so far; all samples are there, as who runs now ran all the time.
+        Shape (A, cycle n, R): demand so far; complete, since running containers have run from the start.
     phase
-        Shape (A, cycle n): phases so far; None where no phases are known.
+        Shape (A, cycle n): phases so far; None without phases.
     allocation
-        Shape (A, R): allocation in the cycle that ends.
+        Shape (A, R): allocation in the previous cycle.
     limit
         Shape (A, R).
     cycle_samples
@@ -47,7 +47,7 @@ class CycleView:
 
     @property
     def previous(self) -> FloatArray:
-        """Demand in the cycle that ends, shape (A, n, R)."""
+        """Demand in the previous cycle, shape (A, n, R)."""
         return self.past[:, -self.cycle_samples :]
 
     @property
@@ -68,7 +68,7 @@ class Estimate:
     Attributes
     ----------
     base, spread, floor
-        Shape (A, R); `spread` is not negative. NaN in `base` or `spread`: nothing is known, as in the first cycle.
+        Shape (A, R); `spread` is nonnegative. NaN in `base` or `spread` means unknown, as in the first cycle.
     """
 
     base: FloatArray
@@ -76,34 +76,34 @@ class Estimate:
     floor: FloatArray | float = 0.0
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return what is given: `unknown` where nothing is known, and never more than the limit."""
+        """Return the allocation, at most the limit, and `unknown` where the estimate is NaN."""
         value = np.maximum(self.base + multiplier * self.spread, self.floor)
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
 
 class Answer(Protocol):
-    """What a policy answers: an allocation for any multiplier, which grows with it; see `Estimate` and `Forecast`."""
+    """A policy's answer: an allocation that grows with the multiplier; see `Estimate` and `Forecast`."""
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return what is given, shape (A, R): `unknown` where nothing is known, and never more than the limit."""
+        """Return the allocation, shape (A, R), at most the limit, and `unknown` where the answer is NaN."""
 
 
 class Stepper(Protocol):
-    """A policy at work; it may keep what it has seen."""
+    """A running policy, which may store past views."""
 
     def estimate(self, view: CycleView, /) -> Answer:
         """Answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
 class AbstractPolicy(ABC):
-    """A custom policy: made again for each run, with the world, of which only `world.training` may be looked at.
+    """Base class of custom policies, created for each run with the world, of which it may use only `world.training`.
 
     Attributes
     ----------
     has_feedback
-        Whether answers depend on the allocations it got (`view.allocation`).
+        Whether answers depend on past allocations (`view.allocation`).
     needs_phases
-        Whether it looks at phases.
+        Whether the policy uses phases.
     """
 
     has_feedback: ClassVar[bool] = False
@@ -126,7 +126,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A stepper that is a function of what is seen."""
+    """A stepper that is a function of the view."""
 
     estimate: Callable[[CycleView], Answer]
 
@@ -142,22 +142,22 @@ def require_phases(phase: IntArray | None) -> IntArray:
     Raises
     ------
     UnsupportedProblemError
-        If there are none.
+        If phases are unknown.
     """
     if phase is None:
-        raise UnsupportedProblemError("this policy needs phases; give phase labels when the world is made")
+        raise UnsupportedProblemError("this policy needs phases; create the world with phase labels")
     return phase
 
 
 class AffinePlan:
-    """What is given is known but for the multiplier: base plus m spread in every cycle, at least a floor.
+    """A plan that is affine in the multiplier: base plus m spread in every cycle, at least a floor.
 
     Parameters
     ----------
     world
         Containers.
     estimate
-        Of every container and cycle, shape (C, K, R) all.
+        Estimate for every container and cycle; all arrays have shape (C, K, R).
     """
 
     def __init__(self, world: World, estimate: Estimate) -> None:
@@ -172,19 +172,19 @@ class AffinePlan:
 
 
 class SteppedPlan:
-    """A policy on a world.
+    """A policy that is run cycle by cycle on a world.
 
-    Without feedback it is stepped through once: allocations for any multiplier follow from its estimates. With
-    feedback it is stepped through again for every multiplier.
+    A policy without feedback runs once, and its estimates give the allocations for any multiplier. A policy with feedback
+    runs again for every multiplier.
 
     Parameters
     ----------
     world
         Containers.
     start
-        Starts the policy on a world, of which only the training containers may be looked at.
+        Function that starts the policy on a world, of which it may use only the training containers.
     has_feedback
-        Whether its answers depend on the allocations it got.
+        Whether answers depend on past allocations.
     """
 
     def __init__(self, world: World, start: Callable[[World], Stepper], *, has_feedback: bool = False) -> None:
@@ -207,7 +207,7 @@ class SteppedPlan:
 
 
 def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
-    """Yield what is known as each cycle but the first begins; `allocation`, shape (C, K, R), fills up meanwhile."""
+    """Yield the view of each cycle but the first; the caller fills `allocation`, shape (C, K, R), between views."""
     for cycle, count in enumerate(world.running.tolist()):
         if cycle > 0:
             end = cycle * world.cycle_samples
@@ -222,23 +222,23 @@ def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
 
 
 REFERENCE = "prev-step-rules"
-"""Policy that reductions are against."""
+"""Baseline policy of reductions."""
 
 CLAIRVOYANT, HARMLESS = "clairvoyant", "oracle-zero-violation"
 
 BOUNDS = (CLAIRVOYANT, HARMLESS)
-"""The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""
+"""Clairvoyant plans of least allocation, with the allowed violations and without any; they are not tuned."""
 
 
 class Trait(StrEnum):
-    """What the registry of policies says of a policy for containers."""
+    """Traits of a policy for containers in the registry."""
 
     PHASES = "phases"
-    """It looks at phases."""
+    """The policy uses phases."""
     FEEDBACK = "feedback"
-    """Its answers depend on the allocations it got."""
+    """Answers depend on past allocations."""
     PLAN = "plan"
-    """What is registered makes a `Plan` itself, no `Stepper`."""
+    """The registered object creates a `Plan` instead of a `Stepper`."""
 
 
 def policy_names() -> tuple[str, ...]:
@@ -247,12 +247,12 @@ def policy_names() -> tuple[str, ...]:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise if there is no policy of a name; the user's, ``./mine.py:MyPolicy``, must be there and derive from `AbstractPolicy`.
+    """Check that policies exist; a user policy, ``./mine.py:MyPolicy``, must derive from `AbstractPolicy`.
 
     Raises
     ------
     InvalidOptionError
-        The text lists those there are.
+        If a policy is unknown; the text lists the known ones.
     """
     known = shipped_names("containers")
     for name in names:
@@ -263,28 +263,26 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def need_phases(names: Sequence[str]) -> bool:
-    """Return whether any of these policies looks at phases."""
+    """Return whether any of these policies uses phases."""
     return any(Trait.PHASES in _traits(name) for name in names)
 
 
 def make_plan(world: World, name: str) -> Plan:
-    """Return a policy on a world: by name, or the user's by ``./mine.py:MyPolicy``.
+    """Return a policy on a world, by name or, for a user policy, by ``./mine.py:MyPolicy``.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such policy, or it is one of `BOUNDS`.
+        If the policy is unknown, or one of `BOUNDS`.
     UnsupportedProblemError
-        If it needs phases and the world has none.
+        If the policy needs phases and the world has none.
     """
     check_names([name])
     if name in BOUNDS:
-        raise InvalidOptionError(
-            f"policy {name!r} is a bound, which has no multiplier; compare policies with it instead"
-        )
+        raise InvalidOptionError(f"policy {name!r} is a bound and has no multiplier; compare policies with it instead")
     traits = _traits(name)
     if Trait.PHASES in traits and world.phase is None:
-        raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
+        raise UnsupportedProblemError(f"policy {name!r} needs phases; create the world with phase labels")
     entry = find_policy("containers", name)
     start: Callable[..., Any] = _user_policy(name) if entry is None else entry.make
     if Trait.PLAN in traits:

@@ -1,4 +1,4 @@
-"""Policies that look back a cycle, a while, or not at all, and references that know the cycle that begins.
+"""Policies that use the previous cycle, a window or no history, and references that know the coming cycle.
 
 References
 ----------
@@ -13,35 +13,43 @@ from optim.core.policies import policy
 from optim.rightsizing.policy import AffinePlan, CycleView, Estimate, Rule, Trait, scaled_by
 from optim.rightsizing.world import World
 
-HOTCLOUD = "HotCloud 2020 (AI4DL)."
-
 QUANTILE_WINDOW_S = 1800.0
 
 
-@policy("prev-step-max", world="containers", summary=HOTCLOUD, is_default=True)
+@policy(
+    "prev-step-max",
+    world="containers",
+    summary="Maximum of the previous cycle (HotCloud 2020, AI4DL).",
+    is_default=True,
+)
 def previous_maximum(world: World) -> Rule:
-    """Return the rule that gives the maximum of the cycle before, times m."""
+    """Return the rule that allocates m times the maximum of the previous cycle."""
     del world
     return Rule(lambda view: scaled_by(view.previous.max(axis=1)))
 
 
-@policy("prev-step-rules", world="containers", summary=HOTCLOUD, is_default=True)
+@policy(
+    "prev-step-rules",
+    world="containers",
+    summary="Mean of the previous cycle plus a multiple of its standard deviation (HotCloud 2020, AI4DL).",
+    is_default=True,
+)
 def previous_rules(world: World) -> Rule:
-    """Return the rule that gives the mean of the cycle before plus m standard deviations."""
+    """Return the rule that allocates the mean of the previous cycle plus m standard deviations."""
     del world
     return Rule(lambda view: Estimate(base=view.previous.mean(axis=1), spread=view.previous.std(axis=1)))
 
 
-@policy("running-max", world="containers", summary="The maximum so far.", is_default=True)
+@policy("running-max", world="containers", summary="Maximum of all past samples.", is_default=True)
 def running_maximum(world: World) -> Rule:
-    """Return the rule that gives the maximum so far, times m."""
+    """Return the rule that allocates m times the maximum so far."""
     del world
     return Rule(lambda view: scaled_by(view.past.max(axis=1)))
 
 
-@policy("static", world="containers", summary="A quantile of all training samples, for ever.", is_default=True)
+@policy("static", world="containers", summary="Constant quantile of all training samples.", is_default=True)
 def static(world: World) -> Rule:
-    """Return the rule that gives what all get in the first cycle, times m, for ever."""
+    """Return the rule that always allocates m times the first cycle's allocation."""
 
     def estimate(view: CycleView) -> Estimate:
         return scaled_by(np.broadcast_to(world.first, view.limit.shape))
@@ -49,9 +57,9 @@ def static(world: World) -> Rule:
     return Rule(estimate)
 
 
-@policy("quantile-95", world="containers", summary="The 95 % quantile of the last half hour.", is_default=True)
+@policy("quantile-95", world="containers", summary="95 % quantile of the last half hour.", is_default=True)
 def recent_quantile(world: World, *, level: float = 0.95) -> Rule:
-    """Return the rule that gives a quantile, `level` in (0, 1), of the last half hour, times m."""
+    """Return the rule that allocates m times a quantile of the last half hour, `level` in (0, 1)."""
     window = max(1, round(QUANTILE_WINDOW_S / world.interval_s))
 
     def estimate(view: CycleView) -> Estimate:
@@ -63,12 +71,12 @@ def recent_quantile(world: World, *, level: float = 0.95) -> Rule:
 LEVEL_GAIN, TREND_GAIN = 0.5, 0.3
 
 
-@policy("holt", world="containers", summary="Holt's exponential smoothing of the cycles' peaks.", is_default=True)
+@policy("holt", world="containers", summary="Holt's exponential smoothing of the peaks per cycle.", is_default=True)
 def exponential_smoothing(world: World) -> Rule:
-    """Return the rule that gives the next cycle's peak, by Holt's exponential smoothing, plus m mean absolute errors of it.
+    """Return the rule that allocates Holt's forecast of the next cycle's peak plus m times its mean absolute error.
 
-    level <- a x + (1 - a)(level + trend), trend <- b (level - level before) + (1 - b) trend, x the peak of the cycle before; the
-    errors of the forecasts of earlier cycles are smoothed with the same a.
+    level <- a x + (1 - a)(level + trend), trend <- b (level - previous level) + (1 - b) trend, with x the peak of the previous
+    cycle; the absolute errors of earlier forecasts are smoothed with the same a.
 
     References
     ----------
@@ -93,7 +101,12 @@ def exponential_smoothing(world: World) -> Rule:
 
 
 @policy(
-    "current-step-max", world="containers", summary=HOTCLOUD, is_default=True, is_reference=True, traits=(Trait.PLAN,)
+    "current-step-max",
+    world="containers",
+    summary="Maximum of the coming cycle, clairvoyant (HotCloud 2020, AI4DL).",
+    is_default=True,
+    is_reference=True,
+    traits=(Trait.PLAN,),
 )
 def current_maximum(world: World) -> AffinePlan:
     """Return the plan m max(x) of each cycle."""
@@ -102,7 +115,12 @@ def current_maximum(world: World) -> AffinePlan:
 
 
 @policy(
-    "current-step-rules", world="containers", summary=HOTCLOUD, is_default=True, is_reference=True, traits=(Trait.PLAN,)
+    "current-step-rules",
+    world="containers",
+    summary="Mean of the coming cycle plus a multiple of its standard deviation, clairvoyant (HotCloud 2020, AI4DL).",
+    is_default=True,
+    is_reference=True,
+    traits=(Trait.PLAN,),
 )
 def current_rules(world: World) -> AffinePlan:
     """Return the plan mean + m standard deviations of each cycle."""
@@ -115,13 +133,13 @@ def current_rules(world: World) -> AffinePlan:
 @policy(
     "oracle-static",
     world="containers",
-    summary="The maximum of the container's whole life.",
+    summary="Maximum of the container's entire run, clairvoyant.",
     is_default=True,
     is_reference=True,
     traits=(Trait.PLAN,),
 )
 def whole_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each container's whole life."""
+    """Return the plan m max(x) of each container's entire run."""
     peak = world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]
     return _plan(world, np.zeros_like(peak), peak)
 
