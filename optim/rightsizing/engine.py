@@ -1,11 +1,10 @@
-"""What an allocation does on a world: violations, and metrics.
+"""Violations and metrics of an allocation on a world.
 
-An incompressible resource (memory) kills: a cycle with any sample above its allocation is a kill, at the first such sample. The
-work since the last checkpoint is done again after a start-up, and both are charged; the series isn't replayed, so that a
-cycle has one kill at most. A rate (CPU) throttles: a sample above its allocation is throttled, and what lies
-above it is work that is delayed. Neither has a tolerance.
+An incompressible resource (memory) causes kills: a cycle with any sample above its allocation has a kill at the first such
+sample. The work since the last checkpoint is repeated after a start-up, and both are charged. The series isn't replayed, so
+that a cycle has at most one kill. A rate (CPU) is throttled: demand above the allocation is delayed work. Neither has a tolerance.
 
-The first cycle is given to all policies, so that only what comes after it, the post-warm-up part, says anything about them.
+All policies have the same first cycle, so that only the later cycles, the post-warm-up part, distinguish them.
 """
 
 from dataclasses import dataclass
@@ -22,15 +21,15 @@ SECONDS_PER_DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """What a kill costs.
+    """Cost of a kill.
 
     Attributes
     ----------
     checkpoint_s
-        Seconds between checkpoints, counted from a container's start; what was done since the last one is lost. Half an hour:
-        by Young's rule about what a start-up of minutes and a kill a day ask for.
+        Seconds between checkpoints, counted from a container's start; a kill loses the work since the last one. The default of
+        half an hour is near Young's rule for start-ups of minutes and one kill per day.
     startup_s
-        Seconds until a container that was killed works again: scheduling, image, reading the checkpoint.
+        Seconds until a killed container works again: scheduling, image pull, reading the checkpoint.
     """
 
     checkpoint_s: float = 1800.0
@@ -44,7 +43,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Violations:
-    """What an allocation did to each container.
+    """Violations of an allocation for each container.
 
     Attributes
     ----------
@@ -55,13 +54,13 @@ class Violations:
     delayed
         Shape (C, R): demand above the allocation of rates, summed over samples.
     post_warmup
-        Shape (C, R): share of the cycles after the first with a kill, or of the samples after the first cycle that were throttled; 0 where nothing was
-        decided.
+        Shape (C, R): fraction of cycles after the first with a kill, or of throttled samples after the first cycle; 0 without
+        later cycles.
     restart_s
-        Shape (C,): seconds of start-ups and of work done again.
+        Shape (C,): seconds of start-ups and of repeated work.
     charge
-        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of an incompressible resource at least
-        what was used at the sample of the kill; what the cycle would have used later doesn't count.
+        Shape (C, R): allocation times samples during restarts; for an incompressible resource at least the demand at the sample
+        of the kill, without the later demand of the cycle.
     """
 
     kills: IntArray
@@ -73,7 +72,7 @@ class Violations:
 
 
 def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> Violations:
-    """Return the harm of an allocation, shape (C, K, R)."""
+    """Return the violations of an allocation, shape (C, K, R)."""
     demand, levels = world.by_cycle, world.is_level
     exceeds = demand > allocation[:, :, None]
     killed = exceeds.any(axis=2) & levels
@@ -95,9 +94,9 @@ def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> V
 
 
 def post_warmup_weight(world: World) -> FloatArray:
-    """Return what a kill, or a throttled sample, of the post-warm-up part counts, shape (C, R); 0 where nothing is decided.
+    """Return the weight of a post-warm-up kill or throttled sample, shape (C, R); 0 without a post-warm-up part.
 
-    All series of a unit share one weight: a unit's harm lies in [0, 1] whatever its number of series.
+    All series of a unit share one weight, so that a unit's violations lie in [0, 1] for any number of series.
     """
     samples = world.samples[:, 1:]
     cycles, counts = (samples > 0).sum(axis=1), samples.sum(axis=1)
@@ -111,37 +110,37 @@ def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
 
 
 def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:
-    """Return what kills at these samples of a container's life cost, in samples."""
+    """Return the cost of kills at these samples of a container's run, in samples."""
     return np.asarray((np.mod(sample * interval_s, restarts.checkpoint_s) + restarts.startup_s) / interval_s)
 
 
 OVER_SHARE = 1.05
 
 UNDER_SHARE = 0.95
-"""Allocations within 5 % of demand are neither over nor under it; HotCloud 2020 names the tolerance."""
+"""Allocations within 5 % of demand count as neither over nor under it (tolerance of HotCloud 2020)."""
 
 CHANGE = 0.05
-"""A change of an allocation counts if it is larger than this share of it."""
+"""Minimum relative change of an allocation that counts as a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Sums over each container, shape (C, R) all.
+    """Sums over each container, each of shape (C, R).
 
     Attributes
     ----------
     samples, days
-        Samples, and what they are in days.
+        Number of samples, and their duration in days.
     demand, allocation
         Sums over samples.
     over, under
-        Sums of what is above 105 %, and of what lacks to 95 %, of demand.
+        Sums of the allocation above 105 % of demand, and of the shortage below 95 % of demand.
     under_samples
         Samples with less than 95 % of demand.
     changes
         Changes of the allocation by more than 5 %.
     violations
-        Kills, throttling and what restarts cost.
+        Kills, throttling and cost of restarts.
     """
 
     samples: IntArray
@@ -156,7 +155,7 @@ class Outcome:
 
     @property
     def under_time(self) -> FloatArray:
-        """Share of samples with less than 95 % of demand, shape (R,)."""
+        """Fraction of samples with less than 95 % of demand, shape (R,)."""
         return np.asarray(self.under_samples.sum(axis=0) / self.samples.sum(axis=0))
 
     @property
@@ -165,10 +164,10 @@ class Outcome:
         return np.asarray(self.allocation.sum(axis=0))
 
     def summary(self) -> dict[str, FloatArray | IntArray]:
-        """Return the figures of a policy, by name, shape (R,) each.
+        """Return the metrics of a policy by name, each of shape (R,).
 
-        `under_time`; `allocation_over_demand`; `over_share` and `under_share`, what is above 105 % and lacks to 95 % of
-        demand, over demand; `kills`, `throttled_time`, `delayed_share` (demand above the allocation of rates, over demand) and `changes`.
+        `under_time`, `allocation_over_demand`, `over_share` and `under_share` (allocation above 105 % and shortage below 95 % of
+        demand, over demand), `kills`, `throttled_time`, `delayed_share` (rates' demand above allocation, over demand), `changes`.
         """
         demand = self.demand.sum(axis=0)
         return {
@@ -188,7 +187,7 @@ class Outcome:
 
 
 def under_time(world: World, allocation: FloatArray) -> FloatArray:
-    """Return the share of samples with less than 95 % of demand, shape (R,)."""
+    """Return the fraction of samples with less than 95 % of demand, shape (R,)."""
     return np.asarray(_under_samples(world, allocation).sum(axis=0) / world.lengths.sum())
 
 
@@ -202,7 +201,7 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
     allocation
         Shape (C, K, R).
     restarts
-        What a kill costs; None for the defaults.
+        Cost of a kill; None for the defaults.
     """
     demand, allocated = world.by_cycle, allocation[:, :, None]
     is_sample = world.is_sample[..., None]
@@ -224,13 +223,13 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
 
 
 def relative(part: FloatArray, total: FloatArray) -> FloatArray:
-    """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
+    """Return part / total; 1 if the resource isn't used."""
     is_used = total > 0
     return np.asarray(np.where(is_used, part / np.where(is_used, total, 1.0), 1.0))
 
 
 def _under_samples(world: World, allocation: FloatArray) -> IntArray:
-    # Demand is 0 after a container's end, so that nothing is under it there.
+    # Demand is 0 after a container's end, so no sample there counts as under.
     is_under = allocation[:, :, None] < UNDER_SHARE * world.by_cycle
     return np.asarray(is_under.sum(axis=(1, 2)), dtype=np.int64)
 

@@ -1,17 +1,18 @@
-"""Policies that learn from similar moments: nearest neighbours and forests, and forecasts at a price.
+"""Policies that learn from similar past states: nearest neighbours and forests, with forecasts and a price on risk.
 
-A forecast is a distribution of the need: of an incompressible resource the peak of the coming cycle, of a rate any of its samples. At
-price m^2 a container gets the y that minimises
+A forecast is a distribution of the need: the peak of the coming cycle for an incompressible resource, any of its samples for a
+rate. At price m^2 a container gets the y that minimises
 
     y + m^2 s w P(need > y),
 
-s the mean demand of training containers, and w what a sample's harm counts there: a container that lives longer has more of it for the same
-share. Of all ways to do so much harm on average, this one allocates least, as harm is done where it saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
+where s is the mean demand of training containers and w the weight of a violation, which is smaller in containers that run longer.
+Among all allocations with the same average violations this one allocates least. The price is the square of the multiplier, so
+that multipliers up to 1024 reach any safety; calibration corrects errors of the distribution.
 
-Both know a moment by the same `features`; with phases, which phase it is and how long it has lasted are among them.
+Both policies use the same `features`, which with phases include the current phase and its duration so far.
 
-A quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7), whose draws from leaves are pooled with the nearest
-neighbours of `knn`: the two err differently, and the pool saves more than either.
+The forest is a quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7). Its samples from leaves are
+pooled with the nearest neighbours of `knn`: their errors differ, and the pool saves more than either.
 """
 
 from collections.abc import Sequence
@@ -31,15 +32,15 @@ from optim.rightsizing.vpa import OOM_FACTOR
 from optim.rightsizing.world import World
 
 TAIL = 24
-"""Points beyond the last quantile."""
+"""Number of points beyond the last quantile."""
 
 TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
-"""In units of the tail's mean the points lie at 0.25, 0.25 x 1.3, ...; risk falls as (1 + d / 4)^-4: as exp(-d) at first, then more slowly."""
+"""The points lie at 0.25, 0.25 x 1.3, ... tail means; the risk (1 + d / 4)^-4 falls as exp(-d) at first, then more slowly."""
 
 MIN_TAIL = 0.005
 
 TAIL_SHARE = 0.05
-"""The logarithm of what lies beyond the last quantile has this share of its distance to the median as its mean, and at least MIN_TAIL."""
+"""Mean of the log excess over the last quantile, as a fraction of its log distance to the median; at least MIN_TAIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,13 +50,13 @@ class Forecast:
     Attributes
     ----------
     need
-        Shape (A, R, Q): quantiles, rising; NaN where nothing is known, as in the first cycle.
+        Shape (A, R, Q): increasing quantiles; NaN if unknown, as in the first cycle.
     risk
-        Shape (Q,): probability that the need is above each, falling.
+        Shape (Q,): probability that the need exceeds each quantile, decreasing.
     scale
-        Shape (R,): what a price of one is worth.
+        Shape (R,): amount of a resource that corresponds to a price of one.
     weight
-        Shape (A, R): what harm counts, 1 on average over training containers.
+        Shape (A, R): weight of a violation, 1 on average over training containers.
     """
 
     need: FloatArray
@@ -64,7 +65,7 @@ class Forecast:
     weight: FloatArray | None = None
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return what is given, shape (A, R): of equally good amounts the largest, and never more than the limit."""
+        """Return the allocation, shape (A, R), at most the limit; ties by the largest."""
         value = np.empty(self.need.shape[:2])
         last = len(self.risk) - 1
         for column, price in enumerate((multiplier**2 * self.scale).tolist()):
@@ -75,18 +76,18 @@ class Forecast:
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
     def at_risk(self, share: float) -> FloatArray:
-        """Return the smallest quantile that needs are above with a probability of at most `share`, shape (A, R)."""
+        """Return the smallest quantile that needs exceed with probability at most `share`, shape (A, R)."""
         is_safe = self.risk <= share
         return self.need[:, :, int(is_safe.argmax()) if is_safe.any() else -1]
 
 
 def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return quantiles and risks with a heavy tail behind the last one, so that any safety can be bought.
+    """Return quantiles and risks with a heavy tail beyond the last quantile, so that a price can reach any safety.
 
     Parameters
     ----------
     log_need
-        Shape (..., Q): logarithms of quantiles, rising.
+        Shape (..., Q): logarithms of quantiles, increasing.
     risk
         Shape (Q,): as in `Forecast`, above 0.
     """
@@ -104,13 +105,11 @@ def scale_of(world: World) -> FloatArray:
 
 
 NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
-"""Moments that count as similar: a moment tells one peak of an incompressible resource, and a cycle's samples of a rate."""
+"""Numbers of neighbours: a state has one peak of an incompressible resource, but a cycle of samples of a rate."""
 
 NUM_QUANTILES = 100
 
-ANALOGS = (
-    "The demand after the most similar moments of training containers, at a price on harm; without and with phases."
-)
+ANALOGS = "Nearest-neighbour forecast from similar states of training containers, with a price on violations; without and with phases."
 
 
 @policy(
@@ -128,17 +127,17 @@ ANALOGS = (
     has_phases=True,
 )
 class KnnQuantiles:
-    """The needs that followed on the most similar moments of training containers.
+    """Forecast of needs from the most similar states of training containers.
 
     Parameters
     ----------
     world
-        Whose training containers are learned from.
+        World with the training containers.
     has_phases
-        Whether the present phase is among what makes moments similar.
+        Whether similarity includes the current phase.
     is_whole
-        Whether a whole cycle must have followed, see `examples_of`; then nothing is known of the ends of containers, and harm
-        counts the same everywhere.
+        Whether a complete cycle must follow each state, see `examples_of`; then the ends of containers are unknown, and all
+        violations have the same weight.
     """
 
     def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
@@ -157,7 +156,7 @@ class KnnQuantiles:
         return self.forecast([view_features(view, self._world, has_phases=self._has_phases)])
 
     def forecast(self, parts: Sequence[Features]) -> Forecast:
-        """Return what followed on the moments most similar to these."""
+        """Return the distributions of needs after the most similar states."""
         features = joined(parts)
         neighbours = self._similar(features)
         outcomes = [self._outcome_quantiles(rows, column) for column, rows in enumerate(neighbours)]
@@ -168,7 +167,7 @@ class KnnQuantiles:
         return Forecast(need=features.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
 
     def _similar(self, features: Features) -> list[NDArray[np.intp]]:
-        """Return the examples that count for each resource, shape (A, number)."""
+        """Return the similar examples for each resource, shape (A, number)."""
         _, neighbours = self._tree.query((features.values - self._mean) / self._deviation, k=self._number)
         neighbours = neighbours.reshape(len(features.level), self._number)
         return [
@@ -176,7 +175,7 @@ class KnnQuantiles:
         ]
 
     def _weight(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
-        """Return what a sample's harm counts by these examples, over what it does by all, shape (A,)."""
+        """Return the weight of a violation in these examples, relative to all examples, shape (A,)."""
         share, samples = self._examples.share[:, column], self._examples.is_there.sum(axis=1)
         baseline = float((share * samples).sum() / samples.sum())
         return np.asarray(
@@ -184,7 +183,7 @@ class KnnQuantiles:
         )
 
     def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
-        """Return quantiles of what followed, shape (A, Q)."""
+        """Return quantiles of the examples' outcomes, shape (A, Q)."""
         if self._world.is_level[column]:
             peak, is_censored = (each[neighbours, column] for each in (self._examples.peak, self._examples.is_censored))
             if is_censored.any():
@@ -195,7 +194,7 @@ class KnnQuantiles:
 
 
 def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return quantiles of each row's values that aren't NaN, between neighbours linear, shape (rows, levels)."""
+    """Return linearly interpolated quantiles of each row's values that aren't NaN, shape (rows, levels)."""
     ordered = np.sort(values, axis=1)  # NaN last
     last = np.isfinite(ordered).sum(axis=1)[:, None] - 1
     place = levels * last
@@ -207,11 +206,11 @@ def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
 def survival_quantiles(
     values: FloatArray, is_censored: NDArray[np.bool_], levels: FloatArray, *, beyond: float
 ) -> FloatArray:
-    """Return quantiles of each row's values of which some are lower bounds, by the product-limit estimate, shape (rows, levels).
+    """Return product-limit quantiles of each row's values, some of which are lower bounds, shape (rows, levels).
 
-    A lower bound's mass goes to all larger values, in equal parts (Efron 1967): that is the estimate of Kaplan and Meier, and over
-    nearest neighbours that of Beran. Where the largest value is a bound itself, its mass lies `beyond` above it. Between values
-    quantiles are linear, as those of `quantiles`, which this equals where nothing is censored.
+    The mass of a lower bound is divided equally among all larger values (Efron 1967). This is the estimate of Kaplan and Meier,
+    and over nearest neighbours that of Beran. If the largest value is a bound, its mass lies `beyond` above it. Quantiles are
+    interpolated linearly; without censoring they equal those of `quantiles`.
 
     Parameters
     ----------
@@ -229,7 +228,7 @@ def survival_quantiles(
     data", 1981.
     """
     number = values.shape[1]
-    # At equal values what happened comes before what is only known to be larger.
+    # At equal values uncensored ones precede censored ones.
     order = np.lexsort((is_censored, values), axis=1)
     ordered, is_bound = np.take_along_axis(values, order, axis=1), np.take_along_axis(is_censored, order, axis=1)
     at_risk = number - np.arange(number)
@@ -251,13 +250,13 @@ NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
 DRAWS_OF_A_LEAF = 4
 
 NEIGHBOUR_WEIGHT = 4
-"""Each of the nearest 50 counts so many times: a third of the pool, two thirds are the leaves'."""
+"""Multiplicity of each of the 50 nearest neighbours, so that they form a third of the pool and the leaves two thirds."""
 
 LEVELS = np.array([0.5, 0.8, 0.95])
-"""Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of an incompressible resource by the peak."""
+"""Quantiles of a rate's samples in the next cycle that trees predict, besides the mean; for incompressible ones, the peak."""
 
 
-FOREST = "As `knn`, with the moments in the same leaves of trees besides (extra `learn`; runs where it is named)."
+FOREST = "As `knn`, pooled with the samples in the same leaves of a random forest (extra `learn`; runs only if named)."
 
 
 @policy(
@@ -273,19 +272,19 @@ FOREST = "As `knn`, with the moments in the same leaves of trees besides (extra 
     has_phases=True,
 )
 class Forest(KnnQuantiles):
-    """What followed on moments in the same leaves, and on the nearest ones.
+    """Forecast of needs from the states in the same leaves and from the nearest ones.
 
     Parameters
     ----------
     world
-        Whose training containers are learned from.
+        World with the training containers.
     has_phases
-        Whether the present phase is among what makes moments similar.
+        Whether the features include the current phase.
 
     Raises
     ------
     MissingDependencyError
-        If scikit-learn isn't there.
+        If scikit-learn isn't installed.
     """
 
     def __init__(self, world: World, *, has_phases: bool = False) -> None:
@@ -316,7 +315,7 @@ class Forest(KnnQuantiles):
 
 
 def _targets(examples: Examples, world: World) -> FloatArray:
-    """Return what trees forecast of each example, shape (N, targets), in deviations."""
+    """Return the trees' targets of each example in standard deviations, shape (N, targets)."""
     targets = []
     for column, is_level in enumerate(world.is_level.tolist()):
         if is_level:

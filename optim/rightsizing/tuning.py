@@ -1,10 +1,10 @@
 """Requirements, and the smallest multipliers that meet them.
 
-Harm is tuned by split conformal prediction. Of each of n units (containers; those of a pod are one) one cycle after the first is drawn at
-random, and of it what the resource needed: the peak of one that is held, a random sample of a rate. Cycles of a container
-aren't exchangeable, containers are. The smallest multiplier whose allocation covers at least ceil((n + 1)(1 - a)) of the n
-draws covers a draw from a fresh container with a probability of at least 1 - a, over the containers and the draws: on average
-at most a share a of a fresh container's cycles after the first is killed, or of its samples after the first cycle throttled.
+Violations are tuned by split conformal prediction. From each of n units (containers, or pods of several containers) one cycle
+after the first is sampled, with its need: the peak of an incompressible resource, a random sample of a rate. Cycles of a
+container aren't exchangeable, but containers are. The smallest multiplier whose allocation covers at least
+ceil((n + 1)(1 - a)) of the n draws covers a draw from a new container with probability at least 1 - a, over containers and
+draws. On average at most a fraction a of a new container's cycles after the first is killed, or of its samples throttled.
 
 References
 ----------
@@ -27,16 +27,16 @@ from optim.rightsizing.policy import Plan
 from optim.rightsizing.world import World
 
 IsMet = Callable[[FloatArray], NDArray[np.bool_]]
-"""Tells of an allocation, shape (C, K, R), whether each resource meets what is required, shape (R,)."""
+"""Function that returns whether an allocation, shape (C, K, R), meets the requirement of each resource, shape (R,)."""
 
 MAX_MULTIPLIER = 1024.0
-"""Largest multiplier that is tried."""
+"""Maximum multiplier."""
 
 TOL = 1e-9
-"""Relative width of the interval that bisection stops at: far less than any two samples differ by."""
+"""Relative width of the interval at which bisection stops, far below the differences of samples."""
 
 NUM_HALVINGS = 60
-"""Never more; a multiplier of zero has no relative width."""
+"""Maximum number of bisections, since an interval at zero has no relative width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class Tuned:
     multiplier
         Shape (R,).
     is_reached
-        Shape (R,): whether the requirement is met; if not, the largest multiplier is used and the risk is what it is.
+        Shape (R,): whether the requirement is met; if not, the multiplier is the maximum.
     """
 
     multiplier: FloatArray
@@ -56,18 +56,17 @@ class Tuned:
 
 
 def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
-    """Return the smallest multipliers, at least 0, whose allocation is met.
+    """Return the smallest nonnegative multipliers whose allocation meets the requirement.
 
-    What is required must be met by all larger allocations as well. With feedback (kills raise later estimates) allocations
-    need not grow with the multiplier everywhere; then the multiplier meets what is required still, and one a hair smaller
-    doesn't.
+    The requirement must be monotone: all larger allocations meet it as well. With feedback (kills raise later estimates)
+    allocations may decrease with the multiplier; then the result meets the requirement, and slightly smaller values don't.
 
     Parameters
     ----------
     plan
         A policy on a world.
     is_met
-        What is required.
+        Test of the requirement.
     num_resources
         R.
     """
@@ -92,30 +91,30 @@ def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
 
 
 class Measure(StrEnum):
-    """What is held equal."""
+    """Risk measure that is equal for all policies."""
 
     HARM = "harm"
-    """Kills of incompressible resources, throttled samples of rates; restarts are charged."""
+    """Kills for incompressible resources and throttled samples for rates; restarts are charged."""
     UNDER_TIME = "under-time"
-    """The paper's: samples with less than 95 % of demand, of each resource; restarts aren't charged."""
+    """The paper's measure: samples with less than 95 % of demand, for each resource; restarts aren't charged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """What is allowed.
+    """Service level objective: the allowed risk.
 
     Attributes
     ----------
     measure
-        What of.
+        Risk measure.
     kills
-        Share of a container's cycles after the first with a kill.
+        Allowed fraction of a container's cycles after the first with a kill.
     throttled
-        Share of a container's samples after the first cycle that are throttled.
+        Allowed fraction of throttled samples of a container after the first cycle.
     under_time
-        Share of all samples with less than 95 % of demand.
+        Allowed fraction of samples with less than 95 % of demand.
     checkpoint_s, startup_s
-        What a kill costs, see `Restarts`.
+        Cost of a kill, see `Restarts`.
     """
 
     measure: Measure = Measure.HARM
@@ -132,16 +131,16 @@ class Slo:
 
     @property
     def restarts(self) -> Restarts:
-        """What a kill costs."""
+        """Cost of a kill."""
         return Restarts(checkpoint_s=self.checkpoint_s, startup_s=self.startup_s)
 
     @property
     def is_charged(self) -> bool:
-        """Whether allocations hold what restarts cost."""
+        """Whether allocations include the cost of restarts."""
         return self.measure is Measure.HARM
 
     def allowed(self, world: World) -> FloatArray:
-        """Return the allowed share of each resource, shape (R,)."""
+        """Return the allowed fraction of each resource, shape (R,)."""
         if self.measure is Measure.UNDER_TIME:
             return np.full(len(world.resources), self.under_time)
         return np.where(world.is_level, self.kills, self.throttled)
@@ -149,22 +148,22 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
-    """A draw of each unit, shape (n, R) all: the series and cycle it is from, and what was needed there."""
+    """One draw per unit: its series, its cycle, and its need; all arrays have shape (n, R)."""
 
     series: IntArray
     cycle: IntArray
     need: FloatArray
 
     def covered(self, allocation: FloatArray) -> IntArray:
-        """Return how many draws an allocation, shape (C, K, R), covers, shape (R,)."""
+        """Return the number of draws that an allocation, shape (C, K, R), covers, shape (R,)."""
         allocated = allocation[self.series, self.cycle, np.arange(self.need.shape[1])]
         return np.asarray((allocated >= self.need).sum(axis=0))
 
 
 def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False) -> Draws:
-    """Draw a cycle after the first of each unit that has one: of its cycles for an incompressible resource, by samples for a rate.
+    """Sample a cycle after the first from each unit that has one: uniform for incompressible resources, by samples for rates.
 
-    `is_whole`: of cycles that are whole only.
+    With `is_whole`, only complete cycles are sampled.
     """
     samples = world.samples[:, 1:]
     if is_whole:
@@ -191,14 +190,14 @@ def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False
 
 
 def num_drawn(world: World) -> int:
-    """Return of how many units `draw_needs` draws a cycle that need not be whole."""
+    """Return the number of units from which `draw_needs` samples a cycle that may be incomplete."""
     return len(np.unique(world.group[(world.samples[:, 1:] > 0).any(axis=1)]))
 
 
 def guaranteed(world: World, slo: Slo) -> FloatArray:
-    """Return what tuning on a world's containers guarantees of fresh ones, shape (R,): the share allowed, or 1 / (n + 1) if n are few.
+    """Return the risk that tuning guarantees for new containers, shape (R,): the allowed fraction, or 1 / (n + 1) if n is small.
 
-    NaN under the paper's measure, which promises nothing.
+    NaN under the paper's measure, which has no guarantee.
     """
     if not slo.is_charged:
         return np.full(len(world.resources), np.nan)
@@ -206,20 +205,20 @@ def guaranteed(world: World, slo: Slo) -> FloatArray:
 
 
 def min_covered(number: int, share: float) -> int:
-    """Return how many of n draws must be covered for a share `share` of uncovered ones; more than n if n are too few."""
+    """Return the number of n draws to cover for a fraction `share` of uncovered ones; more than n if n is too small."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)
 
 
 def num_needed(share: float) -> int:
-    """Return the fewest draws by which a share `share`, above 0, of uncovered ones can be kept: about 1 / a - 1."""
+    """Return the minimum number of draws that can guarantee a fraction `share` > 0 of uncovered ones, about 1 / share - 1."""
     return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
 
 
 def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
-    """Return the test of allocations on a world of containers to tune on.
+    """Return the test of allocations on a world of calibration containers.
 
-    With fewer than `num_needed` units no allocation has the guarantee; then all draws must be covered, and what is promised is
-    1 / (n + 1) only.
+    With fewer than `num_needed` units no allocation has the guarantee; then all draws must be covered, and the guaranteed risk
+    is 1 / (n + 1).
     """
     allowed = slo.allowed(world)
     if slo.measure is Measure.UNDER_TIME:
@@ -228,11 +227,11 @@ def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
 
 
 def covering(draws: Draws, allowed: FloatArray) -> IsMet:
-    """Return the test whether all but the allowed share, shape (R,), of draws are covered."""
+    """Return the test whether all but the allowed fraction, shape (R,), of draws are covered."""
     min_number = num_to_cover(len(draws.need), allowed)
     return lambda allocation: draws.covered(allocation) >= min_number
 
 
 def num_to_cover(number: int, allowed: FloatArray) -> IntArray:
-    """Return how many of n draws are to be covered for each allowed share: all where n are too few."""
+    """Return the number of n draws to cover for each allowed fraction: all if n is too small."""
     return np.array([min(min_covered(number, share), number) for share in allowed.tolist()])

@@ -5,8 +5,8 @@ References
 Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender/util: `histogram.go`, `decaying_histogram.go`,
 `histogram_options.go`.
 
-CPU: a decaying histogram of one sample a minute. Memory: a decaying histogram of the peak of each day. The target is
-the 90th percentile times a margin, here the multiplier m, 1.15 in the source. Kills for lack of memory raise the peak that is recorded.
+CPU uses a decaying histogram of one sample per minute, memory a decaying histogram of daily peaks. The target is the 90th
+percentile times a margin, here the multiplier m (1.15 in the source). OOM kills raise the recorded peak.
 
 References
 ----------
@@ -25,10 +25,10 @@ from optim.rightsizing.policy import CycleView, Estimate, Trait
 from optim.rightsizing.world import World
 
 GROWTH = 1.05
-"""A bucket is 5 % wider than the one before."""
+"""Each bucket is 5 % wider than the previous one."""
 
 EPSILON = 1e-4
-"""A bucket with less weight is empty at either end of the histogram."""
+"""Weight below which a bucket at either end of the histogram counts as empty."""
 
 HALF_LIFE_S = 86_400.0
 
@@ -40,7 +40,7 @@ class Buckets:
     Attributes
     ----------
     first
-        Width of the first one.
+        Width of the first bucket.
     cap
         Largest value.
     """
@@ -64,12 +64,12 @@ class Buckets:
 
 
 class DecayingHistograms:
-    """One histogram a row; weights are relative to time zero, so that only samples' own weights grow with time.
+    """One histogram per row; weights are relative to time zero, so that only the weights of new samples grow with time.
 
     Parameters
     ----------
     buckets
-        Of all rows.
+        Buckets of all rows.
     rows
         Number of histograms.
     """
@@ -83,20 +83,20 @@ class DecayingHistograms:
         self.weight[rows, self.buckets.find(value)] += weight * decay(time_s)
 
     def subtract(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
-        """Take back a sample that was added; what is left below the threshold of emptiness vanishes."""
+        """Remove a sample that was added; weights below the threshold of empty buckets become 0."""
         bucket = self.buckets.find(value)
         remaining = self.weight[rows, bucket] - weight * decay(time_s)
         self.weight[rows, bucket] = np.where(remaining < EPSILON, 0.0, remaining)
 
     def percentile(self, level: float, count: int) -> FloatArray:
-        """Return a percentile of the first `count` rows, shape (count,): the end of its bucket, 0 of an empty row."""
+        """Return a percentile of the first `count` rows, shape (count,): the end of its bucket, 0 for empty rows."""
         weight = self.weight[:count]
         is_full = weight >= EPSILON
         last = self.buckets.count - 1
         lowest, highest = is_full.argmax(axis=1), last - is_full[:, ::-1].argmax(axis=1)
         inner = np.where(np.arange(last + 1) >= lowest[:, None], weight, 0.0)
         reached = np.cumsum(inner, axis=1) >= level * weight.sum(axis=1)[:, None]
-        # Below the lowest bucket the sum is 0; a level of 0 still answers with the lowest one.
+        # Below the lowest bucket the sum is 0; a level of 0 must still return the lowest bucket.
         reached &= np.arange(last + 1) >= lowest[:, None]
         bucket = np.where(reached.any(axis=1), np.minimum(reached.argmax(axis=1), highest), highest)
         value = self.buckets.begin(np.minimum(bucket + 1, last))
@@ -104,7 +104,7 @@ class DecayingHistograms:
 
 
 def decay(time_s: float) -> float:
-    """Return the factor on the weight of a sample at a time; later ones weigh more."""
+    """Return the factor on the weight of a sample at a time; later samples weigh more."""
     return float(2.0 ** (time_s / HALF_LIFE_S))
 
 
@@ -132,12 +132,12 @@ OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
 @policy(
     "vpa",
     world="containers",
-    summary="Kubernetes' recommender: decaying histograms; kills raise the peak.",
+    summary="Recommender of the Kubernetes Vertical Pod Autoscaler: decaying histograms, with peaks raised by kills.",
     is_default=True,
     traits=(Trait.FEEDBACK,),
 )
 class VerticalPodAutoscaler:
-    """Kubernetes' recommender: one histogram a resource; of an incompressible resource the peak of the window that runs is in it.
+    """Kubernetes' recommender, one histogram per resource; for incompressible resources it includes the current window's peak.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class VerticalPodAutoscaler:
         return Estimate(base=np.zeros_like(value), spread=value, floor=self._floor)
 
     def _observe(self, value: FloatArray, time_s: float) -> None:
-        """Take a sample of the containers that run."""
+        """Add a sample of the running containers."""
         rows = self._rows[: len(value)]
         # The first sample opens the first window.
         window = int((time_s - self._begin_s) // PEAK_WINDOW_S)
@@ -185,7 +185,7 @@ class VerticalPodAutoscaler:
                 histogram.add(rows, value[:, column], RATE_WEIGHT, time_s)
 
     def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
-        """Replace the window's peak, stamped at the window's end, where a value is larger."""
+        """Replace the window's peak, with the time of the window's end, if a value is larger."""
         end_s = self._begin_s + (self._window + 1) * PEAK_WINDOW_S
         old = self._peak[rows, column]
         is_larger = value > old
@@ -196,7 +196,7 @@ class VerticalPodAutoscaler:
         self._peak[larger, column] = value[is_larger]
 
     def _record_kills(self, view: CycleView) -> None:
-        """Where an incompressible resource ran out in the cycle that ends, record a larger peak."""
+        """Record a larger peak for incompressible resources that caused a kill in the previous cycle."""
         for column, resource in enumerate(self._resources):
             if not resource.is_level:
                 continue
@@ -207,7 +207,7 @@ class VerticalPodAutoscaler:
 
 
 def samples_a_minute(interval_s: float) -> int:
-    """Return after how many samples of the grid the recommender, which runs each minute, looks again."""
+    """Return the number of samples between runs of the recommender, which runs every minute."""
     return max(1, round(SAMPLE_S / interval_s))
 
 
