@@ -1,7 +1,7 @@
-"""All policies at equal risk, tuned on some containers and tested on others, and their trade-off with allocation.
+"""Comparison of policies at equal risk, tuned on calibration containers and tested on others, and trade-off curves.
 
-Policies keep the multipliers that they were tuned to on other containers, so that an interval is that of the tuned policy on
-fresh containers; both policies of a comparison see the same resample. What tuning adds shows between seeds.
+Intervals are of the tuned policy on new containers: multipliers stay fixed in resamples, and both policies of a comparison use
+the same resample. The variance of tuning shows between seeds.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from optim.statistics import bootstrap
 
 
 def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
-    """Return how often each unit counts in each resample, shape (B, G)."""
+    """Return the multiplicity of each unit in each resample, shape (B, G)."""
     count = world.num_units
     return np.asarray(rng.multinomial(count, np.full(count, 1.0 / count), size=number), dtype=np.int64)
 
@@ -40,7 +40,7 @@ def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> 
 class TunedRun:
     """A tuned policy on the test containers.
 
-    `total` has shape (C, R), with what restarts cost where that is charged; `bound`, shape (R,), is what no plan is below.
+    `total` has shape (C, R) and includes charged restarts; `bound`, shape (R,), is a lower bound on any plan's total.
     """
 
     tuned: Tuned
@@ -51,7 +51,7 @@ class TunedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
-    """Tune policies and run them: pieces are their names."""
+    """Tune and run policies, one piece per name."""
 
     split: CalibrationTestSplit
     slo: Slo
@@ -59,11 +59,11 @@ class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
 
     @property
     def title(self) -> str:
-        """What progress shows."""
+        """Label for progress display."""
         return "policies"
 
     def do(self, piece: str, stop: StoppingCriterion, progress: Progress) -> tuple[str, TunedRun | None]:
-        """Tune and run a policy; None if it was stopped."""
+        """Tune and run a policy; return None if it was interrupted."""
         del progress
         try:
             return piece, run_policy(self.split, piece, self.slo, self.seed, stop)
@@ -72,11 +72,11 @@ class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
 
 
 class _StoppedError(Exception):
-    """A policy was told to stop."""
+    """A stop was requested during a policy's run."""
 
 
 def run_policy(split: CalibrationTestSplit, name: str, slo: Slo, seed: int, stop: StoppingCriterion) -> TunedRun:
-    """Tune a policy on the calibration containers and run it on the test containers; `stop` is asked in between."""
+    """Tune a policy on the calibration containers and run it on the test containers, checking `stop` in between."""
 
     def go_on() -> None:
         if stop(SolveState(elapsed_s=0.0)) is not None:
@@ -98,7 +98,7 @@ def run_policy(split: CalibrationTestSplit, name: str, slo: Slo, seed: int, stop
 
 
 def _bound(world: World, slo: Slo, *, is_harmless: bool) -> TunedRun:
-    """Return the plan that attains a bound; of each resource alone, without what kills for lack of another one cost."""
+    """Return the plan of a bound, computed per resource without the cost of kills caused by other resources."""
     optimum = clairvoyant(world, slo, is_harmless=is_harmless)
     met = np.ones(len(world.resources), dtype=np.bool_)
     return TunedRun(
@@ -110,7 +110,7 @@ def _bound(world: World, slo: Slo, *, is_harmless: bool) -> TunedRun:
 
 
 def charged_allocation(outcome: Outcome, slo: Slo) -> FloatArray:
-    """Return the allocation of each container, shape (C, R), with what restarts cost where that is charged."""
+    """Return the allocation of each container, shape (C, R), including charged restarts."""
     return outcome.allocation + (outcome.violations.charge if slo.is_charged else 0.0)
 
 
@@ -125,49 +125,49 @@ TINY = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A policy's figures for a resource on test containers; intervals (low, high) are of 95 %, over containers.
+    """Metrics of a policy for a resource on test containers; intervals (low, high) are 95 % intervals over containers.
 
-    A row ``all`` takes the mean over resources, of allocations each relative to its demand.
+    The row ``all`` is the mean over resources, with allocations relative to demand.
 
     Attributes
     ----------
     policy, resource
-        Which.
+        Names of the policy and of the resource.
     multiplier
-        The smallest one that meets the requirement on the calibration containers.
+        The smallest multiplier that meets the requirement on the calibration containers.
     is_reached
-        Whether any multiplier does; if none, figures are those of the largest.
+        Whether any multiplier meets it; if not, the metrics are those of the maximum multiplier.
     required
-        Share that is allowed on average over containers: of cycles after the first with a kill, of samples after the first cycle throttled, or of time
-        under-provisioned; None in the row ``all``.
+        Allowed average over containers of the fraction of cycles after the first with a kill, of throttled samples after the
+        first cycle, or of under-provisioned time; None in the row ``all``.
     guaranteed, num_tuned
-        Share that is kept on average over containers like these, and how many containers it was tuned on: above `required` where
-        these are few. None where nothing is guaranteed (parts of one series, the paper's measure, no multiplier met it,
-        references that know the future), and in the row ``all``.
+        Guaranteed average of this fraction over similar containers, and number of calibration containers; above `required`
+        if these are few. None without a guarantee (parts of one series, the paper's measure, no multiplier that meets the
+        requirement, clairvoyant references), and in the row ``all``.
     risk, risk_low, risk_high
-        What came out of what was required: cycles after the first with a kill, samples after the first cycle throttled (means over containers of
-        their shares), or under-provisioned time.
+        Measured risk: mean over containers of the fraction of cycles after the first with a kill, or of throttled samples
+        after the first cycle; or under-provisioned time.
     per_day, per_day_low, per_day_high, per_day_unit
-        Kills, or hours throttled, a container-day, the first cycles included; none in the row ``all``.
+        Kills, or hours throttled, per container-day, including the first cycles; None in the row ``all``.
     restart_h_per_day
-        Hours of start-ups and work done again, a container-day.
+        Hours of start-ups and repeated work per container-day.
     under_time
-        Share of samples with less than 95 % of demand.
+        Fraction of samples with less than 95 % of demand.
     throttled_time, delayed_share
-        Share of samples throttled, and demand above the allocation over demand; 0 for an incompressible resource.
+        Fraction of throttled samples, and demand above the allocation over demand; 0 for an incompressible resource.
     kills
-        Cycles with a kill for lack of what is held.
+        Number of cycles with a kill.
     total_allocation, unit
-        Allocation over all containers, in unit-hours, with what restarts cost unless the measure is the paper's; in the row
-        ``all`` over demand.
+        Allocation over all containers in unit-hours, including restarts unless the measure is the paper's; relative to demand
+        in the row ``all``.
     allocation_over_demand, charge_over_demand
-        Likewise over demand, and the part of it that restarts cost.
+        The same relative to demand, and the part of it due to restarts.
     reduction, reduction_low, reduction_high
         1 - allocation / allocation of the reference.
     most
-        For the clairvoyant plans: a bound on the reduction of any such plan.
+        For the clairvoyant plans: upper bound on the reduction of any such plan.
     over_share, under_share
-        Volume above 105 % and lacking to 95 % of demand, over demand.
+        Allocation above 105 % and shortage below 95 % of demand, over demand.
     changes
         Changes of allocations by more than 5 %.
     container_p05, container_p50, container_p95
@@ -211,7 +211,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
-    """What all rows share: shape (B, G) counts, and the reference."""
+    """Data common to all rows: multiplicities of shape (B, G), and the reference."""
 
     split: CalibrationTestSplit
     slo: Slo
@@ -230,24 +230,24 @@ def compare_policies(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Row, ...]]:
-    """Tune policies to the same requirement on some containers, and yield each one's rows on others.
+    """Tune policies to the same requirement on calibration containers, and yield each policy's rows on test containers.
 
     Parameters
     ----------
     split
-        Containers to tune and to test on.
+        Calibration and test containers.
     names
         Policies, see `policy_names`.
     slo
-        What is held equal.
+        Requirement, the same for all policies.
     num_resamples
-        Resamples of the containers for intervals.
+        Number of bootstrap resamples of the containers for intervals.
     seed
-        Of draws and resamples: same arguments and seed, same rows.
+        Seed of draws and resamples, which determines the rows.
     engine
-        Where policies are tuned and run, each a piece of work, in this process by default; the answer is the same for any.
+        Executor of the policies, this process by default; the rows don't depend on it.
     stop, progress
-        Ends the comparison early, without the policies that are running; hears how many are done.
+        Criterion that ends the comparison early, without the running policies, and observer of the number of completed ones.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def compare_policies(
 
 
 def check_comparison(names: Sequence[str], num_resamples: int) -> None:
-    """Check what `compare_policies` is asked for, before any work.
+    """Check the arguments of `compare_policies` before any work.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def _rows(
     counts: IntArray,
     new_runs: Iterator[tuple[str, TunedRun | None]],
 ) -> Iterator[tuple[Row, ...]]:
-    """Yield the rows of policies, in order, from runs of which the reference's is the first; without those stopped."""
+    """Yield the rows of completed policies in order; the first run is the reference's."""
     runs = dict(itertools.islice(new_runs, 1))
     reference = runs.get(REFERENCE)
     if reference is None:
@@ -295,7 +295,7 @@ def _rows(
 
 
 def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
-    """Yield one row per resource, and the one of all."""
+    """Yield one row per resource, and the row ``all``."""
     world, outcome, counts = frame.split.test, run.outcome, frame.counts
     allowed, number = frame.slo.allowed(world), num_drawn(frame.split.calibration)
     guarantee = guaranteed(frame.split.calibration, frame.slo)
@@ -364,12 +364,12 @@ def _max_mean_reduction(run: TunedRun, frame: _Frame, compared: float) -> float:
 
 
 def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
-    """Return a resource's figures by field."""
+    """Return a resource's metrics by field."""
     return {key: values[column].item() for part in parts for key, values in part.items()}
 
 
 def _summary(run: TunedRun) -> dict[str, Any]:
-    """Return a run's figures by field, shape (R,) each."""
+    """Return a run's metrics by field, each of shape (R,)."""
     outcome = run.outcome
     demand = outcome.demand.sum(axis=0)
     total, plain = run.total.sum(axis=0), outcome.total_allocation
@@ -383,14 +383,14 @@ def _summary(run: TunedRun) -> dict[str, Any]:
 
 
 def risk_of(world: World, outcome: Outcome, slo: Slo, counts: IntArray | None = None) -> dict[str, FloatArray]:
-    """Return `risk` and its interval, shape (R,) each: what came out of what was required; see `Row`."""
+    """Return the measured `risk` and its interval, each of shape (R,); see `Row`."""
     if slo.measure is Measure.UNDER_TIME:
         return _ratio("risk", world, outcome.under_samples, outcome.samples, counts)
     return _ratio("risk", world, outcome.violations.post_warmup, post_warmup_share(world), counts)
 
 
 def post_warmup_share(world: World) -> FloatArray:
-    """Return each series' share of its unit's post-warm-up part, shape (C, R): they add up to 1 over a unit that has any."""
+    """Return each series' fraction of its unit's post-warm-up part, shape (C, R); it sums to 1 over units that have one."""
     samples = world.samples[:, 1:]
     count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
     return np.asarray(post_warmup_weight(world) * count)
@@ -405,7 +405,7 @@ def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, Floa
 def _ratio(
     name: str, world: World, parts: FloatArray | IntArray, totals: FloatArray | IntArray, counts: IntArray | None
 ) -> dict[str, FloatArray]:
-    """Return parts over whole, shape (R,), and its interval over units where there are resamples."""
+    """Return the ratio of sums, shape (R,), and its interval over units if there are resamples."""
     ratios = {name: parts.sum(axis=0) / np.maximum(totals.sum(axis=0), TINY)}
     if counts is not None:
         resampled_ratios = resampled(world, parts, counts) / np.maximum(resampled(world, totals, counts), TINY)
@@ -418,29 +418,29 @@ def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
 
 
 RISKS = (0.005, 0.25)
-"""Risks that a curve spans."""
+"""Range of risks of a curve."""
 
 NUM_POINTS = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradePoint:
-    """A policy's figures for a resource at one multiplier.
+    """Metrics of a policy for a resource at one multiplier.
 
     Attributes
     ----------
     policy, resource, multiplier
-        Which.
+        Policy, resource and multiplier.
     risk
-        Share of cycles after the first with a kill, of samples after the first cycle throttled, or of samples with less than 95 % of demand.
+        Fraction of cycles after the first with a kill, of throttled samples after the first cycle, or `under_time`.
     under_time
-        The latter.
+        Fraction of samples with less than 95 % of demand.
     allocation_over_demand
-        Allocation over all containers, with what restarts cost unless the measure is the paper's, relative to their demand.
+        Allocation over all containers relative to their demand, including restarts unless the measure is the paper's.
     over_share, under_share
-        Volume above 105 % and lacking to 95 % of demand, over demand.
+        Allocation above 105 % and shortage below 95 % of demand, over demand.
     kills, throttled_time, delayed_share
-        Cycles with a kill for lack of what is held; share of samples throttled, and demand delayed over demand.
+        Number of cycles with a kill, fraction of throttled samples, and delayed demand over demand.
     changes
         Changes of allocations by more than 5 %.
     """
@@ -469,9 +469,9 @@ def trade_points(world: World, name: str, slo: Slo, multipliers: Sequence[float]
     name
         Policy, see `policy_names`.
     slo
-        Measure and restarts.
+        Risk measure and cost of restarts.
     multipliers
-        Not negative.
+        Nonnegative multipliers.
 
     Raises
     ------
@@ -490,10 +490,10 @@ def check_multipliers(multipliers: Sequence[float]) -> None:
 
 
 def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
-    """Measure a policy at multipliers that span risks from 0.5 to 25 %.
+    """Measure a policy at multipliers with risks from 0.5 to 25 %.
 
-    Where no multiplier is as safe as that, the curve ends at the safest one; where none is as risky, it begins at 0.
-    Multipliers differ by resource, as the risks that they mean do; they rise with the number of the point.
+    If no multiplier reaches the lowest risk, the curve ends at the safest one; if none reaches the highest, it begins at 0.
+    Multipliers differ by resource, and increase with the number of the point.
     """
     plan, number = make_plan(world, name), len(world.resources)
 
@@ -511,7 +511,7 @@ def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS)
 
 
 def _measured(world: World, plan: Plan, name: str, slo: Slo, grid: FloatArray) -> tuple[TradePoint, ...]:
-    """Measure a plan at multipliers of shape (J, R): a point a row and resource."""
+    """Measure a plan at multipliers of shape (J, R), one point per row and resource."""
     points = []
     for row in grid:
         outcome = measure(world, plan.allocate(row), slo.restarts)

@@ -1,4 +1,4 @@
-"""The series that policies run on, in cycles, and how they are split and prepared."""
+"""Series in cycles for policies, with their split and preparation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ CYCLE_S = 600.0
 """Ten minutes between decisions, as in HotCloud 2020, section 4."""
 
 POOLED_LEVEL = 0.95
-"""In the first cycle nothing is known of a container: it gets this quantile of all training samples."""
+"""Quantile of all training samples that each container is allocated in its first cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseLabels:
-    """Phases of the containers that are simulated, and of those that statistics are taken from.
+    """Phases of the simulated containers and of the training containers.
 
-    A label must follow from its own and earlier samples only. They can come from any source: the truth of a
-    generator, a fitted model, a rule.
+    A label may depend only on its sample and earlier ones. Labels can come from any source: the truth of a generator, a fitted
+    model, a rule.
 
     Attributes
     ----------
@@ -44,30 +44,30 @@ class PhaseLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class World:
-    """Containers in cycles; the longest container first, so that those still running are always the first ones.
+    """Containers in cycles, sorted by decreasing length, so that the running containers are always the first ones.
 
     Attributes
     ----------
     resources
         R resources.
     values
-        Shape (C, K n, R): demand, K the most cycles of any container and n the samples of a cycle; 0 after a
-        container's end. Demand above a container's limit counts as the limit: what is never given is no policy's harm.
+        Shape (C, K n, R): demand, with K the maximum number of cycles and n the samples per cycle; 0 after a container's end.
+        Demand above a container's limit is capped at the limit, since no policy can allocate more.
     lengths
-        Shape (C,): samples of each container, falling.
+        Shape (C,): number of samples of each container, decreasing.
     group
-        Shape (C,): number of the unit that a series belongs to: its container, which is several series where it has gaps, or the
-        pod of several containers.
+        Shape (C,): number of the unit of a series: its container, which has several series if it has gaps, or its pod of
+        several containers.
     limit
-        Shape (C, R): most that may be allocated, infinite where unknown.
+        Shape (C, R): maximum allocation, infinite if unknown.
     first
-        Shape (R,): allocation in the first cycle, before anything is known.
+        Shape (R,): allocation in the first cycle.
     cycle_samples
         n.
     interval_s
         Seconds between samples.
     training
-        Other containers, whose whole series are known beforehand.
+        Other containers, whose complete series are known to policies.
     phase
         Shape (C, K n): phase of each sample, -1 where unknown; None where no phases are known.
     training_phase
@@ -91,7 +91,7 @@ class World:
 
     @property
     def is_level(self) -> NDArray[np.bool_]:
-        """Whether each resource is held, as memory is, shape (R,)."""
+        """Whether each resource is incompressible, as memory is, shape (R,)."""
         return np.array([resource.is_level for resource in self.resources])
 
     @property
@@ -106,18 +106,18 @@ class World:
 
     @property
     def num_cycles(self) -> int:
-        """Most cycles of any container."""
+        """Maximum number of cycles of a container."""
         return int(self.values.shape[1]) // self.cycle_samples
 
     @property
     def running(self) -> IntArray:
-        """Containers that run in each cycle, shape (K,)."""
+        """Number of running containers in each cycle, shape (K,)."""
         begins = np.arange(self.num_cycles) * self.cycle_samples
         return np.asarray((self.lengths[None, :] > begins[:, None]).sum(axis=1), dtype=np.int64)
 
     @property
     def samples(self) -> IntArray:
-        """Samples of each container in each cycle, shape (C, K)."""
+        """Number of samples of each container in each cycle, shape (C, K)."""
         begins = np.arange(self.num_cycles) * self.cycle_samples
         return np.asarray(np.clip(self.lengths[:, None] - begins, 0, self.cycle_samples), dtype=np.int64)
 
@@ -134,14 +134,14 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CalibrationTestSplit:
-    """Containers that multipliers are tuned on, and others that the tuned policies run on; both know the same training.
+    """Calibration containers to tune multipliers on, and test containers; both worlds have the same training containers.
 
     Attributes
     ----------
     calibration, test
         Worlds of different containers.
     is_by_time
-        Whether they are parts of the same series, so that tuning guarantees nothing.
+        Whether both are parts of the same series, so that tuning has no guarantee.
     """
 
     calibration: World
@@ -156,12 +156,12 @@ def make_world(
     *,
     cycle_s: float = CYCLE_S,
 ) -> World:
-    """Lay series out in cycles.
+    """Arrange series in cycles.
 
     Parameters
     ----------
     series, training
-        On the same grid, with the same resources; containers that are simulated, and others that are known.
+        Containers to simulate, and training containers, on the same grid with the same resources.
     phases
         Phases of both, if any policy needs them.
     cycle_s
@@ -212,28 +212,28 @@ def make_world(
 
 
 TRUTH = "truth"
-"""Stands for the true phases of series that know them."""
+"""Name of the encoder that returns the true phases of generated series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOptions:
-    """How a world is made.
+    """Options of a world.
 
     Attributes
     ----------
     encoder
         Encoder of the phase model, or ``truth`` for the true phases of generated series.
     num_phases
-        Number of phases; None leaves it to the model.
+        Number of phases; None for the model's choice.
     test_share
-        Share of containers that policies run on.
+        Fraction of containers for testing.
     calibration_share
-        Share of the others that multipliers are tuned on; phases and statistics are learned on the rest.
+        Fraction of the other containers for tuning multipliers; the rest is for training.
     is_by_time
-        Whether the first half of each series is learned from and tuned on instead, in parts that take turns, and policies
-        run on the second half: for a single long series. Parts of one series aren't exchangeable: nothing is guaranteed.
+        Whether to split each series by time, for a single long series: parts of its first half alternate between training and
+        calibration, and its second half is for testing. Parts of one series aren't exchangeable, so there is no guarantee.
     interval_s, max_gap_s
-        Grid, and the longest gap that is bridged.
+        Interval of the grid, and longest gap to interpolate, in seconds.
     cycle_s
         Seconds between decisions.
     """
@@ -257,29 +257,29 @@ class WorldOptions:
 
 
 MIN_UNITS = 3
-"""One to learn from, one to tune on, one to test on."""
+"""Minimum number of units: one each for training, calibration and test."""
 
 PART_CYCLES = 6
-"""Cycles of a part of a series that is split by time."""
+"""Cycles per part of a series that is split by time."""
 
 Parts = tuple[ContainerSeries, ContainerSeries, ContainerSeries]
 
 
 def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> Parts:
-    """Return containers on the grid to learn from, to tune on and to test on.
+    """Return training, calibration and test containers on the grid.
 
     Raises
     ------
     InvalidProblemError
-        If there are fewer than three units: what is tuned or tested must not be learned from.
+        If there are fewer than three units, since training, calibration and test must not share units.
     """
     grid = to_grid(series, options.interval_s, options.max_gap_s).series
     if options.is_by_time:
         return _split_by_time(grid, options)
     if grid.unit_index.max() + 1 < MIN_UNITS:
         raise InvalidProblemError(
-            "at least three containers of different pods are needed, to learn from, to tune on and to test on; for fewer, "
-            "long ones split by time (--by-time)"
+            "at least three containers of different pods are needed, for training, calibration and test; split fewer, long "
+            "ones by time (--by-time)"
         )
     rng = np.random.default_rng(seed)
     known, held_out = split_containers(grid, options.test_share, rng)
@@ -298,14 +298,14 @@ def _split_by_time(grid: ContainerSeries, options: WorldOptions) -> Parts:
         pieces[2].append(slice(half, rows.stop))
     if not pieces[1]:
         raise InvalidProblemError(
-            f"half of no series has {2 * PART_CYCLES} cycles to learn from; give longer ones, or shorter cycles"
+            f"half of no series has {2 * PART_CYCLES} cycles for training; use longer series, or shorter cycles"
         )
     learned, tuned, held_out = (_cut(grid, part) for part in pieces)
     return learned, tuned, held_out
 
 
 def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
-    """Return pieces of series as containers of their own."""
+    """Return pieces of series as separate containers."""
     rows = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
     segment = grid.segment[[piece.start for piece in pieces]]
     return replace(
@@ -326,23 +326,23 @@ def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
 def prepare_split(
     series: ContainerSeries, options: WorldOptions, seed: int, *, has_phases: bool = True
 ) -> CalibrationTestSplit:
-    """Split series, and make worlds of the containers to tune and to test on.
+    """Split series, and create worlds of the calibration and of the test containers.
 
     Parameters
     ----------
     series
         Any containers.
     options
-        How.
+        Options of the split and of the worlds.
     seed
-        Of the split and of the phase model.
+        Seed of the split and of the phase model.
     has_phases
         Whether any policy needs phases; if not, no model is fitted.
 
     Raises
     ------
     InvalidProblemError
-        If true phases are asked for and unknown, or there are too few containers.
+        If true phases are requested but unknown, or there are too few containers.
     """
     training, tuned, test = split_series(series, options, seed)
     phases = find_phases(training, (tuned, test), options, seed) if has_phases else (None, None)
@@ -356,7 +356,7 @@ def prepare_split(
 def find_phases(
     training: ContainerSeries, parts: Sequence[ContainerSeries], options: WorldOptions, seed: int
 ) -> tuple[PhaseLabels, ...]:
-    """Return phases of each of some parts and of the training part, from a model that has seen the training part only."""
+    """Return phases of the given parts and of the training part, from a model fitted on the training part only."""
     if options.encoder == TRUTH:
         number = len(training.phase_names)
         return tuple(PhaseLabels(labels=_truth(part), training=_truth(training), num_phases=number) for part in parts)
@@ -373,5 +373,5 @@ def find_phases(
 
 def _truth(series: ContainerSeries) -> IntArray:
     if series.phase is None:
-        raise InvalidProblemError("the series don't know their true phases; choose another encoder")
+        raise InvalidProblemError("the true phases of the series are unknown; choose another encoder")
     return series.phase
