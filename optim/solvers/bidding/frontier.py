@@ -176,14 +176,14 @@ def trace_frontier(
 
 @register("frontier", problem="bidding")
 class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
-    """The whole curve of cost against work; its tangent from the origin is the best cost per work.
+    """The full curve of cost against work; its tangent from the origin is the best cost per work.
 
     The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The curve's points, including
     the decision, are counts of the statistics: `cost_0`, `work_0` and so on, in order of work; more work always costs
     more. Iterations are solved boxes.
     """
 
-    summary: ClassVar[str] = "cost against work: the whole curve, and the best ratio with a proof"
+    summary: ClassVar[str] = "cost against work: the full curve, and the best ratio with a proof"
     options_type: ClassVar[type[FrontierOptions]] = FrontierOptions
 
     def run(self, instance: BiddingInstance, options: FrontierOptions, monitor: Monitor, seed: int) -> Outcome:
