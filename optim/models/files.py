@@ -30,11 +30,11 @@ PLAIN = (
     *("problem", "instance", "solver", "sense", "termination", "primal", "dual", "objective", "bound"),
     *("seed", "options", "versions", "message"),
 )
-"""Fields that a file holds as a solution does."""
+"""Fields stored in a file as they are in a solution."""
 
 
 class CertificateDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A certificate; the proof's form is the problem's own."""
+    """A certificate; the form of the proof depends on the problem."""
 
     kind: CertificateKind
     statement: str
@@ -43,7 +43,7 @@ class CertificateDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StatsDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """What a solve cost."""
+    """Resources used by a solve."""
 
     seconds: dict[str, float] = {}
     iterations: int = 0
@@ -87,13 +87,13 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     path
         The file.
     kind
-        What must be in it, such as `optim.AdmissionInstance`: type checkers then know what is returned.
+        Expected type, such as `optim.AdmissionInstance`; type checkers infer the return type from it.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, isn't whole, contradicts its schema, or holds another kind of instance; the text names
-        the field.
+        If the file can't be read, is truncated, violates its schema, or holds another type of instance; the message
+        names the field.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Formal programmes: export to MPS and LP files, and what the programmes in Pyomo and CVXPY share.
+"""Mathematical programmes: export to MPS and LP files, and shared parts of the programmes in Pyomo and CVXPY.
 
-CVXPY finds the shape of a sum by summing memory that nobody filled; where that happens to hold infinities of both signs
-NumPy warns. Programmes are built, copied and solved below `unfilled_sums`.
+CVXPY determines the shape of a sum by summing uninitialised memory, and NumPy warns if that contains infinities of both
+signs. Programmes are therefore built, copied and solved under `unfilled_sums`.
 """
 
 import re
@@ -18,19 +18,19 @@ from optim.core.files import write_bytes
 from optim.models.catalogue import problem_of
 
 unfilled_sums = np.errstate(invalid="ignore", over="ignore")
-"""A decorator, of functions that build or solve programmes."""
+"""Decorator for functions that build or solve programmes."""
 
 Model = Any
 """A Pyomo model; Pyomo has no annotations."""
 
 
 def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
-    """Add a rule's constraint under the rule's own name, with its statement as `doc`."""
+    """Add a rule's constraint under the rule's name, with its docstring as `doc`."""
     model.add_component(rule.__name__, pyo.Constraint(*index, rule=rule, doc=rule.__doc__))
 
 
 FORMATS = {".mps": "mps", ".lp": "lp"}
-"""Pyomo's name of the format by the file's suffix."""
+"""Pyomo's format names by file suffix."""
 
 
 def export(
@@ -44,13 +44,13 @@ def export(
     Parameters
     ----------
     instance
-        Of any problem.
+        Instance of any problem.
     format
         ``"mps"`` or ``"lp"``.
     path
-        Where to write, beside returning the text; a name ending in ``.gz`` is compressed.
+        File to which the text is also written; a name ending in ``.gz`` is compressed.
     ratio
-        Dollars a unit of work, of bidding instances only.
+        Dollars per unit of work, for bidding instances only.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def export(
 
 
 def export_model(model: Any, path: str | Path) -> None:
-    """Write a Pyomo model to a file, whole or not at all.
+    """Write a Pyomo model to a file atomically.
 
     Variables and rows keep their names (with brackets and commas replaced). MPS files state the sense
     in a section OBJSENSE, which HiGHS, CPLEX, Gurobi, SCIP and Xpress read.

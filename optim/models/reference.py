@@ -37,7 +37,7 @@ AdmissionName = Literal[
     "tiny-2",
     "wide-0",
 ]
-"""Of the problem ``admission``."""
+"""Names of the instances of the problem ``admission``."""
 
 AuctionName = Literal[
     "auction-held-0",
@@ -46,7 +46,7 @@ AuctionName = Literal[
     "auction-tiny-0",
     "auction-zero-0",
 ]
-"""Of the problem ``auction``."""
+"""Names of the instances of the problem ``auction``."""
 
 BiddingName = Literal[
     "spot-hour-0",
@@ -61,7 +61,7 @@ BiddingName = Literal[
     "spot-windows-0",
     "spot-windows-1",
 ]
-"""Of the problem ``bidding``."""
+"""Names of the instances of the problem ``bidding``."""
 
 SUFFIX = ".json.gz"
 
@@ -77,7 +77,7 @@ def _names(folder: str, problem: str | None = None) -> tuple[str, ...]:
 
 
 def _read(folder: str, name: str) -> bytes | None:
-    """Return what ships under a name in a folder of any problem, None if nothing does."""
+    """Return the shipped file with a name in a folder of any problem, or None."""
     entries = (files("optim.models") / owner / folder / f"{name}{SUFFIX}" for owner in problem_names())
     return next((read_bytes(str(entry)) for entry in entries if entry.is_file()), None)
 
@@ -100,7 +100,7 @@ def reference_instance(name: str) -> Any:
     Raises
     ------
     InvalidProblemError
-        If there is none of that name; the text lists those there are.
+        If there is no instance with that name; the message lists all names.
     """
     found = _read("instances", name)
     if found is None:
@@ -114,7 +114,7 @@ def reference_solution(name: str) -> Solution:
     Raises
     ------
     InvalidProblemError
-        If none ships for that instance; the text lists those that do.
+        If no solution ships for that instance; the message lists the instances with solutions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A claim that no plan who knows the future allocates less, and its checker, which looks at the series alone."""
+"""A claimed lower bound of the allocation of plans with known demand, and its checker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,32 +13,33 @@ TOL = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClairvoyantClaim:
-    """What is claimed of plans that give a resource one amount a cycle, in the first cycle min(`first`, limit).
+    """Claim about plans that allocate one amount of a resource per cycle, in the first cycle min(`first`, limit).
 
-    Demand above a limit counts as the limit.
+    Demand above a limit counts as the limit. Violations are kills or samples above the amount.
 
     Attributes
     ----------
     resource
         Name of the resource.
     cycle_samples
-        Samples of a cycle.
+        Samples per cycle.
     first
-        What all get in the first cycle.
+        Amount for all containers in the first cycle.
     allowed
-        Allowed harm. With restarts: the mean over units of the share of their later cycles with a sample above the
+        Allowed violations. With restarts: the mean over units of the share of their later cycles with a sample above the
         amount (an incompressible resource), or of their later samples above it (a rate). Without: the share of all samples.
     share
-        Share of demand that an amount must reach.
+        Share of demand that an amount must cover.
     checkpoint_s, startup_s
-        A kill of an incompressible resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and
-        what was used at t; None: restarts cost nothing, and nothing is ever killed.
+        A kill for an incompressible resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of
+        the amount and the demand at t. None: there are no kills and no restarts.
     price
-        Of harm; proves the bound.
+        Price of violations, which proves the bound.
     bound
-        No plan with the allowed harm (or, where none exists, the least there is) totals less, in units times samples.
+        Lower bound of the total of all plans with the allowed violations (or, if there are none, the minimum violations), in units
+        times samples.
     total
-        What `plan` totals.
+        Total of `plan`.
     plan
         Amounts by cycle of each segment of the series.
     """
@@ -57,16 +58,16 @@ class ClairvoyantClaim:
 
 
 def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: float = 0.01) -> list[str]:
-    """Return what is wrong with a claim: nothing if its bound is proven and its plan attains it.
+    """Return the errors of a claim; empty if its bound is proven and its plan attains it within the gap.
 
     Parameters
     ----------
     series
-        On a grid.
+        Series on a grid.
     claim
         The claim.
     gap
-        How far the plan may lie above the bound, relative to it.
+        Largest relative distance of the plan's total from the bound.
     """
     column = series.names.index(claim.resource)
     weights = _weights(series, claim, is_level=series.resources[column].is_level)
@@ -107,7 +108,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
 
 
 def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_level: bool) -> list[float]:
-    """Return what a kill, or a sample above its amount, of each segment counts."""
+    """Return the weight of a kill, or of a sample above its amount, in each segment."""
     lengths = series.lengths.tolist()
     if claim.checkpoint_s is None:
         return [1.0 / sum(lengths)] * len(lengths)
@@ -129,7 +130,7 @@ def _cost(
     level: float,
     weight: float,
 ) -> tuple[float, float]:
-    """Return what an amount costs in a cycle, and its harm."""
+    """Return the cost of an amount in a cycle, and its violations."""
     above = [place for place, x in enumerate(demand) if claim.share * x > level]
     cost = level * len(demand)
     if claim.checkpoint_s is None or not series.resources[column].is_level:

@@ -1,9 +1,9 @@
-"""GPUs that are held and do nothing: utilisation by holder, idle spells, and what reclaiming them gives back.
+"""Idle allocated GPUs: utilisation by holder, idle spells, and GPU-time freed by reclaiming.
 
-A sample's utilisation counts until the next sample of its series. Before a gap longer than `max_gap_s`, and at the end, it counts for
-one step. A GPU is idle while its utilisation is below a threshold; a job is idle while all of its GPUs are, since a gang can't give
-back some of them. A job that is reclaimed after n idle minutes gives its GPUs back until it computes again, and then returns as a job
-of its own.
+A sample's utilisation counts until the next sample of its series. Before a gap longer than `max_gap_s`, and at the end, it
+counts for one step. A GPU is idle while its utilisation is below a threshold. A job is idle while all its GPUs are idle, since
+a gang can't release some of them. A job reclaimed after n idle minutes releases its GPUs until it computes again, and then
+returns as a separate job.
 
 The study of low utilisation: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX
 ATC 2019, section 3.2.
@@ -33,8 +33,8 @@ class IdleOptions:
     after_min
         Minutes after which a job that is idle throughout is reclaimed, each at least 1.
     max_gap_s
-        Longest time in seconds for which a sample counts; None for 300 s, or two steps where these are longer: Prometheus repeats
-        the last sample of a series for 300 s.
+        Longest time in seconds for which a sample counts; None for the larger of 300 s and two steps. Prometheus repeats the last
+        sample of a series for 300 s.
     """
 
     below: tuple[float, ...] = (5.0,)
@@ -50,17 +50,17 @@ class IdleOptions:
 
     @property
     def min_spell_s(self) -> float:
-        """Seconds of the shortest idle spell that any reclaiming looks at."""
+        """Shortest idle spell, in seconds, that can lead to reclaiming."""
         return 60.0 * min(self.after_min, default=np.inf)
 
     def gap_s(self, step_s: float) -> float:
-        """Return for how many seconds a sample counts at most."""
+        """Return the longest time in seconds for which a sample counts."""
         return self.max_gap_s if self.max_gap_s is not None else max(300.0, 2.0 * step_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a GPU: texts, "" where unknown. A GPU without job and pod is free."""
+    """Holder of a GPU, with "" for unknown fields. A GPU without job, user and namespace is free."""
 
     namespace: str = ""
     user: str = ""
@@ -75,20 +75,20 @@ class Holder:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class GpuUse:
-    """What one holder did with one GPU, summed over time; samples are added in order, any number at once.
+    """Use of one GPU by one holder, summed over time; samples are added in order, in chunks of any size.
 
     Attributes
     ----------
     step_s
-        Seconds for which the last sample, and one before a gap, counts.
+        Seconds for which the last sample, or one before a gap, counts.
     held_s, busy_s
-        Time held, and utilisation (as a share) integrated over it, in seconds.
+        Allocated time, and the integral of utilisation (as a share) over it, in seconds.
     idle_s
         Time below each threshold.
     longest_s
         Longest spell below the first threshold.
     runs, spells
-        Shape (n, 2): begin and end of times without a gap, and of idle spells of at least `IdleOptions.min_spell_s`.
+        Shape (n, 2): begin and end of periods without a gap, and of idle spells of at least `IdleOptions.min_spell_s`.
     """
 
     options: IdleOptions
@@ -103,12 +103,12 @@ class GpuUse:
     _spell: FloatArray = field(default_factory=lambda: NO_SPANS)
 
     def __post_init__(self) -> None:
-        """Begin with nothing."""
+        """Initialise idle times with 0."""
         self.idle_s = [0.0] * len(self.options.below)
 
     @property
     def last_s(self) -> float:
-        """Time of the last sample; before everything if there is none."""
+        """Time of the last sample, or minus infinity if there is none."""
         return -np.inf if self._last is None else self._last[0]
 
     def add(self, time_s: FloatArray, percent: FloatArray) -> None:
@@ -129,7 +129,7 @@ class GpuUse:
         self._spell = NO_SPANS
 
     def _count(self, begin: FloatArray, after: FloatArray, percent: FloatArray) -> None:
-        """Count samples that hold from `begin` to the one after."""
+        """Count samples, each from `begin` to `after`."""
         if not len(begin):
             return
         length = after - begin
@@ -142,7 +142,7 @@ class GpuUse:
         is_idle = percent < self.options.below[0]
         spells = np.concatenate([self._spell, spans_of(begin[is_idle], (begin + length)[is_idle])])
         spells = joined(spells)
-        # The last spell goes on if the next sample is idle, too: it is closed only by a busy one.
+        # Only a busy sample closes the last spell, because the next sample may also be idle.
         is_open = bool(is_idle[-1])
         self._spell = spells[-1:] if is_open else NO_SPANS
         self._close(spells[:-1] if is_open else spells)
@@ -154,7 +154,7 @@ class GpuUse:
 
 
 def spans_of(begin: FloatArray, end: FloatArray) -> FloatArray:
-    """Return begins and ends side by side, those that touch as one, shape (n, 2)."""
+    """Return spans from begins and ends, adjacent ones merged, shape (n, 2)."""
     if not len(begin):
         return NO_SPANS
     is_first = np.concatenate([[True], begin[1:] > end[:-1]])
@@ -163,7 +163,7 @@ def spans_of(begin: FloatArray, end: FloatArray) -> FloatArray:
 
 
 def joined(spans: FloatArray) -> FloatArray:
-    """Return the union of spans as spans in order that don't touch, shape (n, 2)."""
+    """Return the union of spans as ordered, disjoint spans, shape (n, 2)."""
     if len(spans) < 2:
         return spans
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
@@ -171,13 +171,13 @@ def joined(spans: FloatArray) -> FloatArray:
 
 
 def complement(spans: FloatArray, begin: float, end: float) -> FloatArray:
-    """Return what spans that are in order and don't touch leave of an interval, shape (n, 2)."""
+    """Return the complement of ordered, disjoint spans within an interval, shape (n, 2)."""
     edges = np.concatenate([[begin], np.clip(spans, begin, end).ravel(), [end]]).reshape(-1, 2)
     return np.asarray(edges[edges[:, 1] > edges[:, 0]])
 
 
 def overlap_s(spans: FloatArray, others: FloatArray) -> float:
-    """Return for how many seconds two sets of spans, each in order and without overlap, are there at once."""
+    """Return the seconds of overlap of two sets of ordered, disjoint spans."""
     if not len(spans) or not len(others):
         return 0.0
     bounds = others.ravel()
@@ -190,18 +190,18 @@ def overlap_s(spans: FloatArray, others: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobUse:
-    """A job's GPUs together.
+    """Use of all GPUs of a job.
 
     Attributes
     ----------
     holder
-        The first of its GPUs' holders.
+        Holder of the job's first GPU.
     gpus
-        Most GPUs that it held at once.
+        Largest number of GPUs held at the same time.
     begin_s, end_s
-        First and last moment at which it held one.
+        First and last time with a GPU.
     runs
-        Of each GPU, see `GpuUse`.
+        Periods of each GPU, see `GpuUse`.
     idle
         Shape (n, 2): spells in which all of its GPUs are idle, each at least `IdleOptions.min_spell_s` long.
     """
@@ -214,22 +214,22 @@ class JobUse:
     idle: FloatArray
 
     def reclaimed(self, after_min: float) -> FloatArray:
-        """Return the spans in which the job would be without GPUs, shape (n, 2): from `after_min` idle minutes on, until it computes again."""
+        """Return the spans without GPUs under reclaiming after `after_min` idle minutes, each until the job computes again; shape (n, 2)."""
         spells = self.idle + np.array([60.0 * after_min, 0.0])
         return np.asarray(spells[spells[:, 1] > spells[:, 0]])
 
     def pieces(self, after_min: float) -> FloatArray:
-        """Return the spans that are left of the job, shape (n, 2): one if it isn't reclaimed."""
+        """Return the spans with GPUs under reclaiming, shape (n, 2)."""
         return complement(self.reclaimed(after_min), self.begin_s, self.end_s)
 
     def freed_s(self, after_min: float) -> float:
-        """Return the GPU-seconds that reclaiming gives back."""
+        """Return the GPU-seconds freed by reclaiming."""
         spans = self.reclaimed(after_min)
         return sum(overlap_s(spans, runs) for runs in self.runs)
 
 
 def job_uses(uses: Iterable[tuple[Holder, GpuUse]]) -> list[JobUse]:
-    """Return the jobs in the order of their begins; GPUs that nobody holds, or that name no job, are left out."""
+    """Return the jobs in order of their begins; free GPUs and those without a job name are left out."""
     by_job: dict[tuple[str, str], list[tuple[Holder, GpuUse]]] = {}
     for holder, use in uses:
         if holder.job and len(use.runs):
@@ -253,7 +253,7 @@ def _job_use(parts: Sequence[tuple[Holder, GpuUse]]) -> JobUse:
 
 
 def _busy(use: GpuUse) -> FloatArray:
-    """Return when a GPU is held and in no idle spell that counts."""
+    """Return the spans in which a GPU is allocated and not in one of its idle spells."""
     return np.concatenate(
         [complement(use.spells[(use.spells[:, 1] > a) & (use.spells[:, 0] < b)], a, b) for a, b in use.runs.tolist()]
     )
@@ -263,7 +263,7 @@ def _most_at_once(runs: Sequence[FloatArray]) -> int:
     spans = np.concatenate(runs)
     times = np.concatenate([spans[:, 1], spans[:, 0]])
     change = np.repeat([-1, 1], len(spans))
-    # At one moment ends come first: a GPU that is handed on within the job counts once.
+    # Ends come before begins at the same time, so that a GPU handed on within the job counts once.
     return int(np.cumsum(change[np.lexsort((change, times))]).max())
 
 
@@ -274,19 +274,19 @@ class UseRow:
     Attributes
     ----------
     name
-        Whose; "" where it isn't known.
+        Name of the user, namespace or job; "" if unknown.
     gpus
-        GPUs that were held at any time.
+        Number of GPUs held at any time.
     held_h
-        GPU-hours held.
+        Allocated GPU-hours.
     idle_h
-        Of these below each threshold.
+        Allocated GPU-hours below each threshold.
     idle_share
-        Share of the held ones below the first threshold.
+        Share of allocated GPU-hours below the first threshold.
     utilisation
-        Mean, in per cent.
+        Mean utilisation in per cent.
     longest_idle_h
-        Hours of the longest spell of one GPU below the first threshold.
+        Longest spell of one GPU below the first threshold, in hours.
     """
 
     name: str
@@ -321,7 +321,7 @@ def use_rows(uses: Sequence[tuple[Holder, GpuUse]], by: str) -> list[UseRow]:
 
 
 def total_row(uses: Sequence[tuple[Holder, GpuUse]], name: str) -> UseRow:
-    """Return the row of some GPUs together."""
+    """Return the total row of some GPUs."""
     held = sum(use.held_s for _, use in uses)
     idle = np.sum([use.idle_s for _, use in uses], axis=0)
     return UseRow(

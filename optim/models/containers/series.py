@@ -1,4 +1,4 @@
-"""Series of many containers in one array: ragged, and never padded to the longest."""
+"""Series of many containers in one ragged array without padding."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,28 +11,28 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 
 UNKNOWN_PHASE = -1
-"""Label of a sample without a phase: no history yet, or no truth."""
+"""Label of a sample without a phase, for lack of history or of a true phase."""
 
 MAX_VALUE = 1e100
-"""Largest sample: beyond it squares overflow."""
+"""Largest sample; squares of larger ones could overflow."""
 
 
 AT_LIMIT = 0.95
-"""From this share of the limit on memory is at it: samples are seconds apart, and few are taken just before a kill."""
+"""Share of the limit from which on memory counts as at the limit, since samples rarely show the peak before a kill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that is measured.
+    """A measured resource.
 
     Attributes
     ----------
     name
-        What commands and tables call it: ``cpu``, ``memory``, ``network``.
+        Name in commands and tables: ``cpu``, ``memory``, ``network``.
     unit
-        Its unit: ``cores``, ``GiB``, ``MB/s``.
+        Unit: ``cores``, ``GiB``, ``MB/s``.
     is_level
-        Whether it is a level that is held (memory) and not a rate that is averaged (CPU, network).
+        Whether the resource is incompressible, such as memory, instead of a rate, such as CPU or network.
     """
 
     name: str
@@ -52,7 +52,7 @@ KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType(
 
 
 class Segmented:
-    """Rows of several segments, one segment after the other; subclasses have these two fields.
+    """Rows of consecutive segments; subclasses have these two fields.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class Segmented:
 
     @property
     def place(self) -> IntArray:
-        """Rows before each row in its own segment, shape (T,)."""
+        """Number of rows before each row in its segment, shape (T,)."""
         return np.asarray(np.arange(len(self.values)) - self.starts[self.segment], dtype=np.int64)
 
     def ends(self, num_delays: int) -> IntArray:
-        """Return the rows that have `num_delays` rows of their own segment before them, increasing."""
+        """Return the rows with at least `num_delays` earlier rows in their segment, increasing."""
         return np.flatnonzero(self.place >= num_delays)
 
     def windows(self, num_delays: int) -> FloatArray:
@@ -93,16 +93,16 @@ class Segmented:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ContainerSeries(Segmented):
-    """Consumption of many containers over time, their segments one after the other.
+    """Consumption of many containers over time, in consecutive segments.
 
-    A container is one segment, or several where its series has gaps.
+    A container has one segment, or several if its series has gaps.
 
     Attributes
     ----------
     resources
         The R columns of `values`.
     containers
-        Name of each segment's container, S names; segments of one container are neighbours.
+        Name of each segment's container, S names; segments of a container are adjacent.
     lengths
         Shape (S,): samples of each segment, at least one.
     values
@@ -111,26 +111,25 @@ class ContainerSeries(Segmented):
         Shape (T,): time stamps in seconds, increasing within a segment. A sample's value holds for the interval that
         begins at its time stamp.
     interval_s
-        Seconds between samples where series lie on a grid, None where time stamps are irregular.
+        Seconds between samples on a grid; None for irregular time stamps.
     phase
-        Shape (T,): true phase of each sample, -1 where unknown; None where there is no truth.
+        Shape (T,): true phase of each sample, -1 for unknown; None without true phases.
     phase_names
-        Names of the true phases 0, 1, ...; empty where there is no truth.
+        Names of the true phases 0, 1, ...; empty without true phases.
     limit
-        Shape (S, R): what each container may use at most, NaN where unknown; None where nothing is known.
+        Shape (S, R): limit of each container, NaN for unknown; None if all are unknown.
     kills
-        Shape (T, R): kills for lack of an incompressible resource between a sample and the next, NaN where unknown; None where
-        nothing is known.
+        Shape (T, R): kills for lack of an incompressible resource between a sample and the next, NaN for unknown; None if all
+        are unknown.
     units
-        What containers belong to that share a fate (their pod), by name; one that isn't in it stands for itself. Splits keep
-        units together.
+        Unit (pod) of each container by name; other containers are separate units. Splits keep units together.
     remarks
-        Remarks of the reader: what was left out, and what may be meant otherwise.
+        Remarks of the reader on left-out data and on ambiguities.
 
     Raises
     ------
     InvalidProblemError
-        If shapes don't fit each other, or a value is negative, not finite or above 1e100.
+        If shapes don't match, or a value is negative, not finite or above 1e100.
     """
 
     resources: tuple[Resource, ...]
@@ -147,7 +146,7 @@ class ContainerSeries(Segmented):
     remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what the arrays must fulfil."""
+        """Check shapes and values of the arrays."""
         total, width = int(self.lengths.sum()), len(self.resources)
         shapes = {"values": (self.values.shape, (total, width)), "time_s": (self.time_s.shape, (total,))}
         if self.phase is not None:
@@ -186,15 +185,15 @@ class ContainerSeries(Segmented):
     def from_arrays(
         cls, arrays: Mapping[str, ArrayLike], resources: Sequence[str | Resource], interval_s: float
     ) -> "ContainerSeries":
-        """Make series of regular samples.
+        """Return series of regular samples.
 
         Parameters
         ----------
         arrays
             Samples of each container by its name: shape (samples, R), any number of samples.
         resources
-            The R resources. ``cpu``, ``memory`` and ``network`` are known by name (cores, GiB, MB/s); another name is
-            that of a rate without a unit, unless a `Resource` says more.
+            The R resources. ``cpu``, ``memory`` and ``network`` have known units (cores, GiB, MB/s); other names are rates
+            without a unit unless given as a `Resource`.
         interval_s
             Seconds between samples.
 
@@ -219,7 +218,7 @@ class ContainerSeries(Segmented):
         for name, values in parts.items():
             if values.ndim != 2 or values.shape[1] != len(known):
                 raise InvalidProblemError(
-                    f"container {name!r} must have shape (samples, {len(known)}), a column a resource, got {values.shape}"
+                    f"container {name!r} must have shape (samples, {len(known)}), one column per resource, got {values.shape}"
                 )
         lengths = np.array([len(values) for values in parts.values()], dtype=np.int64)
         return cls(
@@ -233,12 +232,12 @@ class ContainerSeries(Segmented):
 
     @property
     def num_segments(self) -> int:
-        """S."""
+        """Number of segments, S."""
         return len(self.containers)
 
     @property
     def num_samples(self) -> int:
-        """T."""
+        """Number of samples, T."""
         return int(self.values.shape[0])
 
     @property
@@ -295,7 +294,7 @@ class ContainerSeries(Segmented):
         Raises
         ------
         InvalidProblemError
-            If one isn't there.
+            If a resource is missing.
         """
         for name in names:
             if name not in self.names:
