@@ -79,7 +79,7 @@ class Reference(types.Type):  # type: ignore[misc]
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What distinguishes one such type from another."""
+        """Key for the comparison of types."""
         return self.instance_class, self.types
 
 
@@ -108,13 +108,13 @@ class ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, layout(manager, kind).as_pointer())
 
     def from_argument(self, builder: Any, value: Any) -> Any:
-        """Take the address in, and tell the optimiser that nothing behind it changes during the call."""
+        """Load the address, and declare the fields constant during the call."""
         value.add_attribute("noalias")
         return value
 
 
 def layout(manager: Any, kind: Reference) -> Any:
-    """Return the structure of a tuple's fields; named tuples within it lie in it."""
+    """Return the LLVM structure of a tuple's fields, with nested named tuples inline."""
     return ir.LiteralStructType(
         [
             layout(manager, each) if isinstance(each, Reference) else manager[each].get_value_type()
@@ -130,13 +130,13 @@ class ReferenceFields(AttributeTemplate):  # type: ignore[misc]
     key = Reference
 
     def generic_resolve(self, kind: Reference, name: str) -> Any:
-        """Return the type of a field, None without one of this name."""
+        """Return the type of a field, or None if there is no such field."""
         return kind.types[kind.fields.index(name)] if name in kind.fields else None
 
 
 @lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
 def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: str) -> Any:
-    """Load a field; of a named tuple within the tuple, its address."""
+    """Load a field, or the address of a nested named tuple."""
     index = kind.fields.index(name)
     place = cgutils.gep_inbounds(builder, address, 0, index)
     if isinstance(kind.types[index], Reference):
@@ -146,7 +146,7 @@ def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: 
 
 @unbox(Reference)  # type: ignore[untyped-decorator]
 def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
-    """Unpack a tuple's fields once, for the time of the call."""
+    """Unpack a tuple's fields once for the duration of the call."""
     builder = c.builder
     space = cgutils.alloca_once(builder, layout(c.context.data_model_manager, kind))
     failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
@@ -181,7 +181,7 @@ def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
 
 
 def array_unpacker(c: Any, kind: types.Array) -> Any:
-    """Return a function of the wrapper's module that unpacks one array: written once a type, called for each array."""
+    """Return a function in the wrapper's module that unpacks one array: written once per type, called for each array."""
     module, name = c.builder.module, f"unpack.{kind}"
     if name in module.globals:
         return module.globals[name]
@@ -199,19 +199,19 @@ def array_unpacker(c: Any, kind: types.Array) -> Any:
 FOLDER = "mlcluster-optim"
 
 MAX_BYTES = 512 * 2**20
-"""What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
+"""Largest size of the folder; the least recently used entries are removed first. All loops of one version take about 40 MiB."""
 
 PRIVATE, ADMINISTRATOR = 0o700, 0
 
 DIGEST_BYTES = 16
 
 ENVIRONMENT = 2
-"""Place of a loop's environment, the constants of its code, among what Numba writes of it."""
+"""Index of a loop's environment, the constants of its code, in Numba's serialised result."""
 
 VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
 
 OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
-"""Settings of Numba that machine code depends on."""
+"""Settings of Numba on which machine code depends."""
 
 LOGGER = logging.getLogger(__name__)
 
@@ -240,25 +240,25 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 class LoweredLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
-    """A loop's intermediate code, to be linked into machine code; no machine code is made of it alone."""
+    """A loop's intermediate code for linking, without separate machine code."""
 
     def finalize(self) -> None:
-        """Say that the code is complete."""
+        """Mark the code as complete."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
 class CollectedFlags(Flags):  # type: ignore[misc]
-    """Numba's flags, collected once: typing compares them at every call, which takes a tenth of all compiling else."""
+    """Numba's flags, collected once, because typing compares them at every call: otherwise a tenth of compile time."""
 
     _collected: dict[str, Any] | None = None
-    _hash = hash(tuple(sorted(Flags.options)))  # as Numba's own: of the names alone
+    _hash = hash(tuple(sorted(Flags.options)))  # like Numba's hash, of the names only
 
     def __hash__(self) -> int:
         return self._hash
 
     def values(self) -> dict[str, Any]:
-        """Return all flags; they don't change once somebody has asked."""
+        """Return all flags, which must not change after the first call."""
         if self._collected is None:
             self._collected = super().values()
         return self._collected
@@ -268,7 +268,7 @@ class LoweringPipeline(Compiler):  # type: ignore[misc]
     """Numba's passes up to intermediate code."""
 
     def define_pipelines(self) -> Any:
-        """Return Numba's own passes, whose result goes into a library for linking."""
+        """Return Numba's passes, with a library for linking as their target."""
         state = self.state
         state.library = LoweredLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
@@ -276,21 +276,21 @@ class LoweringPipeline(Compiler):  # type: ignore[misc]
 
 
 class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
-    """A loop as other loops call it: intermediate code, typed and lowered once for all its callers."""
+    """A loop called by other loops: intermediate code, typed and lowered once for all callers."""
 
     def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:
         super().__init__(plain, targetoptions={**options, "no_cpython_wrapper": True}, pipeline_class=LoweringPipeline)
         self._compiler._customize_flags = CollectedFlags
 
     def add_overload(self, cres: Any) -> None:
-        """Make the code known to callers, who link it and all that it links itself."""
+        """Register the code for callers, which link it with all its callees."""
         key = object()
         cres.target_context.insert_user_function(key, cres.fndesc, reached_libraries(cres.library))
         self.overloads[cres.signature.args] = cres._replace(entry_point=key)
 
 
 class Loop(CPUDispatcher):  # type: ignore[misc]
-    """A loop as Python calls it: machine code of it and of all that it calls, optimised as one.
+    """A loop called by Python: machine code of the loop and its callees, optimised as a unit.
 
     It is compiled for the types of its arguments, and not anew for each number that a caller spells out.
     """
@@ -302,21 +302,21 @@ class Loop(CPUDispatcher):  # type: ignore[misc]
         self._cache = LoopCache(self)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Answer a loop that calls this one: a literal 3 is any integer."""
+        """Return the call template for a calling loop, in which a literal 3 has the type of any integer."""
         plain = tuple(map(types.unliteral, args))
         return self.lowered.get_call_template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
 
     def get_overload(self, sig: Any) -> Any:
-        """Return what stands for the code that a calling loop links."""
+        """Return the lowered form, which calling loops link."""
         return self.lowered.get_overload(sig)
 
     @property
     def is_compiling(self) -> Any:
-        """Whether the loop is being lowered, so that a call of it is its own."""
+        """Whether the loop is being lowered, so that a call of it is recursive."""
         return self.lowered.is_compiling
 
     def _make_machine_code(self, args: Any, return_type: Any) -> Any:
-        """Make machine code of a loop's intermediate code, of all that it calls, and of a wrapper for Python."""
+        """Generate machine code from the intermediate code of a loop and its callees, and a wrapper for Python."""
         self.lowered.compile(args)
         lowered = self.lowered.overloads[args]
         context, descriptor = lowered.target_context, lowered.fndesc
@@ -337,7 +337,7 @@ class Loop(CPUDispatcher):  # type: ignore[misc]
 
 
 def reached_libraries(library: LoweredLibrary) -> list[Any]:
-    """Return a loop's library and all that it links, each after one that refers to it: LLVM drops unreferenced code.
+    """Return a loop's library and all linked ones, each after a library that refers to it, since LLVM drops unreferenced code.
 
     Libraries of Numba's own functions hold already what they link.
     """
@@ -349,10 +349,10 @@ def reached_libraries(library: LoweredLibrary) -> list[Any]:
 
 
 class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
-    """One loop's entries on disk: the calls that Numba's dispatcher makes of a cache."""
+    """One loop's cache entries on disk, with the interface that Numba's dispatcher expects."""
 
     may_write = True
-    """Whether the folder can be used: one failure speaks for all loops of the process."""
+    """Whether the folder is usable; one failure disables the cache for all loops of the process."""
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
@@ -363,7 +363,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         return str(cache_folder())
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return the loop compiled for a signature, or None; an entry that is damaged is removed."""
+        """Return the loop compiled for a signature, or None; damaged entries are removed."""
         target.refresh()
         path = self._path(signature, target.codegen())
         try:
@@ -376,8 +376,8 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
             return None
         try:
             result = _rebuild(target, content[:DIGEST_BYTES], content[DIGEST_BYTES:])
-        except Exception as error:  # whatever a damaged entry makes pickle or Numba raise
-            LOGGER.info("%s: %s; the loop is compiled anew", path, error)
+        except Exception as error:  # a damaged entry can make pickle or Numba raise any exception
+            LOGGER.info("%s: %s; the loop is compiled again", path, error)
             result = None
         with suppress(OSError):
             path.unlink() if result is None else os.utime(path)
@@ -386,7 +386,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         return result
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Write a compiled loop, unless its machine code holds addresses of this process."""
+        """Write a compiled loop, unless its machine code contains addresses of this process."""
         COMPILING.end(self._loop.py_func.__qualname__)
         if not LoopCache.may_write or result.library.has_dynamic_globals or any(not x.can_cache for x in result.lifted):
             return
@@ -410,25 +410,25 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
 
 
 def _go_without(error: Exception) -> None:
-    """Say once in a process that there is no folder for entries."""
+    """Log once per process that there is no usable cache folder."""
     if LoopCache.may_write:
         LoopCache.may_write = False
         LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
 
 
 def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
-    """Make a written loop callable again; what is cut short or changed never reaches the machine."""
+    """Restore a loop from an entry, after verifying that the entry is complete and unchanged."""
     if _digest(payload) != digest:
         raise ValueError("the entry is cut short or changed")
     parts, constants = pickle.loads(payload)
-    # A loop's environment may be there already, from the entry of a caller: without what the loop's wrapper needs.
+    # The entry of a caller may have defined the loop's environment without the parts needed by the loop's wrapper.
     present = parts[ENVIRONMENT].consts
     present.extend(constants[len(present) :])
     return CompileResult._rebuild(target, *parts)
 
 
 def cache_folder() -> Path:
-    """Return the folder of the entries: under NUMBA_CACHE_DIR, or else among the user's caches.
+    """Return the cache folder, under NUMBA_CACHE_DIR or else the user's cache directory.
 
     Numba's own setting isn't asked: it may come from a file of the current folder, and entries are run.
     """
@@ -441,11 +441,11 @@ def cache_folder() -> Path:
 
 
 class SharedFolderError(OSError):
-    """Others than the user may write to a folder whose entries are run."""
+    """Other users may write to the cache folder, whose entries are executed."""
 
 
 def check_private(folder: Path) -> None:
-    """Check that nobody but the user, and the system's administrator, could have put anything into a folder.
+    """Check that only the user and the system's administrator can write to a folder.
 
     Raises
     ------
@@ -462,7 +462,7 @@ def check_private(folder: Path) -> None:
 
 
 def drop_oldest(folder: Path, max_bytes: int) -> None:
-    """Remove the files used longest ago until the folder, those below it included, holds at most so many bytes."""
+    """Remove the least recently used files until the folder and its subfolders have at most the given number of bytes."""
     files = []
     for path in folder.rglob("*"):
         with suppress(OSError):  # another process was quicker
@@ -478,7 +478,7 @@ def drop_oldest(folder: Path, max_bytes: int) -> None:
 
 
 def state_of(loop: Any) -> str:
-    """Return a digest of a loop and of all that it calls or names, which changes whenever its machine code may."""
+    """Return a digest of a loop and all functions and constants it uses, which changes whenever the machine code may."""
     reached: dict[int, Any] = {}
     waiting = [loop]
     while waiting:
@@ -491,7 +491,7 @@ def state_of(loop: Any) -> str:
 
 @cache
 def _loop_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
-    """Return a digest of one loop, its callees named only, and these callees."""
+    """Return a digest of one loop with its callees' names only, and the callees."""
     function = getattr(loop, "py_func", loop)
     options = sorted((name, _plain(value)) for name, value in getattr(loop, "targetoptions", {}).items())
     parts = [function.__module__, function.__qualname__, repr(options), repr(function.__defaults__)]
@@ -516,7 +516,7 @@ def _loop_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
 
 @cache
 def code_of_this_module() -> str:
-    """Return a digest of this file, whose code is part of how every loop is lowered, linked and wrapped."""
+    """Return a digest of this file, because its code affects how every loop is lowered, linked and wrapped."""
     return _digest(Path(__file__).read_bytes()).hex()
 
 
@@ -525,7 +525,7 @@ def _name(value: Any) -> str:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those nested in it."""
+    """Yield a code object and all nested ones."""
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
@@ -533,7 +533,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _plain(value: Any) -> str:
-    """Return a text of a constant that is the same in every process."""
+    """Return a text for a constant that is equal in every process."""
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, type):
@@ -546,7 +546,7 @@ def _plain(value: Any) -> str:
 
 
 def describe_type(kind: Any) -> str:
-    """Return the text of an argument's type; of a named tuple with its fields, which machine code meets by position."""
+    """Return the text of an argument's type, with the fields of named tuples, which machine code accesses by position."""
     inner = getattr(kind, "types", ())
     named = _plain(kind.instance_class) if hasattr(kind, "instance_class") else ""
     return f"{kind}{named}({','.join(map(describe_type, inner))})"
@@ -556,20 +556,20 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-# Three loops for loops. NumPy's own ways to write them take some tenths of a second each to compile: an assignment of a
-# slice brings along the text of its error, a sum all of its axes.
+# Helpers for compiled loops. NumPy's equivalents take some tenths of a second each to compile, because a slice assignment
+# includes the text of its error, and a sum handles all axes.
 
 
 @compiled
 def copy_first(number, source, goal):  # type: ignore[no-untyped-def]
-    """Copy so many entries."""
+    """Copy the first `number` entries."""
     for k in range(number):
         goal[k] = source[k]
 
 
 @compiled
 def total(numbers):  # type: ignore[no-untyped-def]
-    """Return the sum of whole numbers."""
+    """Return the sum of integers."""
     result = 0
     for number in numbers:
         result += number
@@ -578,7 +578,7 @@ def total(numbers):  # type: ignore[no-untyped-def]
 
 @compiled
 def largest(numbers):  # type: ignore[no-untyped-def]
-    """Return the largest of some numbers that aren't negative, 0 if there are none."""
+    """Return the largest of non-negative numbers, 0 if there are none."""
     result = 0
     for number in numbers:
         result = max(result, number)
