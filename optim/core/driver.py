@@ -403,7 +403,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         return SUPPORTED
 
     def is_default_for(self, instance: InstanceT) -> bool:
-        """Return whether this solver is the default for the instance; at most one solver returns True."""
+        """Return whether this solver is the default for the instance, unless a solver before it by name is."""
         del instance
         return False
 

@@ -72,7 +72,7 @@ def solvers_of(problem: str) -> tuple[Solver, ...]:
 
 
 def default_solver(problem: str, instance: Any) -> str:
-    """Return the default solver of `optim solve`.
+    """Return the default solver of `optim solve`: the first by name that says so.
 
     Raises
     ------

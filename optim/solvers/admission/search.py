@@ -25,9 +25,7 @@ from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
 from optim.core.solution import Sense, Termination, relative_gap
 from optim.core.stopping import TimeReserve
-from optim.models.admission.compact_programme import compact_size
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.exact import DEFAULT_PROGRAMME
 from optim.solvers.admission.local_search.plan_moves import MOVES_A_CHECK, Neighbourhood, dive
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
@@ -128,8 +126,8 @@ class Search(ScaledSolver[SearchOptions]):
     options_type = SearchOptions
 
     def is_default_for(self, instance: AdmissionInstance) -> bool:
-        """Return whether an instance is too large for `exact`."""
-        return compact_size(instance) > DEFAULT_PROGRAMME
+        """Return True: it solves what `exact`, which is asked before it, leaves."""
+        return True
 
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
         """Compile pricing, the master, moves and cuts."""
