@@ -333,7 +333,9 @@ def test_a_rule_that_is_told_something_of_the_future_is_marked_in_the_table(fold
     result = CliRunner().invoke(app, ["bench", "admission", *arguments], env={"COLUMNS": "220"})
     assert result.exit_code == 0
     assert (" online* " in result.stdout) == is_marked
-    assert ("online*: bounds=oracle: U and the lower scale come from jobs that arrive later" in result.stdout) == is_marked
+    assert (
+        "online*: bounds=oracle: U and the lower scale come from jobs that arrive later" in result.stdout
+    ) == is_marked
     assert ("come from jobs that arrive later" in (folder / "results" / "bench.html").read_text()) == is_marked
 
 

@@ -72,7 +72,9 @@ class DeadlineJob:
         for name, least in (("work_s", 1), ("deadline_s", 1), ("setup_s", 0), ("tick_s", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidOptionError(f"{name} must be an integer number of seconds, at least {least}, got {value!r}")
+                raise InvalidOptionError(
+                    f"{name} must be an integer number of seconds, at least {least}, got {value!r}"
+                )
         for name in ("spot_usd", "on_demand_usd"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < 1e9:

@@ -125,9 +125,7 @@ def test_what_no_gpu_may_run_is_refused_or_left_out(tmp_path, machines, said):
 def test_a_gang_wider_than_its_type_is_refused_or_left_out(tmp_path):
     cluster = _topology(tmp_path, TYPES)
     text = "submit,gpus,duration,gpu_type\n0,5,9,v100\n0,5,9,a100\n"
-    with pytest.raises(
-        InvalidProblemError, match="job row-0 needs 5 GPUs of v100, but the cluster has 4; enlarge"
-    ):
+    with pytest.raises(InvalidProblemError, match="job row-0 needs 5 GPUs of v100, but the cluster has 4; enlarge"):
         _jobs(tmp_path, cluster, text, "csv").check_fits(cluster)
     jobs = _jobs(tmp_path, cluster, text, "csv", oversized="drop")
     assert (jobs.ids, jobs.dropped) == (("row-1",), {"larger than the cluster": 1})
