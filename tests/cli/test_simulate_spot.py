@@ -418,7 +418,7 @@ def test_bad_files_of_a_folder_are_named_and_left_out_only_if_asked_for(windows)
         (("--every-file", "--every-start"), "--every-file starts once in each file"),
         (("--every-file", "--start", "2023-01-01"), "--every-file starts once in each file"),
         (("--every-file", "--deadline-hours", "25"), "144 ticks of 600 s are shorter than the deadline of 25 h"),
-        (("--every-file", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
+        (("--every-file", "--deadline-hours", "4"), "launch and work take 4.1 h; give at least that"),
         (("--every-file", "--option", "tick_s=0"), "tick_s must be"),
         (("--every-file", "--zone", "nowhere"), "no subfolder has a file of nowhere"),
         ((), "has no traces (.json, .json.gz, .csv, .csv.gz)"),
@@ -438,7 +438,7 @@ def test_files_take_no_option_of_folders_and_json_a_polarity(windows, zones):
         assert f"{flag} requires --availability FOLDER" in refused.stderr
     refused = run("--availability", windows, "--on-demand", "3", "--deadline-hours", 30, "--every-file")
     assert refused.exit_code == 2
-    assert "a trace as JSON doesn't define a 1" in refused.stderr
+    assert "a JSON trace doesn't define a 1" in refused.stderr
 
 
 def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):
@@ -478,8 +478,11 @@ def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
     ("words", "message"),
     [
         (("--zone", "us-west-2a,nowhere"), "unknown zone 'nowhere'; there are: us-west-2a, us-east-1b"),
-        (("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5"), "nobody says what it costs to move"),
-        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
+        (("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5"), "no moving cost is known"),
+        (
+            ("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"),
+            "launch and work take 4.1 h; give at least that",
+        ),
         (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform"), "unknown policy over zones 'uniform'"),
         (
             ("--zone", "us-west-2a", "--billing", "free"),
@@ -541,7 +544,7 @@ def test_what_deadline_dp_learns_from_is_said(zones, tmp_path):
         "hazards of losing machines come from 2 zones, 100 h" in learned.stderr
     )  # its ticks begin in 1970, before the market's
     own = over_zones(zones, *words, "--history", zones[0])
-    assert "the history of us-west-2a is left out: it isn't over when jobs may start there" in own.stderr
+    assert "the history of us-west-2a is left out: it ends after jobs may start there" in own.stderr
     both = over_zones(zones, *words, "--history", history, "--history", zones[0])
     assert "hazards of losing machines come from 2 zones, 100 h" not in both.stderr
     assert "the history of us-west-2a is left out" in both.stderr

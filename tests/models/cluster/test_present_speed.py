@@ -82,5 +82,5 @@ def test_parts_of_several_numbers_are_brought_to_one(tmp_path):
     found = read_jobs(path, "csv", ReadOptions()).step_time
     assert found.tolist() == [[1, 1, 1, 2, 2, 2], [1, 1, 2, 2, 3, 3], [1] * 6]
     path.write_text("id,submit,gpus,duration,step_time\na,0,1,10," + ":".join(["1"] * 997) + "\nb,0,1,10,1:2\n")
-    with pytest.raises(InvalidProblemError, match="least common multiple, above 1000"):
+    with pytest.raises(InvalidProblemError, match=r"least common multiple .*above 1000"):
         read_jobs(path, "csv", ReadOptions())

@@ -145,7 +145,7 @@ def test_the_generator_of_instances_draws_them_too_and_every_solver_certifies_it
         assert verify(instance, solution).is_ok
         assert solution.objective >= found["dinkelbach"].bound * (1 - 1e-9)
     assert found["dinkelbach"].gap <= 1e-6
-    with pytest.raises(InvalidOptionError, match="preemptions go with zone_types"):
+    with pytest.raises(InvalidOptionError, match="preemptions needs zone_types"):
         GeneratorOptions(preemptions="x.csv")
 
 
