@@ -1,11 +1,11 @@
 """The leases of an auction on real processes.
 
-What a lease holds of an app's work follows from the app's own terms: its serial minutes left, its GPUs, and how much their
-placement slows it down. Here a GPU is a process, the slowdown is time that a worker waits for its link, and the question is
-whether that work is done when the lease ends. What lateness does to the finish-time fairness is what it does to utility.
+The planned work of a lease follows from the app's profile: its remaining serial minutes, its GPUs, and the slowdown of their
+placement. In the emulation a GPU is a process, and the slowdown is time that a worker waits for its link. The run measures
+whether the work is done when the lease ends, and the effect of delays on finish-time fairness.
 
-A lease's processes begin from the app's last checkpoint and write the next one when the lease is over. An app begins no
-clock of training that wouldn't end within its lease: what is left of the lease then is lost.
+A lease's processes start from the app's last checkpoint and write the next one when the lease ends. An app starts no clock of
+training that wouldn't end within its lease, so that the rest of the lease is lost.
 """
 
 import math
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow(JobRow):
-    """An app's lease as planned and as it went; a slot is the lease, and utility is 1 / rho.
+    """An app's planned and realised lease; a slot is the lease, and utility is 1 / rho.
 
     Attributes
     ----------
     gpus, placement
-        What it trained with, GPUs held before included, and the smallest subtree that holds them.
+        Number of GPUs, including those held before, and the smallest subtree that contains them.
     planned_min, realised_min
-        Serial GPU minutes done within the lease: by the app's own speed, and here; None if it did not end.
+        Serial GPU minutes of work within the lease, by the app's profile and realised; None if it did not end.
     planned_rho, realised_rho
-        Finish-time fairness if the app goes on as fast as planned, and as fast as here; None if it did not end.
+        Finish-time fairness at the planned and at the realised speed; None if the lease did not end.
     """
 
     gpus: int
@@ -68,16 +68,16 @@ class LeaseRow(JobRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppLease:
-    """What an app is granted, and what it says that this is worth.
+    """An app's grant, with its profile.
 
     Attributes
     ----------
     app, name
-        Its number and its name.
+        Number and name of the app.
     profile
-        What it knows of itself, with the GPUs granted among those held.
+        Profile of the app; the granted GPUs count as held.
     left_min
-        Minutes that all its work takes so.
+        Minutes that the remaining work takes on these GPUs.
     """
 
     app: int
@@ -87,12 +87,12 @@ class AppLease:
 
     @property
     def gpus(self) -> int:
-        """GPUs it trains with."""
+        """Number of GPUs of the lease."""
         return self.profile.held_gpus
 
     @property
     def placement(self) -> str:
-        """The smallest subtree that holds them."""
+        """The smallest subtree that contains the GPUs."""
         return ("slot", "machine", "rack", "cluster")[self.profile.held_locality]
 
     @property
@@ -101,11 +101,11 @@ class AppLease:
         return self.profile.work_min / self.left_min
 
     def work_min(self, lease_min: float) -> float:
-        """Return the serial GPU minutes that are done within a lease."""
+        """Return the serial GPU minutes of work within a lease."""
         return min(self.profile.work_min, self.speed * lease_min)
 
     def rho(self, instance: AuctionInstance, stretch: float = 1.0) -> float:
-        """Return the finish-time fairness if everything takes so many times as long."""
+        """Return the finish-time fairness if all work takes `stretch` times as long."""
         left = np.array(self.left_min * stretch)
         lease, gpus = instance.lease_min, instance.cluster.num_gpus
         whole = float(whole_minutes(self.profile, left, instance.horizon, lease, gpus))
@@ -127,16 +127,16 @@ class AppLease:
 
 
 def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease, ...]:
-    """Return the leases of the apps that were granted something.
+    """Return the leases of the apps with grants.
 
     Raises
     ------
     UnsupportedProblemError
-        If the instance knows its apps' bids alone.
+        If the instance has bids without profiles.
     """
     if not instance.profiles:
         raise UnsupportedProblemError(
-            f"{instance.name} has bids without profiles: nobody knows how much work a lease holds; give its apps profiles"
+            f"{instance.name} has bids without profiles, so the work per lease is unknown; give its apps profiles"
         )
     leases = []
     for app in np.unique(plan.grants[:, APP]).tolist():
@@ -148,12 +148,12 @@ def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease,
 
 
 def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: Iterable[tuple[int, int]]) -> AppLease:
-    """Return the lease of an app that is granted (slot, GPUs) entries beside those it holds.
+    """Return the lease of an app that is granted (slot, GPUs) entries in addition to those it holds.
 
     Raises
     ------
     UnsupportedProblemError
-        If nobody knows where those are.
+        If the places of the held GPUs are unknown.
     """
     if profile.held_gpus and not profile.held_places:
         raise UnsupportedProblemError(f"app {instance.apps.ids[app]} holds GPUs in unknown places; name them in `held`")
@@ -174,21 +174,21 @@ def run_leases(
     on_slot: Callable[[int], None] = lambda slot: None,
     on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[LeaseRow, ...]:
-    """Train all apps that were granted GPUs, and return a row for each.
+    """Train all apps with grants, and return one row per app.
 
     Parameters
     ----------
     instance, plan
-        The auction and its decision.
+        Auction and its solution.
     options
-        How it is played; a slot is the lease.
+        Options of the run; a slot is the lease.
     is_stopped, on_slot, on_paused
         As in `run_plan`.
 
     Raises
     ------
     UnsupportedProblemError
-        If the instance knows bids alone, or the leases have more workers and servers than allowed.
+        If the instance has bids without profiles, or the leases have more workers and servers than allowed.
     """
     leases = read_leases(instance, plan)
     scale = options.slot_s / (60.0 * instance.lease_min)
@@ -202,15 +202,15 @@ def run_leases(
 
 
 def _value(instance: AuctionInstance, lease: AppLease, planned_slots: float, slots: float) -> float:
-    """Return 1 / rho of an app whose work of the lease took so many slots."""
+    """Return 1 / rho of an app whose work of the lease took `slots` slots."""
     return 1.0 / lease.rho(instance, slots / planned_slots)
 
 
 def lease_row(instance: AuctionInstance, lease: AppLease, row: JobRow) -> LeaseRow:
-    """Return an app's row with what the lease's time came to."""
+    """Return an app's row with the realised work and fairness of its lease."""
     work = lease.work_min(instance.lease_min)
     realised = row.realised_slots
-    # The lease ends after one slot; up to there the work went on as evenly as it did on the whole.
+    # The lease ends after one slot; assume that the work progressed at a constant rate.
     done = None if realised is None else work * min(1.0, 1.0 / realised)
     own = {field.name: getattr(row, field.name) for field in fields(JobRow)}
     return LeaseRow(
@@ -233,36 +233,36 @@ def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
 
 
 MAX_COMMON = 48
-"""Most partitions that are a common multiple of all the numbers of GPUs that an app may lease."""
+"""Maximum number of partitions to use as a common multiple of all numbers of GPUs that an app may lease."""
 
 
 @dataclass
 class LeasedApp:
-    """What an app trains over all its leases.
+    """Training of an app over all its leases.
 
     Parameters
     ----------
     app
-        Its number.
+        Number of the app.
     profile
-        What it knows of itself before the first round.
+        Profile before the first round.
     options
-        How leases are played; a slot is a lease.
+        Options of the run; a slot is a lease.
     lease_min
         Minutes of a lease.
     max_gpus
-        Of the cluster.
+        Number of GPUs of the cluster.
     folder
-        Where its checkpoints go.
+        Folder of the app's checkpoints.
 
     Attributes
     ----------
     clocks, done
-        Clocks of training that its work comes to, and those that its checkpoints hold.
+        Total clocks of training, and clocks in the checkpoints.
     gradient_s
-        Seconds of a gradient on a GPU that nothing slows down.
+        Seconds per gradient on a GPU without slowdown.
     record
-        What training came to so far.
+        Record of the training so far.
     """
 
     app: int
@@ -288,7 +288,7 @@ class LeasedApp:
 
     @property
     def left(self) -> float:
-        """The share of its work that is left."""
+        """Remaining fraction of the app's work."""
         return 1.0 - self.done / self.clocks
 
     def is_exact(self) -> bool:
@@ -298,7 +298,7 @@ class LeasedApp:
 
 
 def num_partitions(profile: AppProfile, max_gpus: int) -> int:
-    """Return into how many partitions an app's data is cut: all its workers then have as many, whatever it leases."""
+    """Return the number of partitions of an app's data, so that all workers have equally many for any lease."""
     most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))
@@ -307,25 +307,25 @@ def num_partitions(profile: AppProfile, max_gpus: int) -> int:
 
 @dataclass
 class LeaseRun:
-    """One lease of an app, in a thread of its own.
+    """One lease of an app, in a separate thread.
 
     Parameters
     ----------
     job, lease
-        The app, and what it is granted.
+        App and its lease.
     share
-        Of a core, that each worker holds itself to.
+        Fraction of a core that each worker limits itself to.
 
     Attributes
     ----------
     clocks
-        Clocks that it has done.
+        Completed clocks.
     spent_s
-        Seconds from the lease's beginning to the end of the last of them.
+        Seconds from the lease's beginning to the end of the last clock.
     start_s
-        Seconds that its processes took to be up.
+        Start-up time of the processes in seconds.
     error
-        What it failed with, for the main thread to raise.
+        Error of the lease, which the main thread raises.
     """
 
     job: LeasedApp
@@ -337,7 +337,7 @@ class LeaseRun:
     error: BaseException | None = None
 
     def play(self, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
-        """Train until the lease is over, or the work is."""
+        """Train until the lease ends or the work is done."""
         slowdown = SharedSlowdown()
         try:
             self._play(slowdown, start, is_stopped)
@@ -351,10 +351,10 @@ class LeaseRun:
 
     def _play(self, slowdown: SharedSlowdown, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
         job, plan, gpus = self.job, self.lease.job_plan(self.job.lease_min), self.lease.gpus
-        # A gradient takes as long as makes all workers together as fast as the app says; part of that is waiting.
+        # The time per gradient, which includes waiting, makes all workers together as fast as the app's profile.
         slowdown.write(gpus / plan.speed(gpus))
         played = job.job.timed(job.gradient_s, plan.link_share, share=self.share, slowdown=slowdown)
-        # One shard that moves only at the ends of leases: nothing but their checkpoints reaches the storage.
+        # One shard that moves only at the ends of leases, so that only their checkpoints reach the storage.
         cluster = ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=Fixed(fixed=Stage.SEPARATE))
         begun = time.perf_counter()
         with Processes(played, cluster, max_machines=gpus + 1) as transport:
@@ -375,7 +375,7 @@ class LeaseRun:
             job.done, job.record = trainer.clock, trainer.record()
 
     def _train(self, trainer: Trainer, is_stopped: Callable[[], bool]) -> None:
-        """Train clock by clock as long as one more ends within the lease, by the time that the last one took."""
+        """Train clock by clock while the next one, as long as the last, would end within the lease."""
         begun, last_s = time.perf_counter(), 0.0
         while trainer.clock < self.job.clocks and not is_stopped():
             before = time.perf_counter() - begun
@@ -391,7 +391,7 @@ class LeaseRun:
 
 
 def _is_up(trainer: Trainer, workers: tuple[str, ...]) -> bool:
-    """Return whether all processes have joined, and nothing is under way."""
+    """Return whether all processes have joined, and no reconfiguration is in progress."""
     controller = trainer.controller
     return (
         not controller.machines.joining
@@ -401,12 +401,12 @@ def _is_up(trainer: Trainer, workers: tuple[str, ...]) -> bool:
 
 
 def run_together(turns: list[LeaseRun], is_stopped: Callable[[], bool]) -> None:
-    """Play the leases of a round at once; they begin together.
+    """Run the leases of a round concurrently, with a common start.
 
     Raises
     ------
     BaseException
-        What one of them failed with.
+        Error of one of the leases.
     """
     start = threading.Barrier(len(turns))
     threads = [threading.Thread(target=turn.play, args=(start, is_stopped), daemon=True) for turn in turns]

@@ -1,7 +1,7 @@
-"""Rounds of leases with real processes: what was planned compared with what was done.
+"""Rounds of leases with real processes: planned compared with realised work.
 
-The first round plays the auction's own solution. When its leases end, all GPUs that apps leased or held are on offer again, and apps
-that aren't done bid by what is left of their work. Leases may be played by real processes, or as the apps' profiles say.
+The first round runs the auction's solution. When its leases end, all GPUs that apps leased or held are on offer again, and
+unfinished apps bid by their remaining work. Leases run on real processes, or are computed from the apps' profiles.
 """
 
 import math
@@ -24,14 +24,14 @@ from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOptions:
-    """How many rounds there are, and how their auctions are held.
+    """Options of the rounds and their auctions.
 
     Parameters
     ----------
     rounds
-        At most; they end when all apps are done.
+        Maximum number of rounds; they end when all apps are done.
     fairness
-        f of the arbiter: in later rounds the 1 - f of the apps with the worst rho may bid, 0 for all.
+        f of the arbiter: in later rounds the fraction 1 - f of the apps with the worst rho may bid; 0 for all.
     """
 
     rounds: int = 2
@@ -44,16 +44,16 @@ class RoundOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseOutcome:
-    """What came of a lease.
+    """Outcome of a lease.
 
     Parameters
     ----------
     done_min
-        Serial GPU minutes.
+        Serial GPU minutes of completed work.
     finished_min
-        Minutes from its beginning after which the app was done; None if it isn't.
+        Minutes from the lease's beginning until the app was done; None if it isn't.
     clocks, start_s
-        Clocks of training, and seconds that the processes took to be up.
+        Clocks of training, and start-up time of the processes in seconds.
     """
 
     done_min: float
@@ -69,11 +69,11 @@ class RoundRow:
     Attributes
     ----------
     round, app, gpus, placement
-        Which, how many GPUs, and the smallest subtree that holds them.
+        Round, app, number of GPUs, and the smallest subtree that contains them.
     left_min
-        Serial GPU minutes of the app's work at its beginning, from its last checkpoint.
+        Remaining serial GPU minutes at the lease's beginning, from the app's last checkpoint.
     planned_min, realised_min, error
-        Those that the lease does by the app's own speed, those done here, and the latter over the former, less 1.
+        Serial GPU minutes of work planned by the app's profile, and realised; realised over planned, minus 1.
     clocks, start_s
         As in `LeaseOutcome`.
     """
@@ -92,18 +92,18 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppRow:
-    """An app over all rounds: as foreseen from the beginning, and as it went.
+    """An app over all rounds, planned at the beginning and realised.
 
     Attributes
     ----------
     app
-        Its name.
+        Name of the app.
     planned_leases, realised_leases
-        Rounds in which it had GPUs.
+        Number of rounds in which the app had GPUs.
     planned_min, realised_min
-        Serial GPU minutes done.
+        Serial GPU minutes of completed work.
     planned_finish_min, realised_finish_min
-        Minutes from the first lease until it was done; None if it wasn't.
+        Minutes from the first lease until the app was done; None if it wasn't.
     planned_rho, realised_rho
         Finish-time fairness of apps that are done.
     is_exact
@@ -123,29 +123,29 @@ class AppRow:
 
 
 def total_error(rows: Sequence[RoundRow]) -> float | None:
-    """Return how far the work done in all leases is from what they planned; None without any."""
+    """Return the relative error of the realised work in all leases; None without planned work."""
     planned = math.fsum(row.planned_min for row in rows)
     return math.fsum(row.realised_min for row in rows) / planned - 1.0 if planned else None
 
 
 MIN_LEFT = 1e-9
-"""Share of an app's work below which nothing is left of it."""
+"""Remaining fraction of an app's work below which the app counts as done."""
 
 
 @dataclass
 class AppState:
-    """Where an app stands between rounds.
+    """State of an app between rounds.
 
     Attributes
     ----------
     profile
-        What it knew of itself before the first round.
+        Profile before the first round.
     left
-        The share of its work then that is still left.
+        Remaining fraction of the work in the profile.
     minutes, apps_minutes
-        Since then, until it was done, and the integral over them of the number of active apps.
+        Minutes from the first round until the app was done, and the integral of the number of active apps over them.
     leases, finish_min
-        Rounds with GPUs, and when it was done.
+        Number of rounds with GPUs, and time at which the app was done.
     """
 
     profile: AppProfile
@@ -161,7 +161,7 @@ class AppState:
         return self.profile.work_min
 
     def present(self, cluster: Cluster) -> AppProfile:
-        """Return what it knows of itself now: older, with less to do, and without GPUs."""
+        """Return the current profile, with updated age and remaining work, and without GPUs."""
         return with_allocation(self.profile, cluster, ()).aged(self.minutes, self.apps_minutes, self.left)
 
     def rho(self, cluster: Cluster) -> float | None:
@@ -173,11 +173,11 @@ class AppState:
 
 
 Play = Callable[[int, Sequence[AppLease]], Sequence[LeaseOutcome]]
-"""What plays a round's leases: its number and the leases in, what came of each out."""
+"""Function that runs a round's leases: takes the round's number and leases, returns the outcome of each."""
 
 
 def profile_model(lease_min: float) -> Play:
-    """Return what plays leases by the apps' own speeds."""
+    """Return a function that computes the outcomes of leases from the apps' profiles."""
 
     def play(number: int, leases: Sequence[AppLease]) -> list[LeaseOutcome]:
         del number
@@ -194,18 +194,18 @@ def profile_model(lease_min: float) -> Play:
 def run_rounds(
     instance: AuctionInstance, plan: AuctionPlan, options: RoundOptions, play: Play, *, seed: int = 0
 ) -> tuple[list[RoundRow], dict[int, AppState]]:
-    """Hold round after round, each from where the one before has left the apps.
+    """Run rounds in sequence, each from the apps' state after the previous one.
 
     Parameters
     ----------
     instance, plan
-        The auction and its decision: the first round's.
+        Auction of the first round, and its solution.
     options
-        How many, and how later auctions are held.
+        Number of rounds, and options of later auctions.
     play
-        What plays a round's leases.
+        Function that runs a round's leases.
     seed
-        Of lots and leftovers.
+        Seed of random priorities and of leftover GPUs.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def run_rounds(
 
 
 def _first(instance: AuctionInstance, plan: AuctionPlan) -> list[AppLease]:
-    """Return the first round's leases: what was granted, and what apps that were granted nothing hold."""
+    """Return the first round's leases: those granted, and the GPUs held by apps without a grant."""
     leases = {lease.app: lease for lease in read_leases(instance, plan)}
     for app, profile in enumerate(instance.profiles):
         if app not in leases and isinstance(profile, AppProfile) and profile.held_gpus:
@@ -258,7 +258,7 @@ def _awarded(
     seed: int,
     number: int,
 ) -> list[AppLease]:
-    """Return the leases that the arbiter grants of all GPUs that apps had, to the apps that aren't done."""
+    """Return the leases that the arbiter grants to unfinished apps, from all GPUs that apps had."""
     cluster = freed(instance)
     profiles = {app: states[app].present(cluster) for app in live}
     agents = [ProfileAgent(instance.apps.ids[app], profiles[app]) for app in live]
@@ -283,7 +283,7 @@ def _awarded(
 
 
 def freed(instance: AuctionInstance) -> Cluster:
-    """Return the cluster when the first leases have ended: what apps held before them is on offer too."""
+    """Return the cluster after the first leases have ended, when the GPUs held before them are on offer as well."""
     free = instance.cluster.slot_free.copy()
     for profile in instance.profiles:
         assert isinstance(profile, AppProfile), "instances are read so"
@@ -318,23 +318,23 @@ def play_rounds(
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
 ) -> tuple[list[RoundRow], list[AppRow]]:
-    """Play rounds of leases with real processes, and return a row for each lease and one for each app.
+    """Run rounds of leases with real processes, and return one row per lease and one per app.
 
     Parameters
     ----------
     instance, plan
-        The auction and its decision: the first round's.
+        Auction of the first round, and its solution.
     options, rounds
-        How leases are played, a slot being one, and how many there are.
+        Options of the runs, with one slot per lease, and options of the rounds.
     folder
-        Where the apps' checkpoints go, each app's in a folder of its own.
+        Folder of the apps' checkpoints, one subfolder per app.
     is_stopped, on_slot
-        As in `run_plan`; told each round that begins.
+        As in `run_plan`; `on_slot` is called at the beginning of each round.
 
     Raises
     ------
     UnsupportedProblemError
-        If the instance knows bids alone, or a round has more workers and servers than allowed.
+        If the instance has bids without profiles, or a round has more workers and servers than allowed.
     """
     _, expected = run_rounds(instance, plan, rounds, profile_model(instance.lease_min), seed=options.seed)
     apps: dict[int, LeasedApp] = {}
@@ -374,7 +374,7 @@ def _played(
     folder: Path,
     is_stopped: Callable[[], bool],
 ) -> list[LeaseOutcome]:
-    """Play a round's leases with real processes."""
+    """Run a round's leases with real processes."""
     workers = sum(lease.gpus for lease in leases)
     if workers + len(leases) > options.max_processes:
         raise UnsupportedProblemError(

@@ -1,9 +1,8 @@
-"""Several jobs at once on this machine, with the workers and servers of an admission plan, slot by slot.
+"""Concurrent jobs on this machine, with the workers and servers of an admission plan, slot by slot.
 
-The plan says for each job and slot how many workers and parameter servers it has. Here every one of them is a process, and
-a slot lasts as long as the scale of time says. A job's work is its own: its mini-batches by the seconds that the instance
-says of one, at that scale. Each worker holds itself to a share of a core. Whether the work is done when the plan says is
-the question.
+The plan sets the numbers of workers and parameter servers per job and slot. In the emulation each is a process, and the time
+scale sets the length of a slot. A job's work is its number of mini-batches times the instance's seconds per mini-batch, at
+that scale. Each worker limits itself to a fraction of a core. The run measures whether jobs complete when planned.
 """
 
 import threading
@@ -31,20 +30,20 @@ def run_plan(
     on_slot: Callable[[int], None] = lambda slot: None,
     on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRow, ...]:
-    """Train all admitted jobs at once, and return a row for each.
+    """Train all admitted jobs concurrently, and return one row per job.
 
     Parameters
     ----------
     instance, plan
-        The problem and its decision.
+        Problem and its solution.
     options
-        How it is played.
+        Options of the run.
     is_stopped
-        Asked again and again; once true, all jobs end where they are.
+        Function called repeatedly; all jobs end once it returns True.
     on_slot
-        Told each slot that begins.
+        Function called with each slot that begins.
     on_paused
-        Told at the end for how many seconds the clock stood still while processes started.
+        Function called at the end with the seconds for which the clock was paused while processes started.
 
     Raises
     ------
@@ -78,14 +77,14 @@ def play_jobs(
     on_slot: Callable[[int], None] = lambda slot: None,
     on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRun, ...]:
-    """Train jobs at once, each with the machines that its plan gives it slot by slot.
+    """Train jobs concurrently, each with the machines of its plan slot by slot.
 
     Parameters
     ----------
     jobs, options
-        What they are given, and how that is played.
+        Plans of the jobs, and options of the run.
     scale
-        Seconds here for one of the jobs' own: what their gradients are shortened by.
+        Emulated seconds per second of the jobs, the factor on the time of their gradients.
     is_stopped, on_slot, on_paused
         As in `run_plan`.
 
@@ -109,9 +108,9 @@ def play_jobs(
 
 
 class _Slots:
-    """Slot after slot, each of which begins when its machines are up: until then the clock stands still.
+    """Sequence of slots, each of which begins when its machines are up; until then the clock is paused.
 
-    Starting a process takes as long at any scale of time, and cores that the jobs' workers are promised.
+    The start of a process takes equally long at any time scale, and uses cores reserved for the jobs' workers.
     """
 
     def __init__(self, runs: Sequence[JobRun], clock: SharedClock, options: PlanOptions) -> None:
@@ -119,7 +118,7 @@ class _Slots:
         self._slot = 0
 
     def play(self, last_slot: int, is_stopped: Callable[[], bool], on_slot: Callable[[int], None]) -> None:
-        """Play all jobs until each has ended, each in a thread of its own."""
+        """Run all jobs, each in a separate thread, until all have ended."""
 
         def is_over() -> bool:
             return is_stopped() or any(run.error is not None for run in self._runs)
@@ -152,18 +151,18 @@ def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """How far the jobs of a run were from their plan.
+    """Deviation of a run's jobs from their plan.
 
     Attributes
     ----------
     jobs, unfinished
-        How many were played, and how many weren't done in time.
+        Number of jobs, and number of jobs that weren't done in time.
     median_error, p90_error, max_error
-        Of the absolute relative error of the time from a job's first slot to its completion, over those done.
+        Absolute relative error of the time from a job's first slot to its completion, over completed jobs.
     mean_error
-        With its sign: above 0 jobs are late.
+        Mean signed relative error; jobs are late if it is positive.
     planned_utility, realised_utility
-        Summed over all jobs.
+        Sums over all jobs.
     """
 
     jobs: int
@@ -177,7 +176,7 @@ class PlanSummary:
 
 
 def summary_of(rows: Sequence[JobRow]) -> PlanSummary:
-    """Return the errors' distribution, and what they do to utility."""
+    """Return the distribution of the errors, and their effect on utility."""
     errors = np.array([row.error for row in rows if row.error is not None])
     figures: list[float | None] = [None] * 4
     if len(errors):
