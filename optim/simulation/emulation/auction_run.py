@@ -298,7 +298,7 @@ class LeasedApp:
 
 
 def num_partitions(profile: AppProfile, max_gpus: int) -> int:
-    """Return the number of partitions of an app's data, so that all workers have equally many for any lease."""
+    """Return the number of partitions of an app's data: equally many per worker for any lease, if at most MAX_COMMON."""
     most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))
