@@ -72,8 +72,8 @@ class YarnOptions:
             values = np.array([np.nan])
         if not np.isfinite(values).all() or (values < 0).any() or (len(values) > 0 and values.sum() == 0):
             raise InvalidOptionError(
-                f"quotas must be numbers separated by colons, one per virtual cluster by name, such as "
-                f"--option yarn-cs.quotas=4.2:1.8 (or give yarn-cs.quota_file=FILE), got {self.quotas[:40]!r}"
+                f"quotas must be numbers separated by colons, such as "
+                f"--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name (or give yarn-cs.quota_file=FILE), got {self.quotas[:40]!r}"
             )
         return values
 
