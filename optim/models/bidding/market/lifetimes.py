@@ -1,7 +1,7 @@
-"""How long machines last without bids: availability, hazards, and shocks that zones share.
+"""Lifetimes of machines without bids: availability, hazards, and shocks shared by zones.
 
-Each cause comes at a time of its own, independent of the others, and takes all that it concerns (Marshall and Olkin's
-shocks): docs/mathematics/bidding.md, (B.14).
+Each cause of loss occurs at an independent time and takes all machines that it concerns (Marshall and Olkin's shocks):
+docs/mathematics/bidding.md, (B.14).
 """
 
 from collections.abc import Sequence
@@ -235,7 +235,7 @@ class CommonShocks(ComparesByValue):
         Parameters
         ----------
         capacity
-            Shape (kinds,): what all machines of a kind do together, 0 for those that aren't held.
+            Shape (kinds,): total work rate of all machines of a kind, 0 for unused kinds.
         least
             How much is needed.
         """

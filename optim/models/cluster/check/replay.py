@@ -1,8 +1,8 @@
 """Replay the log of an index or planning policy, check each event, and derive each job's times and work.
 
-A job's slowdown is the product of the factors of its placement, type of GPU, co-located jobs and width, rounded up to parts
-per million ((D.4) of docs/mathematics/cluster.md). It is updated after all events of an instant; work done is then rounded
-down to microseconds.
+A job's slowdown is the product of its factors for placement, type of GPU, co-located jobs and width ((D.4) of
+docs/mathematics/cluster.md), rounded up to parts per million. It is updated after all events of an instant; work done is then
+rounded down to microseconds.
 """
 
 from collections.abc import Iterable, Sequence
