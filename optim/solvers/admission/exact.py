@@ -7,7 +7,6 @@ better plan cuts off nodes of the tree, and the search goes on from it. HiGHS' p
 checked in integers and whose value is worked out from the instance; what HiGHS claims to have proven proves nothing here.
 """
 
-import math
 import queue
 import threading
 import time
@@ -297,12 +296,12 @@ class CompactThread(AbstractFinder):
             options={"mip_rel_gap": 0.0},
             watch=self._watch,
             on_solution=self._found.put,
+            has_interrupts=False,
         )
         self.bound = outcome.bound
         if outcome.values is not None:
             self._found.put(outcome.values)
 
     def _watch(self, state: HighsState) -> Termination | None:
-        if state.bound is not None and math.isfinite(state.bound):
-            self.bound = state.bound
+        del state
         return Termination.INTERRUPTED if self._has_to_stop.is_set() else None

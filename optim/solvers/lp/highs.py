@@ -221,6 +221,7 @@ def run_highs(
     options: Mapping[str, OptionValue] | None = None,
     watch: Watch = keep_going,
     on_solution: OnSolution | None = None,
+    has_interrupts: bool = True,
 ) -> HighsOutcome:
     """Run HiGHS on its loaded programme.
 
@@ -237,7 +238,10 @@ def run_highs(
     watch
         Called at HiGHS' interrupt points and in between; a returned reason stops the run.
     on_solution
-        Called with every better point of a mixed-integer programme, in HiGHS' thread.
+        Given every better point of a mixed-integer programme when it is found, in HiGHS' thread.
+    has_interrupts
+        Whether `watch` is also asked at the interrupt points. HiGHS reaches some hundred of them a second, and at each it waits
+        for Python's lock while other threads are busy. Without them the state that `watch` gets has no figures.
 
     Returns
     -------
@@ -258,7 +262,7 @@ def run_highs(
         capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a larger limit has no effect
         _must_be_ok(highs.setOptionValue(name, capped), f"option {name}={value!r}")
     run = _Run(highs, watch, on_solution)
-    run.execute()
+    run.execute(has_interrupts=has_interrupts)
     info = highs.getInfo()
     has_values = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     is_mip = bool(len(highs.getLp().integrality_))
@@ -288,13 +292,13 @@ class _Run:
         self.reason: Termination | None = None
         self.is_aborted = self.has_failed = False
 
-    def execute(self) -> None:
+    def execute(self, *, has_interrupts: bool) -> None:
         """Run to the end, to a reason to stop, or to Ctrl-C; re-raise exceptions of the callbacks."""
         highs = self._highs
         is_mip = bool(len(highs.getLp().integrality_))
         # Stopping the linear programmes inside a mixed-integer run would discard the run's best point.
         events = [highs.cbMipInterrupt] if is_mip else [highs.cbSimplexInterrupt, highs.cbIpmInterrupt]
-        for event in events:
+        for event in events if has_interrupts else ():
             event.subscribe(self._answer)
         if is_mip and self._on_solution is not None:
             highs.cbMipImprovingSolution.subscribe(self._hand_over)
