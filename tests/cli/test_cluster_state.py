@@ -216,7 +216,7 @@ def test_jobs_and_waits_are_told(recorded, tmp_path):
 
 def test_policies_are_listed_with_options_units_and_what_they_see():
     result = run("--list")
-    assert "las.quantum_s=300 s: Distance of the ticks" in result.stdout
+    assert "las.quantum_s=300 s: Seconds between the ticks" in result.stdout
     lines = [json.loads(line) for line in run("--list", "--format", "json").stdout.splitlines()]
     sees = {line["policy"]: line["sees"] for line in lines}
     assert sees["fifo"] == "nothing"

@@ -185,7 +185,7 @@ def test_queue_is_simulated_without_idle_gpus(tmp_path):
         (("--below", "0"), "below must be in"),
         (("--max-gap", "0"), "max_gap_s must be in"),
         (("--by", "colour"), "unknown column of --by"),
-        (("--gpus", "1x1"), "asks for 2 GPUs"),
+        (("--gpus", "1x1"), "needs 2 GPUs"),
     ],
 )
 def test_wrong_use_of_idle_is_one_line_and_two(tmp_path, words, message):

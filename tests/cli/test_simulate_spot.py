@@ -382,7 +382,7 @@ def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
     assert "1 of 2 can't be used (--skip-bad leaves them out)" in run(*words, "--history", history).stderr
     nothing = run(*words, "--history", history, "--skip-bad")
     assert nothing.exit_code == 0, nothing.output
-    assert "no spell ends in what counts of" in nothing.stderr
+    assert "the prior, because the usable part of" in nothing.stderr
     (tmp_path / "table.csv").write_text(
         "tick,timestamp_local,zone,available,price_usd_per_hour\n0,2023-02-15,a,1,1.0\n"
     )

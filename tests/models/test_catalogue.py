@@ -62,5 +62,5 @@ def test_a_problem_has_no_programme_and_no_ratio_unless_it_declares_one():
 
     with pytest.raises(UnsupportedProblemError, match="no formal programme"):
         Bare().programme(optim.reference_instance("spot-tiny-own"))
-    with pytest.raises(InvalidOptionError, match="leave it out"):
+    with pytest.raises(InvalidOptionError, match="omit it"):
         Bare().parametric_programme(optim.reference_instance("spot-tiny-own"), 0.5)

@@ -504,7 +504,7 @@ def test_amazons_history_is_read_with_its_products(tmp_path):
     [
         ({"Other": []}, "no SpotPriceHistory, Items or skus"),
         ({"Items": [{k: v for k, v in azure().items() if k != "currencyCode"}]}, "currencyCode"),
-        ({"Items": [azure(retailPrice=-1)]}, "costs -1 dollars an hour"),
+        ({"Items": [azure(retailPrice=-1)]}, "costs -1 dollars per hour"),
         ({"Items": [azure(retailPrice="cheap")]}, "list.json"),
         (
             {"SpotPriceHistory": [{"AvailabilityZone": "z", "InstanceType": "t", "SpotPrice": "x", "Timestamp": "t"}]},

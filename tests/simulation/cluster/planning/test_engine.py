@@ -319,8 +319,8 @@ def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():
 
 
 def test_the_page_on_policies_names_only_what_a_view_and_its_room_have():
-    page = (Path(__file__).parents[4] / "docs" / "how-to" / "own-policy.md").read_text()
-    table = page[page.index("| of `view` |") : page.index("All of it:")]
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "extension-objects.md").read_text()
+    table = page[page.index("| field of `view` |") : page.index("## Spot world")]
     names = [
         name
         for row in table.strip().splitlines()[2:]

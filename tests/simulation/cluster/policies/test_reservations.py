@@ -203,7 +203,7 @@ class TestWrongEstimates:
         assert run.is_done.all()
 
     @pytest.mark.parametrize(
-        ("limit", "said"), [(7, "before its limit"), (5, "which is stopped after 5000000"), (0, "may not")]
+        ("limit", "said"), [(7, "before its limit"), (5, "longer than the limit of 5000000 us"), (0, "may not")]
     )
     def test_the_checker_refuses_a_job_that_is_stopped_at_another_time(self, limit, said):
         jobs = workload([(0, 1, 10), (0, 1, 4)], estimate_us=np.array([6, 6]) * US)
