@@ -112,6 +112,9 @@ CONDITIONS = {
 C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
 """Beginning of condition C5 by theorem."""
 
+ONLINE = "online"
+"""The solver whose competitive ratio the theorems give."""
+
 PRINTED_TOL = 1e-5
 """Largest relative error of a number printed with six digits."""
 
@@ -235,6 +238,8 @@ class AdmissionClaims(AbstractClaims):
         certificate = self.solution.certificate
         if "theorem" not in stated or certificate is None:
             return None
+        if self.solution.solver != ONLINE:
+            return f"the theorems are on the solver {ONLINE}, not on {self.solution.solver}"
         if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
         price = self.solution.options.get("price", stated["theorem"])

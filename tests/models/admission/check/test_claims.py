@@ -332,6 +332,11 @@ def test_accepts_the_ratio_of_an_online_rule_with_its_conditions() -> None:
     assert check(instance, solution).is_ok
 
 
+def test_refuses_the_ratio_of_a_solver_that_no_theorem_covers() -> None:
+    instance, solution = strict()
+    assert families(check(instance, replace(solution, solver="fifo")).violations) == {"certificate"}
+
+
 @pytest.mark.parametrize("at", range(6))
 def test_refuses_a_condition_that_says_the_opposite(at: int) -> None:
     conditions = list(strict()[1].certificate.conditions)
