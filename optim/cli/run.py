@@ -1,5 +1,6 @@
 """`optim run`: execute a solution with real training jobs, run lease rounds, or train one application."""
 
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -131,21 +132,33 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
     return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
 
 
+def _importable(place: str) -> str:
+    """Return the name of a module given as `./file.py` or as a module, importable here and in the processes of machines."""
+    file = Path(place)
+    is_file = file.suffix == ".py"
+    folder = str((file.parent if is_file else Path()).resolve())
+    if folder not in sys.path:
+        sys.path.append(folder)  # the last, so that no file of the folder hides a module
+    return file.stem if is_file else place
+
+
 def _user_application(asked: ApplicationRun) -> "Application":
     """Return an application of the user; its code may raise anything."""
     from optim.core.user_code import format_exception_line
     from optim.training.application import check_application
     from optim.training.applications import APPLICATIONS
 
-    module, _, name = asked.name.partition(":")
-    if not (module and name.isidentifier()):
+    place, _, name = asked.name.rpartition(":")
+    if not (place and name.isidentifier()):
         raise InvalidOptionError(
-            f"unknown application {asked.name!r}; known: {', '.join(APPLICATIONS)}, or MODULE:CLASS"
+            f"unknown application {asked.name!r}; known: {', '.join(APPLICATIONS)}, or ./FILE.py:CLASS or MODULE:CLASS"
         )
     try:
-        found = getattr(import_module(module), name)
+        found = getattr(import_module(_importable(place)), name)
     except (ImportError, AttributeError) as error:
-        raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
+        raise InvalidOptionError(
+            f"--application {asked.name}: {error}; give ./FILE.py:CLASS, or a module of this folder or of PYTHONPATH"
+        ) from error
     except (Exception, SystemExit) as error:  # user code may raise anything
         raise InvalidOptionError(
             f"--application {asked.name}: {format_exception_line(error)}; correct the module"

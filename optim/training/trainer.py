@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.errors import NotAllowedError, check_in
+from optim.core.errors import InvalidOptionError, NotAllowedError, check_in
 from optim.training.application import Application, HasRows, check_application, name_of
 from optim.training.arrays import to_host
 from optim.training.checkpoints import DurableStorage, StartingPoint
@@ -123,6 +123,16 @@ class _Due:
         self.countdown = self.event.after_messages
 
 
+def _check_optimiser(optimiser: "AbstractOptimiser") -> None:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+    if not isinstance(optimiser, AbstractOptimiser):
+        raise InvalidOptionError(
+            "optimiser must be one of optim.kernels.parameter_server (Sgd, Momentum, Adagrad, Adam, AdamW), "
+            f"got {type(optimiser).__name__}"
+        )
+
+
 class Trainer:
     """A job, its controller and its transport.
 
@@ -145,6 +155,7 @@ class Trainer:
         start: StartingPoint | None = None,
     ) -> None:
         check_application(application)
+        _check_optimiser(optimiser)
         self.transport: Transport = InProcess(application) if transport is None else transport
         self.controller = Controller(self.transport, application, optimiser, options or ClusterOptions(), start)
         self.rows: list[ClockRow] = []

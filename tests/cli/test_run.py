@@ -125,7 +125,7 @@ def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
     [
         ((), "expected INSTANCE SOLUTION, got 0 arguments"),
         (("--application", "chess"), "unknown application 'chess'"),
-        (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
+        (("--application", "none_such:Thing"), "give ./FILE.py:CLASS, or a module of this folder or of PYTHONPATH"),
         (("--data", "x.csv"), "require --application NAME"),
         (("tiny-0", "x.json", "--clocks", "5"), "require --application NAME"),
         (("tiny-0", "x.json", "--workers", "3"), "require --application NAME"),
@@ -368,6 +368,15 @@ def test_a_class_of_ones_own_gets_the_file(here):
     own, _ = chosen(application_run(name=f"{__name__}:Own", data=here / "x"))
     assert (own.path, own.num_partitions) == (str(here / "x"), 2)
     assert chosen(application_run(name=f"{__name__}:Own"))[0].path == ""
+
+
+def test_an_application_may_be_a_file_or_a_module_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    for place, name in (("below/aside_a.py", "./below/aside_a.py:Mine"), ("aside_b.py", "aside_b:Mine")):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(f"from {__name__} import Own\n\n\nclass Mine(Own):\n    pass\n")
+        assert type(chosen(application_run(name=name))[0]).__name__ == "Mine"
 
 
 @pytest.mark.parametrize("name", ["chess", "none_such:Thing", f"{__name__}:Missing"])

@@ -206,3 +206,10 @@ def test_any_additions_and_evictions_leave_the_bits(data, seed):
     assert list(record.losses) == losses
     assert np.array_equal(record.parameters, parameters)
     assert record.num_computed == 6 * P
+
+
+def test_an_optimiser_of_optax_itself_is_rejected():
+    import optax
+
+    with pytest.raises(InvalidOptionError, match="optimiser must be one of optim"):
+        Trainer(MatrixFactorisation(num_users=4, num_items=3, num_ratings=12, num_factors=2), optax.sgd(0.1))
