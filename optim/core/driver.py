@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from types import FrameType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -131,6 +131,9 @@ InstanceT = TypeVar("InstanceT", bound=NamedInstance)
 OptionsT = TypeVar("OptionsT")
 
 ResultT = TypeVar("ResultT")
+
+ROUNDING = 1e-12
+"""Relative distance within which a bound on the wrong side of the objective is a rounding error."""
 
 PHASES = ("build", "compile", "solve")
 """Phases in the statistics of every solution; 0 seconds if a solver does not have the phase."""
@@ -337,6 +340,16 @@ class Outcome:
     message: str = ""
     relaxation: Relaxation | None = None
 
+    def rounded(self, sense: Sense) -> "Outcome":
+        """Return the outcome with a bound that rounding errors don't put on the wrong side of the objective."""
+        if (
+            self.objective is None
+            or self.bound is None
+            or abs(self.bound - self.objective) > ROUNDING * abs(self.objective)
+        ):
+            return self
+        return replace(self, bound=(max if sense is Sense.MAXIMISE else min)(self.bound, self.objective))
+
     def attains_bound(self, sense: Sense) -> bool:
         """Return whether the decision is proven optimal."""
         if self.is_optimal is not None:
@@ -428,6 +441,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         self, instance: InstanceT, outcome: Outcome, *, options: OptionsT, seed: int, monitor: Monitor
     ) -> Solution:
         """Turn an outcome into a solution."""
+        outcome = outcome.rounded(self.sense)
         termination = outcome.termination or monitor.reason or Termination.COMPLETED
         return Solution(
             problem=self.problem,

@@ -282,3 +282,17 @@ def test_statistics_name_every_phase_and_keep_what_the_run_counted():
     assert (solution.stats.iterations, solution.stats.counts, solution.stats.decision_ms) == (7, {"nodes": 2.0}, (1.0,))
     assert (solution.message, solution.seed, solution.instance) == ("m", 3, "nameless")
     assert solution.stats.memory_mb > 0
+
+
+@pytest.mark.parametrize(
+    ("sense", "bound", "stated"),
+    [
+        (Sense.MAXIMISE, 10.0 - 1e-14, 10.0),
+        (Sense.MAXIMISE, 10.0 + 1e-14, 10.0 + 1e-14),
+        (Sense.MINIMISE, 10.0 + 1e-14, 10.0),
+        (Sense.MAXIMISE, 9.9, 9.9),  # no rounding error: the checker is to see it
+        (Sense.MAXIMISE, None, None),
+    ],
+)
+def test_a_bound_lies_on_the_right_side_of_the_objective_but_for_true_errors(sense, bound, stated):
+    assert Outcome(objective=10.0, bound=bound).rounded(sense).bound == stated
