@@ -41,7 +41,7 @@ RULES = (
     HeadlineRule(
         suite="admission",
         measure="value of accepted jobs, offline (max)",
-        ours="branch-and-price",
+        ours="exact",
         baselines=("compact-milp",),
     ),
     HeadlineRule(
