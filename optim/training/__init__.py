@@ -1,5 +1,5 @@
-"""Elastic training: tiers of reliability, and a small trainer that loses nothing when machines come and go.
+"""Elastic training: tiers of reliability, and a small trainer that loses no work when machines come and go.
 
-A controller (`controller`) tells machines (`machine`) over a transport (`machine.Transport`, `processes`) what to compute,
-serve and keep. The machines apply gradients by the kernels of `optim.kernels.parameter_server`.
+A controller (`controller`) instructs machines (`machine`) over a transport (`machine.Transport`, `processes`) to compute,
+serve and store. The machines apply gradients by the kernels of `optim.kernels.parameter_server`.
 """

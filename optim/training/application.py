@@ -26,9 +26,9 @@ Batch = Any
 class Application(Protocol):
     """A training job.
 
-    Everything is a pure function of its arguments and of the application's own seed, so that whichever machine computes
-    a gradient, and however often, the bits are the same. Data is made where it is needed: an application travels to
-    another process as a few numbers.
+    Every method is a pure function of its arguments and of the application's seed. A gradient therefore has the same bits
+    on every machine and in every repetition. Each process generates the data that it needs: only a few numbers are sent
+    to another process.
     """
 
     @property
@@ -75,7 +75,7 @@ PARTS = ("num_partitions", "num_parameters", "initial_parameters", "weight", "gr
 
 
 def is_on_device(application: object) -> "TypeGuard[DeviceApplication]":
-    """Return whether gradients are JAX's own: not where a subclass computes them in NumPy."""
+    """Return whether JAX computes the gradients; False if a subclass overrides `gradient`."""
     return isinstance(application, DeviceApplication) and type(application).gradient is DeviceApplication.gradient
 
 
@@ -103,7 +103,7 @@ def check_application(application: Application) -> None:
 
 
 def name_of(application: Application) -> str:
-    """Return what tells an application from others in every process: a plain object's own text names an address."""
+    """Return a name of the application that is the same in every process; the default repr contains an address."""
     cls = type(application)
     if cls.__repr__ is not object.__repr__:
         return repr(application)
@@ -117,12 +117,12 @@ Parts = tuple[Any, ...]
 
 
 def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
-    """Raise unless numbers of rows rise, and are rows of the table.
+    """Raise unless row numbers are increasing and within the table.
 
     Raises
     ------
     InvalidProblemError
-        With what they are instead.
+        If they are not.
     """
     if rows.dtype != np.int32 or rows.ndim != 1:
         raise InvalidProblemError(
@@ -203,7 +203,7 @@ class DeviceApplication(ABC):
         """Return how much data stands behind a partition's gradient."""
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return the part of a partition that a clock computes; the whole partition by default."""
+        """Return the part of a partition that a clock computes; by default all of it."""
         del clock
         return batch
 
@@ -279,15 +279,15 @@ class DeviceApplication(ABC):
         return values, loss, _are_finite((loss, values))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without what is computed from the rest."""
+        """Pickle all attributes except the cached `num_parameters`."""
         return {name: value for name, value in self.__dict__.items() if name != "num_parameters"}
 
 
 class UserApplication(ABC):
-    """A custom application: four methods, of which the last two are called in processes of their own.
+    """A custom application: four methods, of which the last two are called in separate processes.
 
-    Objects travel to these processes by pickling, so the class must be importable there, and what is large should be read
-    where it is needed.
+    Objects travel to these processes by pickling, so the class must be importable there. Read large data inside the
+    methods that need it.
 
     Examples
     --------

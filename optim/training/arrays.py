@@ -14,7 +14,7 @@ import numpy as np
 
 
 def to_device(tree: Any) -> Any:
-    """Return arrays on the device; those that are there already are passed on."""
+    """Return arrays on the device; arrays already there are returned unchanged."""
     import jax
 
     return jax.device_put(tree)
@@ -71,7 +71,7 @@ def cut(vector: Any, part: slice) -> Any:
 
 
 def contribution(gradient: Any, share: float, rows: Any, width: int, size: int) -> Any:
-    """Return a gradient times a share, whole also where it came by rows; zeros for a share of 0."""
+    """Return a gradient times a share, as a full vector even if pushed by rows; zeros for a share of 0."""
     gradient, rows, factor = to_device((gradient, rows, np.float32(share)))
     return _kernels()["contribution"](gradient, factor, rows, width=width, size=size)
 

@@ -1,8 +1,8 @@
-"""Checkpoints on disk: what is in the storage survives the controller too.
+"""Checkpoints on disk, which survive a failure of the controller.
 
-A checkpoint is one file, written under another name and renamed, with a version of its format and a checksum of all that it
-holds; plain arrays, no pickles. The two last whole ones are kept, so that a damaged one costs no more than going back once
-more. What a run takes back, nobody finds there: clocks that are undone are written again.
+A checkpoint is one file of plain arrays (no pickles) with a format version and a checksum of its contents. The file is
+written under a temporary name and then renamed. The folder retains the last two intact checkpoints, so if one is damaged
+the run resumes from the other. A rollback removes the checkpoints of undone clocks; the run writes them again.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 VERSION = 2
-"""1 was written by NumPy's gradients: a run that went on from there would have other losses than a whole one."""
+"""Version 1 used NumPy gradients: a run resumed from it would have other losses than an uninterrupted run."""
 NUM_KEPT = 2
 """Checkpoints that stay in the folder."""
 
@@ -41,22 +41,22 @@ class StartingPoint(NamedTuple):
 
 
 def initial_point(application: Application, optimiser: "AbstractOptimiser") -> StartingPoint:
-    """Return the beginning of a run that nobody has begun."""
+    """Return the starting point of a new run."""
     parameters = application.initial_parameters()
     return StartingPoint(0, parameters, tuple(np.zeros_like(parameters) for _ in range(optimiser.num_slots)))
 
 
 class DurableStorage:
-    """A transport that writes what the storage is sent to a folder, once all shards of a clock are there.
+    """A transport that writes the messages to the storage as a checkpoint once all shards of a clock have arrived.
 
     Parameters
     ----------
     transport
         Carries everything.
     folder
-        Where checkpoints go; it is made if it isn't there.
+        Folder of the checkpoints; created if missing.
     job
-        Which run they are of: application, optimiser and options, as text. Another run's are refused.
+        The run's application, optimiser and options, as text. Checkpoints of another run are rejected.
     num_shards
         Pieces of the parameters.
     """
@@ -70,7 +70,7 @@ class DurableStorage:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def latest(self) -> StartingPoint | None:
-        """Return the newest whole checkpoint, None if there is none.
+        """Return the newest intact checkpoint, or None if the folder has no checkpoints.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class DurableStorage:
         self._transport.close()
 
     def _rewind(self, clock: int) -> None:
-        """Forget what is later than a clock that the run goes back to; files last, while there is an earlier one."""
+        """Discard state later than the clock of a rollback; remove files last, and only if an earlier one exists."""
         self._parts = {known: parts for known, parts in self._parts.items() if known <= clock}
         self._written = min(self._written, clock)
         intact = self._intact()
@@ -160,7 +160,7 @@ class DurableStorage:
 
 
 def write_checkpoint(path: Path, point: StartingPoint, job: str) -> None:
-    """Write a checkpoint whole or not at all."""
+    """Write a checkpoint atomically."""
     arrays: Arrays = {
         "version": np.array(VERSION),
         "job": np.array(job),

@@ -2,8 +2,8 @@
 
 A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary and for copies of
 it. Then every shard goes from its server to the places of the new layout, and no work is repeated. After the *failure* of a worker, other
-machines compute its partitions. The failure of a server takes every shard back to the last clock of which copies of all
-shards are left, and the clocks since then are computed again.
+machines compute its partitions. After the failure of a server, every shard returns to the last clock for which copies
+of all shards are left. The machines compute the later clocks again.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -99,14 +99,14 @@ class Membership:
         self.joining.update(dict.fromkeys(transient, self.transient))
 
     def arrive(self, machine: str) -> bool:
-        """Take a machine into its tier; tell whether it was still expected."""
+        """Add a machine to its tier; return whether it was still expected."""
         tier = self.joining.pop(machine, None)
         if tier is not None:
             tier.append(machine)
         return tier is not None
 
     def warn(self, machines: Sequence[str]) -> list[str]:
-        """Have machines leave at the next boundary; return those that had not come, which can go at once.
+        """Have machines leave at the next boundary; return machines not yet ready, which can leave at once.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Membership:
         return waiting
 
     def remove(self, machine: str) -> bool:
-        """Strike out a machine that is gone; tell whether it had a part in the work."""
+        """Remove a lost machine; return whether it was a member."""
         self.joining.pop(machine, None)
         was_in = machine in self.staying or machine in self.leaving
         self.leaving = [name for name in self.leaving if name != machine]
@@ -182,7 +182,7 @@ class ReplicaCatalog:
         return clock
 
     def trim(self) -> list[tuple[str, int]]:
-        """Forget the copies that nobody will go back to; return whose, and the clock before which they were."""
+        """Discard copies that no rollback needs; return each holder and the first clock that it retains."""
         clock, stored = self.recovery_clock(), self.storage_clock()
         trimmed = []
         for holder in self.holders():
@@ -212,7 +212,7 @@ class ReplicaCatalog:
         return max(set.intersection(*of_shard), default=-1)
 
     def source(self, shard: int, clock: int) -> str:
-        """Return who is asked for a copy: a machine rather than the storage, the first by name."""
+        """Return the holder to fetch a copy from: the first machine by name, or else the storage."""
         having = [holder for (holder, index), clocks in self._clocks.items() if index == shard and clock in clocks]
         return min(having, key=lambda holder: (holder == STORAGE, holder))
 
@@ -319,13 +319,13 @@ class Controller:
     # -- membership ---------------------------------------------------------------------------------------------------
 
     def add(self, *, reliable: Sequence[str] = (), transient: Sequence[str] = ()) -> None:
-        """Take machines in; they join at the next clock boundary after they are ready, and disturb nobody before."""
+        """Add machines; they join at the next clock boundary after they are ready."""
         self.machines.expect(reliable, transient)
         for machine in (*reliable, *transient):
             self._transport.start(machine)
 
     def evict(self, machines: Sequence[str]) -> None:
-        """Let machines go that have been warned: at the next clock boundary, with nothing lost."""
+        """Release warned machines at the next clock boundary, without loss of work."""
         for machine in self.machines.warn(machines):
             self._transport.stop(machine)
         self.reconsider()
@@ -336,7 +336,7 @@ class Controller:
         self._advance()
 
     def save(self) -> None:
-        """Have a checkpoint written of the clock that all shards stand at; `saved_clock` tells when it is.
+        """Write a checkpoint of the current clock of all shards; `saved_clock` shows when it is complete.
 
         Raises
         ------
@@ -364,7 +364,7 @@ class Controller:
         self._advance()
 
     def lost(self, machine: str) -> None:
-        """Go on without a machine that is gone with all that it held."""
+        """Continue without a machine that is lost with all its state."""
         if not self.machines.remove(machine):
             return
         self._copies.forget_holder(machine)
@@ -380,7 +380,7 @@ class Controller:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message | Lost) -> None:
-        """Take the next message, and do what follows from it."""
+        """Process the next message."""
         if isinstance(message, Lost):
             self.lost(message.machine)
             return
@@ -513,7 +513,7 @@ class Controller:
         self.flow.compute_again([message.partition])
 
     def _hand_over(self, machine: str) -> None:
-        """Have a lost worker's partitions computed by the others, at once: nobody could finish the clock without."""
+        """Reassign a lost worker's partitions to the others at once: the clock cannot finish without them."""
         workers = [name for name in self.roles.workers if self.machines.is_alive(name)]
         gone = [partition for partition, owner in enumerate(self.owners) if owner == machine]
         self.owners = assign_balanced(self.flow.num_partitions, workers, self.owners)

@@ -1,4 +1,4 @@
-"""What has been computed, pushed and applied, what may be computed next, and the log of pushes."""
+"""State of the computation: partitions computed, pushed and applied, partitions that may start, and the log of pushes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -29,17 +29,17 @@ MEGABYTE = 1_000_000
 
 
 class PushLog:
-    """For each clock and partition what the servers got of it, as long as there is room.
+    """The pushes sent to the servers for each clock and partition, up to a size limit.
 
-    The controller keeps it, so machines that die take nothing of it with them; a controller that dies does.
+    The controller stores the log: it survives the loss of machines, but not of the controller.
 
     Parameters
     ----------
     num_partitions
         Pushes of a clock.
     max_bytes
-        Where so many are full, the clocks that newer copies hold give way, and without these nothing more is kept: what pushes
-        that aren't kept did is computed again after a failure. 0 keeps none.
+        Size limit. When it is reached, the log drops clocks that newer copies cover, then stops adding pushes. After a failure,
+        machines compute the missing pushes again. 0 disables the log.
     """
 
     def __init__(self, num_partitions: int, max_bytes: float) -> None:
@@ -50,11 +50,11 @@ class PushLog:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the gradients kept."""
+        """Bytes of the gradients in the log."""
         return sum(self._bytes.values())
 
     def add(self, clock: int, partition: int, pushes: Sequence[Push]) -> None:
-        """Keep what goes to the servers: copies where it lies in shared memory, which is written again a clock later."""
+        """Log pushes; copy gradients in shared memory, which is overwritten a clock later."""
         size = sum(push.gradient.nbytes for push in pushes)
         if self.num_bytes + size > self._max_bytes:
             self.keep(self._safe, clock + 1)
@@ -72,12 +72,12 @@ class PushLog:
         return clock
 
     def keep(self, first: int, end: int) -> None:
-        """Forget all but the clocks from `first` to `end`, the latter left out."""
+        """Discard all clocks except those from `first` to `end` (exclusive)."""
         self._clocks = {at: pushes for at, pushes in self._clocks.items() if first <= at < end}
         self._bytes = {at: size for at, size in self._bytes.items() if at in self._clocks}
 
     def trim(self, safe: int, stored: int) -> None:
-        """Forget the clocks before `stored`, which nobody can take away; those before `safe` are first to give way.
+        """Discard the clocks before `stored`, which is durable; the clocks before `safe` are dropped first at the limit.
 
         As long as copies of all shards as of `safe` are left, a failure goes back no further.
         """
@@ -85,14 +85,14 @@ class PushLog:
         self.keep(stored, max(self._clocks, default=stored) + 1)
 
     def pushes(self, clock: int) -> Iterator[Push]:
-        """Yield the kept pushes of complete clocks from a clock on, clock by clock."""
+        """Yield the logged pushes of complete clocks from a clock on, clock by clock."""
         for at in range(clock, self.end(clock)):
             for partition in range(self._num_partitions):
                 yield from self._clocks[at][partition]
 
 
 DENSEST = 0.5
-"""Share of a gradient's rows above which it is pushed whole: its rows and their numbers would be no shorter."""
+"""Share of a gradient's rows above which it is pushed as a full vector: rows with their numbers would be no shorter."""
 
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
@@ -178,7 +178,7 @@ class Dataflow:
 
         live = np.ones(self.num_partitions, dtype=bool)
         if self.read_clock < self._replayed_to:
-            return []  # what servers get back is pushed already
+            return []  # the replayed pushes are already computed
         allowed = may_start(self.completed, live, self._staleness)
         return [
             partition
@@ -206,7 +206,7 @@ class Dataflow:
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
-        """Take a gradient; return what each shard's server gets of it, nothing if it is there already.
+        """Take a gradient; return the push for each shard's server, or an empty list if it arrived before.
 
         One that isn't finite has weight 0: it is as if the partition had no data at this clock.
         """
@@ -252,7 +252,7 @@ class Dataflow:
             self._publish(message.clock, [parts[shard] for shard in range(len(parts))])
 
     def reset(self, clock: int, parts: Sequence[Vector]) -> None:
-        """Stand at a clock, with nothing under way but what `replays` then has servers do again."""
+        """Reset to a clock, with no computation pending except the pushes that `replays` then sends again."""
         self._replayed_to = self.log.end(clock)
         self.log.keep(0, self._replayed_to)
         self.completed[:] = self._replayed_to
@@ -265,7 +265,7 @@ class Dataflow:
         self._publish(clock, parts)
 
     def replays(self, generation: int) -> Iterator[Push]:
-        """Yield the kept pushes that bring the shards, which stand at `read_clock`, to the end of the log.
+        """Yield the logged pushes that advance the shards from `read_clock` to the end of the log.
 
         The same function takes the same pushes in the same order: the shards get the bits that were lost.
         """

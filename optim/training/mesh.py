@@ -2,7 +2,7 @@
 
 JAX's partitioner spreads the clock that a trainer on one device computes. Each array of the parameters is cut along its
 first axis, and so are the optimiser's arrays; products with a piece are added up over the devices, so that no device ever
-holds the parameters whole.
+holds all parameters.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class MeshTrainer:
             self.losses.append(float(to_host(loss)))
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return what the next step takes."""
+        """Return the arguments of the next step."""
         return self.parameters, self._state, self._data, to_device(np.int32(len(self.losses)))
 
     def _shardings(self, tree: Any) -> Any:

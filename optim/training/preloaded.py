@@ -1,7 +1,7 @@
-"""What every machine's process needs, imported once: new processes are forked from one that holds it.
+"""Imports that every machine's process needs, loaded once in the process from which new ones are forked.
 
-Importing JAX takes most of a second of a core, a fork of what has imported it a hundredth. That is safe for as long as
-nothing here starts JAX's backend, whose threads a fork would lose: importing doesn't.
+Importing JAX takes most of a second of a core; forking a process that has imported it takes a hundredth. Forking is safe
+until JAX's backend starts, because a fork would lose its threads; importing does not start it.
 """
 
 import atexit
@@ -15,7 +15,7 @@ from optim.training.processes import FOLDER
 
 
 def _tidy(folder: str, own_id: int, controller_id: int) -> None:
-    """Remove a socket's folder for a controller that was killed: what is forked from it ended already."""
+    """Remove a socket's folder for a controller that was killed; the processes forked here have ended already."""
     if os.getpid() == own_id and os.getppid() != controller_id:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -82,12 +82,12 @@ class ClockRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingRecord:
-    """What came of a run.
+    """Result of a run.
 
     Attributes
     ----------
     losses
-        Mean loss before each clock's update: the curve as if nothing had been done twice.
+        Mean loss before each clock's update: the curve without repeated work.
     parameters
         Shape (n,): at the end.
     rows
@@ -208,7 +208,7 @@ class Trainer:
         )
 
     def record(self) -> TrainingRecord:
-        """Return what came of it so far."""
+        """Return the results so far."""
         flow = self.controller.flow
         return TrainingRecord(
             losses=tuple(flow.losses),
@@ -247,7 +247,7 @@ class Trainer:
         Raises
         ------
         NotAllowedError
-            If there will never be one; `has_more` tells whether events are waiting.
+            If no message can arrive any more; `has_more` states whether events are waiting.
         """
         message = self.transport.receive()
         if message is None:
@@ -260,7 +260,7 @@ class Trainer:
         self.take(message)
 
     def take(self, message: Message | Lost) -> None:
-        """Have the controller take a message, and write down what has come of it."""
+        """Pass a message to the controller and record the result."""
         if isinstance(message, Lost):
             self._last_lost = f"machine {message.machine} was the last to go, {message.reason}"
         self.controller.receive(message)
@@ -286,7 +286,7 @@ class Trainer:
 
 
 def run_alone(application: Application, optimiser: "AbstractOptimiser", clocks: int) -> TrainingRecord:
-    """Return the run on one machine of this process, which nobody disturbs."""
+    """Return the undisturbed run on one machine of this process."""
     alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
     return Trainer(application, optimiser).run(clocks, [alone])
 
@@ -298,9 +298,9 @@ def resumable(
     transport: Transport,
     folder: str | Path,
 ) -> Trainer:
-    """Return a trainer whose checkpoints lie in a folder, and that goes on from the newest whole one there.
+    """Return a trainer that writes checkpoints to a folder and resumes from the newest intact one there.
 
-    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit.
+    With staleness 0, a resumed run ends with the losses and parameters of an undisturbed run, bit for bit.
 
     Raises
     ------

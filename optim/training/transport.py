@@ -34,15 +34,15 @@ class Transport(Protocol):
     """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
 
     def start(self, machine: str) -> None:
-        """Have a machine of that name; it says that it is ready when it is."""
+        """Start a machine of that name; it sends `Ready` once it is ready."""
         ...
 
     def stop(self, machine: str) -> None:
-        """Give a machine back after it has done what it was sent."""
+        """Release a machine after it has processed its messages."""
         ...
 
     def kill(self, machine: str) -> None:
-        """Take a machine away at once, with all that it holds; `receive` brings the news."""
+        """Remove a machine at once, with all its state; `receive` then returns `Lost`."""
         ...
 
     def send(self, machine: str, message: Message) -> None:
@@ -93,14 +93,14 @@ class InProcess:
         self.outboxes.setdefault(machine, deque())
 
     def stop(self, machine: str) -> None:
-        """Give a machine back after it has done what it was sent."""
+        """Release a machine after it has processed its messages."""
         while self.inboxes.get(machine):
             self.run_machine(machine)
         self.machines.pop(machine, None)
         self.inboxes.pop(machine, None)
 
     def kill(self, machine: str) -> None:
-        """Take a machine away; what it has sent already still arrives, and the news of its death after that."""
+        """Remove a machine; messages that it has sent still arrive, followed by `Lost`."""
         if self.machines.pop(machine, None) is not None:
             self.inboxes.pop(machine)
             self.outboxes[machine].append(Lost(machine))

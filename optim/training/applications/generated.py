@@ -1,6 +1,6 @@
 """Data of the applications: generated, or read from a user's files.
 
-Formats, one a kind of application (docs/training.md): plain text or gzip, read whole within the limits of what is read.
+Each type of application has one format (docs/training.md): plain text or gzip, up to the size limits of input files.
 """
 
 from abc import abstractmethod
@@ -61,7 +61,7 @@ def read_bags(path: str) -> NDArray[np.float64]:
 
 
 def _changed(path: str) -> int:
-    """Return when a file was last changed: it tells one state of it from another."""
+    """Return a file's modification time in ns, which distinguishes its versions."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError as error:
@@ -250,7 +250,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
         """Return a partition's data as NumPy arrays in the form that `loss` takes."""
 
     def _model_rng(self) -> np.random.Generator:
-        """Return the stream of what all partitions share."""
+        """Return the random generator for the data that all partitions share."""
         return np.random.default_rng([self.seed, 0])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         rows = rng.integers(first, max(last, first + 1), size)
         columns = rng.integers(0, self.num_items, size)
         values = np.einsum("ij,ij->i", users[rows], items[columns]) + rng.normal(0.0, self.noise, size)
-        # Entries drawn twice stay two observations: the number of ratings is what was asked for.
+        # Entries drawn twice stay two observations, so the number of ratings is the requested one.
         order = np.lexsort((columns, rows))
         counts = np.bincount(rows, minlength=self.num_users)
         pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

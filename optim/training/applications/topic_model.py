@@ -1,8 +1,8 @@
 """Topics of documents, by online variational inference.
 
 The update of the topics, ``lambda <- (1 - rate) lambda + rate lambda_hat``, is a step of gradient descent along the
-natural gradient ``lambda - lambda_hat``; so the parameter server needs no rule of its own for it. Unlike Gibbs sampling
-it leaves nothing behind at a worker that could be lost with it.
+natural gradient ``lambda - lambda_hat``; so the parameter server needs no special rule for it. Unlike Gibbs sampling,
+it has no state at a worker that could be lost with the worker.
 """
 
 from dataclasses import dataclass
