@@ -1,6 +1,6 @@
 """Parameter-server kernels: push, aggregate, apply, pull, clocks, shards.
 
-Pure functions on arrays: no I/O, no processes, no problem's own words. Only NumPy, JAX and optax are needed. Functions
+Pure functions on arrays: no I/O, no processes, no terms of a particular problem. Only NumPy, JAX and optax are needed. Functions
 with *donated* arguments consume these arrays: don't use them after the call.
 """
 

@@ -63,7 +63,7 @@ def _by_blocks(
     slots: OptState,
     pushes: Arrays,
 ) -> Updated:
-    """Update all whole blocks in place, then the remaining elements in a copy that is padded to one block.
+    """Update all full blocks in place, then the remaining elements in a copy that is padded to one block.
 
     Every block has the same length and the same compiled loop, so that no bit depends on the length of the arrays.
     """
@@ -78,7 +78,7 @@ def _by_blocks(
         return parameters, slots
 
     def rest(array: jax.Array) -> jax.Array:
-        # One element more than a block: XLA would simplify slices of the whole array.
+        # One element more than a block: XLA would simplify slices of the full array.
         return jnp.pad(array[start:], (0, BLOCK + 1 - (size - start)))
 
     def put(array: jax.Array, new: jax.Array) -> jax.Array:

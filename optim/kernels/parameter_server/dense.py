@@ -102,7 +102,7 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
 def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
     """Apply the mean of the pushes, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
 
-    A state without pushes, or whose pushes weigh nothing, comes back as it was.
+    A state without pushes, or whose pushes have weight 0, is returned unchanged.
     """
     is_due = (state.count > 0) & (state.weight_sum != 0)
     inverse, step = 1.0 / jnp.where(is_due, state.weight_sum, 1.0), state.version + 1
@@ -152,7 +152,7 @@ def apply_pushes(
     optimiser
         The rule.
     keep
-        Leave the old parameters alive, for those that read them.
+        Do not reuse the old parameters' memory, because readers may still use it.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Optimisers, by optax: how a mean gradient changes parameters and their slots.
 
 All are elementwise, so cutting a vector into shards or rows changes no bit of the result. The arrays of optax's state are
-the slots; its counters are the number of the update, and aren't kept.
+the slots; its counters equal the number of the update, and are not stored.
 """
 
 from abc import ABC, abstractmethod
@@ -107,7 +107,7 @@ class AbstractOptimiser(ABC):
         step
             Number of this update, 1 for the first; a scalar.
         """
-        # Counters are in float32, exact up to 2^24: powers by whole numbers would be reckoned in double precision.
+        # Counters are in float32, exact up to 2^24: XLA would compute integer powers in double precision.
         rule = self.transformation()
         leaves, tree = jax.tree.flatten(jax.eval_shape(rule.init, parameters))
         arrays, count = iter(slots), step - 1
@@ -218,10 +218,10 @@ class AdamW(Adam):
 
 
 def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
-    """Return an integer that is `value`, and that XLA works out only when an array of float32 has been written.
+    """Return an integer that is `value`, and that XLA computes only after an array of float32 has been written.
 
     Parameters and slots change in place, one after the other, each made of the old ones. Nothing but a dependence keeps XLA
-    from changing a slot before the parameters have read it, and it would copy the whole slot for that.
+    from changing a slot before the parameters have read it, and it would copy the entire slot for that.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def check_untraced(interval: str, options: object, *names: str) -> None:
 def compiled_for_rule(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function as `jax.jit` does, with its ``optimiser`` or ``layout`` as a static argument.
 
-    With a traced rate the function becomes part of the caller's trace, and donates nothing.
+    With a traced rate the function becomes part of the caller's trace, and donates no argument.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:

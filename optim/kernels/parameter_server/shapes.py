@@ -8,7 +8,7 @@ from optim.core.errors import InvalidOptionError
 
 
 def check_shape(name: str, array: Any, shape: tuple[int, ...], remedy: str) -> None:
-    """Raise unless an array has the shape; inside a compiled function that costs nothing but at its first call.
+    """Raise unless an array has the shape; inside a compiled function, the check runs only during tracing.
 
     Raises
     ------
@@ -20,7 +20,7 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...], remedy: str) -> N
 
 
 def check_rows(rows: Any, values: Any, width: int) -> None:
-    """Raise unless rows are whole numbers with a gradient of the table's width each.
+    """Raise unless rows are integers, each with a gradient of the table's width.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from optim.core.errors import InvalidOptionError
 
 
 class Range(NamedTuple):
-    """Elements `start` to `stop` of the flat vector, the latter left out."""
+    """Elements `start` to `stop` (exclusive) of the flat vector."""
 
     start: int
     stop: int

@@ -2,8 +2,8 @@
 
 Rows pushed several times in one message add up *before* the optimiser sees them: the square of a sum isn't the sum of
 squares. A CPU needs no sort. A first loop notes the first place of each row in the message, and a second one adds every
-push to the sum at that place. Then one loop per array of the table changes each row at its first place. One array a
-loop, each updated in place: a loop that carries two would copy them. On an accelerator a loop over rows is slow, so a
+push to the sum at that place. Then one loop per array of the table changes each row at its first place. Each
+loop updates one array in place, because a loop that carries two would copy them. On an accelerator a loop over rows is slow, so a
 sort finds equal rows. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
 `push_sorted`).
 """
@@ -53,16 +53,16 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RowLayout:
-    """How the rows of a table are kept and updated.
+    """How the rows of a table are stored and updated.
 
     Parameters
     ----------
     optimiser
-        The rule; for Adam it is the lazy form: moments of rows that aren't pushed rest.
+        The rule; for Adam it is the lazy form: moments of rows that are not pushed stay unchanged.
     width
-        Parameters a row.
+        Parameters per row.
     method
-        "loop" for CPUs, "sort" for accelerators; by default that of the platform at hand.
+        "loop" for CPUs, "sort" for accelerators; by default that of the current platform.
     """
 
     optimiser: AbstractOptimiser
@@ -287,10 +287,10 @@ def push_sorted(
 ) -> Arrays:
     """Update the rows of a table in place by the sums of their pushes: on a GPU, in one pass over the message.
 
-    The sorted message is cut into chunks of `TURNS` times `TURN` pushes, and a warp adds up what lies in its chunk, one push
-    after the other. A row all of whose pushes lie in one chunk is updated there and then. A row with pushes beyond the
+    The sorted message is cut into chunks of `TURNS` times `TURN` pushes, and one warp adds up the pushes of its
+    chunk in order. A row all of whose pushes lie in one chunk is updated there and then. A row with pushes beyond the
     chunk leaves a partial sum, at most two per chunk. The partial sums are the next, shorter message, in longer chunks,
-    until one chunk holds the message. So sums are a tree that depends on nothing but the message, and no two warps ever
+    until one chunk holds the message. So the summation tree depends only on the message, and no two warps ever
     add to one place.
 
     Parameters
@@ -298,7 +298,7 @@ def push_sorted(
     arrays
         Shape (rows, width) each.
     ordered, order
-        Shape (N,), int32: the pushed rows in rising order, those that don't exist as `rows` or more; and whose values they get.
+        Shape (N,), int32: the pushed rows in rising order, with nonexistent rows as `rows` or more; and the indices of their values.
     values
         Shape (N, width), float32.
     step
@@ -361,7 +361,7 @@ def _go_through_chunk(
     turns: int,
     columns: int,
 ) -> None:
-    """Add, update and write what one warp has to, of some columns; see `push_sorted`."""
+    """Run one warp's additions, updates and writes for some columns; see `push_sorted`."""
     from jax.experimental import pallas
 
     parts = gpu.triton()

@@ -24,7 +24,7 @@ class Damping:
     Parameters
     ----------
     power
-        0 damps nothing, 1 is the inverse of the lag plus one.
+        0 disables damping, 1 is the inverse of the lag plus one.
     """
 
     power: float = 1.0
