@@ -1,6 +1,6 @@
 """A machine: it computes gradients, serves shards and keeps copies of shards.
 
-The same object runs inside the controller's process, inside a process of its own, and under a test that delivers
+The same object runs inside the controller's process, inside a separate process, and under a test that delivers
 messages in any order.
 """
 

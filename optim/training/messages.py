@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class Pushes(StrEnum):
-    """Whether gradients are pushed whole or by rows."""
+    """Whether gradients are pushed as full vectors or by rows."""
 
     AUTO = "auto"
     """By rows where few aren't zero: as measured, gradient by gradient; a server applies them so where its platform is faster then."""
     DENSE = "dense"
-    """Whole, always."""
+    """Always as full vectors."""
     ROWS = "rows"
     """By rows wherever the application and the rule allow it."""
 
 
 class NonFinite(StrEnum):
-    """What becomes of a gradient or loss that is infinite or not a number."""
+    """Treatment of a gradient or loss that is infinite or not a number."""
 
     STOP = "stop"
     """The run ends with a line that names machine, partition and clock."""
     SKIP = "skip"
-    """The clock goes on without the partition, whose data counts for nothing in it."""
+    """The clock continues without the partition, whose data gets weight 0."""
     REFUSE = "refuse"
     """It is computed once more, on another machine where there is one; if that is no better, the run ends."""
 
@@ -72,8 +72,8 @@ class Ready(Message, frozen=True, kw_only=True):
 class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
-    `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the partition's own gradients pushed
-    since, scaled to their share of the data, and `rate` is their factor: the worker sees its own writes.
+    `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the partition's gradients pushed
+    since, scaled to their share of the data, and `rate` is their factor: the worker sees the effect of its writes.
     `densest` is the share of its rows up to which the gradient is pushed by rows, 0 for never.
     """
 
@@ -159,7 +159,7 @@ class Read(Message, frozen=True, kw_only=True):
 
 
 class Copy(Message, frozen=True, kw_only=True):
-    """From a server or holder, and on to a holder: a shard's values, to be kept next to the holder's other copies."""
+    """From a server or holder, and on to a holder: a shard's values, to be stored with the holder's other copies."""
 
     values: ShardValues
 
@@ -186,6 +186,6 @@ class Keep(Message, frozen=True, kw_only=True):
 
 
 class Opened(Message, frozen=True, kw_only=True):
-    """From a machine: it has left all older generations, and writes nothing of theirs from now on."""
+    """From a machine: it has left all older generations, and writes no more of their data."""
 
     machine: str

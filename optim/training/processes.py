@@ -1,9 +1,9 @@
 """Machines as processes: forked, watched by heartbeats, killed for real.
 
-Each machine is one process at the end of a pipe. A thread for each pipe takes in what its machine says, so that two ends never
+Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that two ends never
 wait for each other with full pipes. The storage lives with the controller. Gradients and parameters lie in shared memory: an
-anonymous file that has no name that could be left behind, and goes with the last process that has it open, however that process
-ends. Pages that nobody writes take no room, so every machine has its own rows.
+anonymous file, which the system deletes when the last process that has it open ends, normally or not. Unwritten pages take
+no memory, so every machine gets separate rows.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ class MemoryPlan:
         return -(-self.max_machines * COUNT_BYTES // LINE_BYTES) * LINE_BYTES
 
     def published(self, clock: int) -> int:
-        """Return the row of the parameters after a clock: servers write their shards, workers read the whole."""
+        """Return the row of the parameters after a clock: servers write their shards, workers read all of it."""
         return clock % self.depth
 
     def gradient(self, place: int, partition: int, clock: int) -> int:
@@ -158,7 +158,7 @@ class SharedMemory:
         return self._rows[row.number, row.start : row.stop]
 
     def close(self) -> None:
-        """Give the memory back once nobody looks at it any more."""
+        """Release the memory once no view of it remains."""
         del self._rows, self.beats
         os.close(self.descriptor)
 
@@ -170,8 +170,8 @@ def _opened(plan: MemoryPlan, duplicate: Any) -> SharedMemory:
 class Codec:
     """Put a message's long vectors into shared memory before it travels, and take them out at the other end.
 
-    Parameters go there once, from their server, and workers read them in place. Values of whole shards (copies, moves)
-    and pushes that are replayed travel through the pipe: they are rare, and must not change while they are kept.
+    Parameters go there once, from their server, and workers read them in place. Values of entire shards (copies, moves)
+    and replayed pushes go through the pipe: they are rare, and must not change while they are stored.
 
     Parameters
     ----------
@@ -311,13 +311,13 @@ _PRELOADED = ["optim.training.preloaded"]
 
 
 FOLDER = "OPTIM_FORK_SERVER_FOLDER"
-"""The variable that tells a fork server where its socket lies."""
+"""Environment variable with the folder of a fork server's socket."""
 
 
 _READ_AT_IMPORT = (
     "CUDA_", "JAX_", "KMP_", "LD_", "MKL_", "NPY_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
-"""How names of variables begin that libraries read when they are imported: a fork keeps what they found."""
+"""Prefixes of environment variables that libraries read at import; a forked process retains their values."""
 
 
 _BEGUN: list[tuple[int, dict[str, str]]] = []
@@ -356,15 +356,15 @@ def _has_server() -> bool:
 
 
 def _server_id() -> int | None:
-    """Return the process of the interpreter's fork server; None if it has none, or doesn't say."""
+    """Return the process id of the interpreter's fork server; None if there is none or it is unknown."""
     return getattr(forkserver._forkserver, "_forkserver_pid", None)
 
 
 class Environment(dict[str, str]):
-    """Variables that a process takes for its own as soon as it reads them, before it imports what is sent after them."""
+    """Environment variables that a process adopts when it unpickles them, before it imports the objects sent after them."""
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], None], tuple[dict[str, str]]]:
-        """Travel as what to do."""
+        """Pickle as a call of `_adopt`."""
         return _adopt, (dict(self),)
 
 
@@ -374,7 +374,7 @@ def _adopt(environment: dict[str, str]) -> None:
 
 
 SHUTDOWN_GRACE_S = 5.0
-"""How long processes that were told to end may take, all together, before they are killed."""
+"""Total time in which stopped processes may end before they are killed."""
 
 
 _PINNED_VARIABLES = {
@@ -437,12 +437,12 @@ class Processes:
             )
         ours, theirs = Pipe()
         with _pinned_env(), sigint_blocked():
-            # First its environment, as what it is forked from may be older: modules of applications may read it.
+            # The environment comes first: applications' modules may read it, and the fork server's may be older.
             arguments = (Environment(os.environ), machine, place, self._application, self._ranges, self._memory, theirs)
             try:
                 process: BaseProcess = context_of().Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
-            except (EOFError, ConnectionError):  # what it was to be forked from was killed just now
+            except (EOFError, ConnectionError):  # the fork server was killed just now
                 process = get_context("spawn").Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
         theirs.close()
@@ -453,13 +453,13 @@ class Processes:
         reader.start()
 
     def stop(self, machine: str) -> None:
-        """Tell a process to end once it has done what it was sent; don't wait for it."""
+        """Request that a process ends after its pending messages, without waiting for it."""
         if machine in self._processes:
             self._stopping.add(machine)
             self._put(machine, None)
 
     def kill(self, machine: str) -> None:
-        """End a process by SIGKILL, in the midst of whatever it does."""
+        """End a process immediately by SIGKILL."""
         process = self._processes.get(machine)
         if process is not None and process.pid is not None:
             os.kill(process.pid, signal.SIGKILL)
@@ -474,7 +474,7 @@ class Processes:
             self._put(machine, self._codec.to_machine(message))
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Wait for the next message, or the news that a machine is lost; None if nobody is there to send one, or not so soon."""
+        """Wait for the next message or the loss of a machine; None if no machine is left, or after `wait_s`."""
         while True:
             if not self._processes and self._incoming.empty():
                 return None
@@ -494,7 +494,7 @@ class Processes:
     def _kill_silent(self) -> None:
         """Kill machines that give no sign of life, from a thread: the controller may wait for them with a full pipe.
 
-        The end of their own pipes brings the news.
+        `_listen` notices the loss when the pipe closes.
         """
         while not self._is_closed.wait(self._monitor.period_s):
             places = list(self._places.items())
@@ -514,7 +514,7 @@ class Processes:
         return f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
 
     def close(self) -> None:
-        """End all processes, by force those that don't end by themselves, and give the memory back."""
+        """End all processes, by force if they do not end themselves, and release the memory."""
         for machine in list(self._processes):
             self.stop(machine)
         until = time.monotonic() + SHUTDOWN_GRACE_S
@@ -548,7 +548,7 @@ class Processes:
             self._pipes[machine].send(message)
 
     def _listen(self, machine: str, pipe: Connection) -> None:
-        """Pass on what a machine says until it says no more."""
+        """Forward a machine's messages until its pipe closes."""
         while True:
             try:
                 message = pipe.recv()
@@ -558,7 +558,7 @@ class Processes:
             self._incoming.put((machine, message))
 
     def _remove(self, machine: str) -> None:
-        """Free what a machine had that is gone."""
+        """Free the resources of a lost machine."""
         process = self._processes.pop(machine, None)
         if process is None:
             return
@@ -604,7 +604,7 @@ def _serve(
     memory: SharedMemory,
     pipe: Connection,
 ) -> None:
-    """Be a machine until told to end, or until the controller is gone."""
+    """Run a machine until it is stopped or the controller is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
     codec = Codec(memory, ranges)
     machine = Machine(name, application)
@@ -616,4 +616,4 @@ def _serve(
             for reply in machine.handle(codec.at_machine(message)):
                 pipe.send(codec.from_machine(reply, place))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # nobody is left to work for
+        pass  # the controller is gone

@@ -1,8 +1,8 @@
-"""Shards as a server holds them, on JAX's device: what it takes, when it applies, what it sends its backup.
+"""Shards as a server holds them, on JAX's device: its inputs, when it applies them, and its messages to the backup.
 
-A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step takes the memory of the
-slots for the new ones. Parameters get memory of their own: what was published stays as it was for its readers, and
-publishing is a reference.
+A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory of the
+slots. Parameters get new memory, so published parameters stay unchanged for their readers, and publishing passes a
+reference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ class ServedShard:
         return sorted(pushes)
 
     def _apply(self, pushes: list[Push]) -> None:
-        """Apply the mean of all pushes with weight; without any, the clock goes by."""
+        """Apply the mean of all pushes with weight; without any, only advance the clock."""
         pushes = [push for push in pushes if push.weight > 0]
         if pushes:
             gradients, rows, weights, version = to_device(
@@ -152,7 +152,7 @@ def apply_row_pushes(
     width, shares = layout.width, weights / weights.sum()
     values = [shares[number] * gradient.reshape(-1, width) for number, gradient in enumerate(gradients)]
     if layout.method == "loop" and slots:
-        # A CPU adds the rows up first, and passes over all: a gradient of zero changes nothing.
+        # A CPU adds the rows up first, then updates all rows: a gradient of zero has no effect.
         adding = RowLayout(optimiser=Sgd(learning_rate=1.0), width=width, method="loop")
         sums = Rows(jnp.zeros_like(parameters).reshape(-1, width), ())
         sums = push_sparse(sums, jnp.concatenate(rows), -jnp.concatenate(values), version, layout=adding)
@@ -168,9 +168,9 @@ whole gradients cost for theirs, of a number pushed, and of a row pushed."""
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
-    """Return whether a clock's pushes are applied by rows sooner than as whole vectors, on the platform at hand.
+    """Return whether applying a clock's pushes by rows is faster than as full vectors on the current platform.
 
-    The density that decides is that of the whole gradients: all shards decide alike, however many they are.
+    The decision uses the density of the full gradients, so all shards decide alike, for any number of shards.
 
     Parameters
     ----------

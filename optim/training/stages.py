@@ -1,11 +1,11 @@
 """AgileML's three stages of reliability, the roles of machines, data partitions, and a job's options.
 
 Data is cut once into P partitions, parameters once into shards. Machines come and go; the partitions only change hands.
-A clock's gradients are always added in partition order, so a run's bits don't know how many machines computed them.
+A clock's gradients are always added in partition order, so a run's bits do not depend on the number of machines.
 
-The stage says which machines serve the parameters and which compute. With few transient machines everything is served
-where it is safe; with more, the few reliable network cards become the bottleneck, and transient machines serve while
-reliable ones keep a backup; with very many, even the reliable machines' own workers lag behind. Their iteration
+The stage determines which machines serve the parameters and which compute. With few transient machines, reliable machines
+serve all parameters; with more, the few reliable network cards become the bottleneck, and transient machines serve while
+reliable ones keep a backup; with very many, even the workers on reliable machines lag behind. Their iteration
 times: docs/mathematics/kernels.md, (K.6).
 
 References
@@ -27,16 +27,16 @@ from optim.training.messages import NonFinite, Pushes
 
 
 def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return who holds each of `count` things: shares differ by at most one, and few change hands.
+    """Return the holder of each of `count` items: shares differ by at most one, and few items move.
 
     Parameters
     ----------
     count
-        Number of things.
+        Number of items.
     holders
         Candidates, in the order in which larger shares are given.
     previous
-        Who held each one before; empty where nobody did. Holders that are gone may be among them.
+        Previous holder of each item, empty for none. It may contain holders that are gone.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
     before = list(previous) if previous else [""] * count
     of_holder = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
     share, extra = divmod(count, len(holders))
-    # The holder of most things takes one of the larger shares: nothing moves where nothing must.
+    # Holders of the most items get the larger shares, so that no item moves unnecessarily.
     ranked = sorted(range(len(holders)), key=lambda rank: (-len(of_holder[holders[rank]]), rank))
     quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
     result = [""] * count
@@ -167,7 +167,7 @@ def _stage_by_ratio(steps: Sequence[tuple[float, Stage]], reliable: int, transie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """One stage whatever the numbers, as far as there are machines for it."""
+    """A fixed stage, as far as there are machines for it."""
 
     fixed: Stage
 
@@ -264,7 +264,7 @@ class ThroughputModel:
             stages = ", ".join(f"{stage} up to {ratio:g}" for ratio, stage in steps)
             raise InvalidOptionError(f"the stages of this model aren't in order ({stages}); use intervals")
         ends = {stage: ratio for ratio, stage in steps}
-        second = ends[Stage.RELIABLE]  # without transient machines nothing else is possible
+        second = ends[Stage.RELIABLE]  # the only possible stage without transient machines
         return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))
 
     def intervals(self, reliable: int, max_transient: int = 4096) -> Intervals:
