@@ -1,4 +1,4 @@
-"""Random words and a shuffle as functions of a counter: nothing is stored, and every element can be had on its own.
+"""Random words and a shuffle as functions of a counter: no state is stored, and each element can be computed independently.
 
 Threefry is written out round by round, so that the compiler fuses it with its users and vectorises both. JAX's
 generator has a rolled loop over rounds on CPUs, and that prevents the fusion.

@@ -1,7 +1,7 @@
 """Pallas kernels for NVIDIA GPUs: where they run, and how they are called.
 
 They run where a function is lowered for CUDA and the installed JAX has Pallas with its Triton backend. Elsewhere XLA compiles
-a `jax.numpy` form of the same computation. A machine without a GPU imports nothing of Pallas.
+a `jax.numpy` form of the same computation. A machine without a GPU does not import Pallas.
 
 JAX 0.11 deprecates the Triton backend. Its successor in Pallas, Mosaic GPU, needs other kernels and a card of the Hopper
 generation or later. JAX versions without the Triton backend therefore run the `jax.numpy` form.
@@ -49,7 +49,7 @@ def call(
     in_place: Mapping[int, int] | None = None,
     interpret: bool = False,
 ) -> Any:
-    """Run a kernel for each point of a grid; it is given all operands and then all results, whole, as references.
+    """Run a kernel for each point of a grid; its arguments are references to all operands and then all results, unsliced.
 
     Parameters
     ----------
@@ -82,6 +82,6 @@ def power_of_two(least: int) -> int:
 
 
 def wait(interpret: bool) -> None:
-    """Let all threads of a block come here, and see what the others have written; a kernel that is interpreted has one."""
+    """Synchronise the threads of a block and make their writes visible; interpreted kernels have one thread."""
     if not interpret:
         triton().debug_barrier()

@@ -66,7 +66,7 @@ def fit(
     Returns
     -------
     Clusters
-        A local minimum. A cluster that loses all its points goes on from the point farthest from its own centre. Where
+        A local minimum. A cluster that loses all its points restarts from the point farthest from its centre. Where
         there are fewer distinct points than clusters, centres coincide.
 
     Raises

@@ -22,12 +22,12 @@ STRIDE_BYTES, TURN_BYTES, FEW_COUNTS = 4096, 64, 32
 
 
 class PricedJobs(NamedTuple):
-    """The data of jobs that pricing needs at any prices.
+    """The jobs' data for pricing, independent of the prices.
 
     Attributes
     ----------
     worker_demand, ps_demand
-        Shape (jobs, resources): what one worker and one PS take.
+        Shape (jobs, resources): demands of one worker and one PS.
     worker_limit, ps_limit, ps_needed
         As for `slot_tables`.
     value, target
@@ -53,7 +53,7 @@ def payoffs_at_prices(
     *,
     width: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return `best_payoffs` of all jobs at given prices, with nothing but the prices to be brought to the device.
+    """Return `best_payoffs` of all jobs at given prices, transferring only the prices to the device.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def payoffs_at_prices(
     worker, ps
         Shape (classes, slots, resources): prices of a unit of each resource.
     worker_extra, ps_extra
-        Shape (jobs, classes, slots): what one worker (PS) of a job costs more; None for nothing.
+        Shape (jobs, classes, slots): extra cost of one worker (PS) of a job; None for 0.
     width
         Largest target.
     """
@@ -138,7 +138,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     tables
         Shape (jobs, slots, largest Y + 1): cost of Y workers in a slot, at least 0, infinity where impossible.
     value
-        Shape (jobs, slots): worth of completing in a slot; not above 0 where a job can't complete.
+        Shape (jobs, slots): value of completing in a slot; at most 0 where a job cannot complete.
     target
         Shape (jobs,): worker-slots due, at least 1 and at most `width`.
     width
@@ -151,8 +151,8 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
 
     Notes
     -----
-    O(jobs x slots x width x Y) operations, in O(slots) sequential steps: one loop, and in it on an accelerator one reduction
-    over all Y at once, so that the launches of a slot don't grow with Y. A CPU goes through Y by Y in less memory.
+    O(jobs x slots x width x Y) operations, in O(slots) sequential steps: one loop. On an accelerator, each step is one
+    reduction over all Y, so the launches per slot do not grow with Y. A CPU loops over Y, which needs less memory.
     """
     if tables.ndim != 3 or 0 in tables.shape[1:] or value.shape != tables.shape[:2]:
         raise InvalidOptionError(
@@ -165,7 +165,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
 
 
 def _slot_by_slot(tables: jax.Array, value: jax.Array, target: jax.Array, *, width: int) -> tuple[jax.Array, jax.Array]:
-    """Advance all jobs together: the reference of `in_one_launch`, and the way where that isn't at hand."""
+    """Advance all jobs together: the reference for `in_one_launch`, and its fallback."""
     num_jobs = tables.shape[0]
     start = jnp.full((num_jobs, width + 1), jnp.inf, tables.dtype).at[:, 0].set(0.0)
 
@@ -182,11 +182,11 @@ def _slot_by_slot(tables: jax.Array, value: jax.Array, target: jax.Array, *, wid
 def in_one_launch(
     tables: jax.Array, value: jax.Array, target: jax.Array, *, width: int, interpret: bool = False
 ) -> tuple[jax.Array, jax.Array]:
-    """Return what `best_payoffs` does, by one launch of one kernel: a block of threads goes through the slots of a job.
+    """Compute `best_payoffs` by one launch of one kernel: a block of threads goes through the slots of a job.
 
     The state lies in two rows of memory that stay in the cache; slot by slot one is made of the other, so many entries at a
-    time, up to the job's target. Before the first entry lie as many impossible ones as a slot may reach back. Slots in which
-    nothing can be done cost no turn, nor do those after the last that is worth something.
+    time, up to the job's target. Before the first entry lie as many impossible ones as a slot may reach back. The kernel
+    skips slots without possible work, and slots after the last one of positive value.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Conditional restricted Boltzmann machine: Gaussian visibles given their own past, binary hiddens.
+"""Conditional restricted Boltzmann machine: Gaussian visibles given their past, binary hiddens.
 
 Series of any lengths are concatenated along time; `window_ends` lists the samples that have enough history. Every function
 builds a window's history from the series itself, in one order: oldest frame first, within a frame by feature.

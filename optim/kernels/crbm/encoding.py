@@ -37,7 +37,7 @@ def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array
 def encode(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
     """Return each window's code, ``sigmoid(vW + uB + b)`` at the window's last sample, shape (n, H).
 
-    Samples without enough history have no window and hence no code; they get no rows of zeros. See
+    Samples without enough history have no window and no code; the result has no rows for them. See
     `hidden_logits` for the parameters.
     """
     return jax.nn.sigmoid(hidden_logits(parameters, series, ends))

@@ -25,7 +25,7 @@ def visible_mean(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
 
 
 def hidden_input(parameters: CrbmParameters, history: jax.Array, sample: jax.Array) -> jax.Array:
-    """Return what the hiddens receive, ``W^T v + B^T u + b``, shape (H, n)."""
+    """Return the input of the hidden units, ``W^T v + B^T u + b``, shape (H, n)."""
     dynamic = jnp.matmul(parameters.conditioning.T, history, precision=FULL) + parameters.hidden_bias[:, None]
     return jnp.matmul(parameters.weights.T, sample, precision=FULL) + dynamic
 

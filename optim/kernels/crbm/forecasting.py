@@ -56,7 +56,7 @@ def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Arra
 def spectral_radius(parameters: CrbmParameters) -> float:
     """Return the largest modulus of the autoregression's eigenvalues: above 1, long continuations grow without end.
 
-    Hidden units add at most the sum of their weights to each step, so that nothing but the autoregression can diverge.
+    Hidden units add at most the sum of their weights to each step, so only the autoregression can diverge.
     On the host, by the companion matrix.
     """
     matrix = np.asarray(parameters.autoregression, np.float64)

@@ -220,7 +220,7 @@ def train(
 ) -> tuple[TrainingState, jax.Array]:
     """Train a machine for some epochs in one compiled call; `state` is donated.
 
-    Each epoch visits every window once, in batches of a fresh shuffle, and each batch makes the step
+    Each epoch visits every window once, in batches of a fresh shuffle. Each batch makes the step
     ``m <- momentum m + rate (g - decay theta)``, ``theta <- theta + m`` along its mean statistics g of CD-k. Histories
     are gathered from the series batch by batch and never stored.
 
@@ -231,7 +231,7 @@ def train(
     series
         Shape (T, V), float32: concatenated series, standardised.
     ends
-        Shape (n,), int32: windows, see `window_ends`. Negative ones don't count, so that arrays may be padded to a size.
+        Shape (n,), int32: windows, see `window_ends`. Negative entries are padding.
     rates
         Rates of training.
     key

@@ -17,7 +17,7 @@ PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
 deviation). It keeps a state on constant samples from collapsing, and gives way to the data where there is any."""
 
 RIDGE = 1e-3
-"""Prior precision of the regression, in units of a state's own covariance: a state without samples stays solvable."""
+"""Prior precision of the regression, in units of the state's covariance: a state without samples stays solvable."""
 
 _Progress = tuple[HmmParameters, jax.Array, jax.Array, jax.Array]
 """Parameters, history, iterations, and the gain of the last one."""

@@ -1,4 +1,4 @@
-"""The states' probabilities: given the samples so far, given whole series, and after one more sample."""
+"""The states' probabilities: given the samples so far, given the full series, and after one more sample."""
 
 from functools import partial, reduce
 
@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_density, log_emission
 
 FEW_STATES = 8
-"""Up to so many states an accelerator takes whole series at once, by doubling; the work for a sample grows with their cube."""
+"""Up to this number of states, an accelerator processes full series by doubling; work per sample grows with its cube."""
 
 MIN_PROBABILITY = 1e-30
 """No state is ruled out further: a sample that no state allows leaves probabilities that can still be normalised."""
@@ -56,7 +56,7 @@ def negative_log_likelihood(parameters: HmmParameters, series: jax.Array, length
 
 @partial(jax.jit)
 def smooth(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return the states' probabilities given whole series, shape (N, L, K); see `filter`."""
+    """Return the states' probabilities given the full series, shape (N, L, K); see `filter`."""
     filtered, predicted, _ = forward(parameters, log_emission(parameters, series, lengths))
     return backward(parameters, filtered, predicted, lengths)[0].swapaxes(0, 1)
 
@@ -97,7 +97,7 @@ def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Arr
 def backward(
     parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return smoothed probabilities (L, N, K) and expected transitions (K, K), padding left out of the latter."""
+    """Return smoothed probabilities (L, N, K) and expected transitions (K, K); the transitions exclude padding."""
     way = smoothed_by_doubling if is_by_doubling(parameters) else smoothed_by_sample
     smoothed, ratio = way(parameters, filtered, predicted)
     transition = jnp.exp(parameters.log_transition)
@@ -146,10 +146,10 @@ def smoothed_by_sample(
 
 
 def forward_by_doubling(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return what `forward` does by products of 1, 2, 4, ... steps at once: as many rounds as the length has binary digits.
+    """Compute `forward` by products of 1, 2, 4, ... steps at once, in as many rounds as the length has binary digits.
 
-    A step is a matrix: of the transition to each state, and the sample's likelihood there. Products are kept as logarithms
-    below their own largest entry, so that nothing vanishes and no digits are lost to the size of a sum.
+    A step is a matrix: of the transition to each state, and the sample's likelihood there. Products are stored as logarithms
+    relative to their largest entry, to avoid underflow and loss of digits in large sums.
     """
     least = float(np.log(MIN_PROBABILITY))
     largest = jnp.max(log_emission, axis=2)
