@@ -162,7 +162,7 @@ class TreeNode:
         for the split by change: the low child takes no new instance. `THETA` and `RATE` stand for splits by these
         sums: at most `value` in the low child, at least in the high one. At a leaf it is None.
     value
-        Where it is split: a whole number of instances, or any of a sum.
+        Threshold of the split: an integer number of instances, or any number for a sum.
     low, high
         Numbers of the children.
     multipliers

@@ -78,7 +78,7 @@ FORMER_NAMES = {
 """Fields of ``optim/bidding/1`` that are called otherwise now."""
 
 FORMER_TERMS = {"own": "per-bid", "any": "any-bid", "market": "per-market"}
-"""Values of its field `eviction_term`, likewise."""
+"""Former values of its field `eviction_term`."""
 
 
 class BiddingProblem(AbstractProblem[BiddingInstance]):

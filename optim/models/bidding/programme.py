@@ -56,7 +56,7 @@ def parametric_model(instance: BiddingInstance, ratio: float, *, pieces: int = P
     Parameters
     ----------
     instance
-        In scenario form, or in the one-hour form where everybody loses by their own evictions only.
+        In scenario form, or in the one-hour form where each bid loses only by its evictions.
     ratio
         q.
     pieces
@@ -112,7 +112,7 @@ def charnes_cooper_model(instance: BiddingInstance, *, pieces: int = PIECES) -> 
 
 
 def tangents(curve: Scalability, max_rate: float, pieces: int) -> tuple[tuple[float, float], ...]:
-    """Return slopes and intercepts of lines above a curve: its own pieces, or tangents at geometric distances."""
+    """Return slopes and intercepts of lines above a curve: its pieces, or tangents at geometric distances."""
     if curve.kind is CurveKind.LINEAR:
         return ((1.0, 0.0),)
     if curve.kind is CurveKind.POINTS:

@@ -1,7 +1,7 @@
 """The checker's view of an instance: the scalability curve, cells of the hour, work rates.
 
 A file states the points of a curve without their footprints. The checker compares these points with the
-instance, and with the bound and the decision of the file; nothing else about them is proven.
+instance, and with the bound and the decision of the file; it proves no other property of them.
 """
 
 import math

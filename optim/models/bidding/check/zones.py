@@ -1,8 +1,9 @@
-"""Check the least cost of a job over zones from the traces alone, by (B.13) of docs/mathematics/bidding.md.
+"""Check the minimum cost of a job over zones from the traces alone, by (B.13) of docs/mathematics/bidding.md.
 
-A potential assigns to every situation a lower bound of the remaining cost. If each step costs at least the decrease of the
-potential, the sum over its steps shows that every plan costs at least the potential of the start. A situation is a tick, the
-time without work so far, and either the zone of the state without machines, or a place with machines that are set up.
+A potential assigns to every situation a lower bound of the remaining cost. The checker verifies that each step costs at
+least the decrease of the potential. Summed over the steps, every plan then costs at least the potential of the start.
+A situation has a tick and the time without work so far. It also has the zone of the state without machines, or a place
+with machines that are set up.
 Steps are: wait for one tick; launch, and use the machines until the first tick after the set-up, or the job's end if earlier;
 launch, and lose the machines free of charge; work for one tick, or to the job's end; return the machines. A launch that ends
 before its set-up leads to the same situation as waiting, and costs no less.
