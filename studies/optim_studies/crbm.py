@@ -1,9 +1,9 @@
 """The study `crbm`: training the phase encoder, compared with batches in NumPy and with one window at a time.
 
 A row `batched` trains two machines from the same start on the same windows, one by the kernel and one in NumPy, taking
-turns; both are then judged by the same error on containers that neither has seen. A row `one-by-one` is the public code's
-way, a row `many-epochs` the whole training of a paper, and a row `sweep` many machines at once, whose times are for one of
-them. Compile time is apart.
+turns. The study reports the same error of both on containers held out from training. A row `one-by-one` is the public code's
+method, a row `many-epochs` the full training of a paper. A row `sweep` trains many machines at once, with times per
+machine. Compile time is separate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class PlainCrbm:
     Attributes
     ----------
     windows
-        Shape (n, D + V): histories, oldest frame first, beside samples; stored, so that a batch is a slice.
+        Shape (n, D + V): histories, oldest frame first, followed by samples; stored, so that a batch is a slice.
     num_visible
         V.
     weights
@@ -228,7 +228,7 @@ class TrainingBench:
         return float(self.crbm.forecast_error(parameters, self.series, self.held_out).mean())
 
     def _figures(self, ms: float, cpu_ms: float) -> dict[str, float]:
-        """Return what every way tells of its epochs, in milliseconds of one."""
+        """Return the columns that every method reports, in milliseconds per epoch."""
         return {"ms": ms, "cpu_ms": cpu_ms, "us_a_window": 1e3 * ms / self.options.windows}
 
     def _plain_loss(self) -> float:

@@ -1,7 +1,7 @@
 """The packing programmes (14)-(18) over explicit schedules in Pyomo, and all schedules of tiny instances.
 
-A *schedule* of one job says how many workers and PSs it has where and when, as if the cluster were its
-own. Places are either single servers or whole classes of equal servers (`Level`): a class of m servers
+A *schedule* of one job gives its numbers of workers and PSs by place and slot, as if it were alone on the
+cluster. Places are either single servers or whole classes of equal servers (`Level`): a class of m servers
 has m times the capacity of one, and holds of a job what m servers hold together. The packing LP has the
 same optimum on both levels; the packing ILP only bounds the real one on classes, since several jobs
 may not split onto the servers.

@@ -1,9 +1,8 @@
 """Other exact solvers on the compact programme of admission: HiGHS on two threads, SCIP, and CP-SAT of OR-tools.
 
-Each adapter states the programme (A.1) to (A.13) of docs/mathematics/admission.md through `compact_model`, the
-statement that `optim.export` writes, too, and hands back a plan, what the peer claims, and its processor seconds. A plan
-goes through `plan_from_compact`, and the caller checks it by `optim.verify`; a bound is the peer's claim, which nothing
-proves.
+Each adapter states the programme (A.1) to (A.13) of docs/mathematics/admission.md through `compact_model`, which
+`optim.export` also writes. It returns a plan, the peer's claim, and its processor seconds. `plan_from_compact` converts the
+plan, and the caller checks it by `optim.verify`. A bound is the peer's unproven claim.
 
 *Exactness.* Every row of the programme has whole coefficients and every variable is a whole number. So CP-SAT gets
 the rows as they are, and its utilities as whole multiples of `CP_SAT_UNIT`, rounded to the nearest: its claim of
@@ -111,7 +110,7 @@ class Point:
 class ProcessorLimit:
     """Stop once this process has used so many processor seconds, all threads together, since the rule was made.
 
-    On a machine that others use, too, it gives each solver the same work, where the clock gives each what is left over.
+    On a shared machine, each solver gets the same processor time; under a wall-clock limit it would depend on the load.
     """
 
     limit_s: float
@@ -127,7 +126,7 @@ class ProcessorLimit:
         return Termination.TIME_LIMIT if self.remaining_s(0.0) <= 0 else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return the processor seconds left; the clock says nothing of them."""
+        """Return the processor seconds left, independent of the elapsed wall-clock time."""
         del elapsed_s
         return max(0.0, self.limit_s - (time.process_time() - self.begun_s))
 
@@ -319,7 +318,7 @@ def classes_as_servers(instance: AdmissionInstance) -> AdmissionInstance:
 
 
 def _limit_units(model: Any, instance: AdmissionInstance) -> None:
-    """Hold the units of a job in a class to what the class' servers hold together."""
+    """Limit the units of a job in a class to the total capacity of the class's servers."""
     sides = (
         (model.workers, instance.workers_per_server, instance.worker_servers),
         (model.ps, instance.ps_per_server, instance.ps_servers),
@@ -331,7 +330,7 @@ def _limit_units(model: Any, instance: AdmissionInstance) -> None:
 
 
 def on_single_servers(instance: AdmissionInstance, plan: AdmissionPlan) -> AdmissionPlan:
-    """Put a plan over classes on their servers, jobs by falling value; who has no room goes where there is some."""
+    """Place a plan over classes on their servers, by falling value; reschedule jobs that do not fit."""
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     free = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(instance.num_jobs), bound=0.0)
@@ -372,7 +371,7 @@ def _num_gaining(compiled: CompiledModel) -> int:
 
 
 def _whole(value: float) -> int:
-    """Return a coefficient of the programme, all of which are whole."""
+    """Return a coefficient of the programme as an integer."""
     whole = round(value)
     assert whole == value, f"coefficient {value!r} of the compact programme isn't whole"
     return whole

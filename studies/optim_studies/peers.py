@@ -143,7 +143,7 @@ class PeerWork(AbstractWork):
     subject: Subject
 
     def resolved_options(self) -> dict[str, Any]:
-        """Return what a run depends on: the clock, and a peer's threads."""
+        """Return the options that a run depends on: the type of clock, and a peer's threads."""
         return dict(self.options)
 
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:

@@ -53,7 +53,7 @@ class StatefulCall:
         self.function, self.state, self.fixed = function, state, fixed
 
     def __call__(self) -> None:
-        """Replace what is held."""
+        """Replace the state by one update."""
         self.state = jax.block_until_ready(self.function(self.state, *self.fixed))
 
 
@@ -108,7 +108,7 @@ class KernelOptions:
     Parameters
     ----------
     parameters, small_parameters
-        Length of dense pushes, and the length that is measured beside it and for the kernels on one vector.
+        Length of dense pushes, and the second length, also used for the kernels on one vector.
     pushed, width, rows
         Rows of a sparse push, their width, and rows of the table.
     rounds
@@ -376,7 +376,7 @@ def c_loops(pool: ThreadPoolExecutor, cores: int) -> CLoops | None:
 
 @cache
 def _compiled() -> ctypes.CDLL | None:
-    """Compile once a process, into a folder that is gone when the library is loaded."""
+    """Compile once per process, into a folder that is removed after the library is loaded."""
     compiler = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if compiler is None:
         return None
@@ -397,12 +397,12 @@ def _long(number: int) -> ctypes.c_int64:
 
 
 def dense_sgd_of_frameworks(w: Any, pushes: list[Any], rate: float) -> dict[str, Callable[[], Any]]:
-    """Return what aggregates and applies dense pushes, by name, as far as it is installed."""
+    """Return the installed frameworks' functions that aggregate and apply dense pushes, by name."""
     return _installed({"torch": _torch_dense, "ray": _ray_server}, w, pushes, rate)
 
 
 def sparse_sgd_of_frameworks(table: Any, rows: Any, values: Any, rate: float) -> dict[str, Callable[[], Any]]:
-    """Return what applies pushed rows, by name, as far as it is installed."""
+    """Return the installed frameworks' functions that apply pushed rows, by name."""
     return _installed({"torch": _torch_sparse}, table, rows, values, rate)
 
 
@@ -455,9 +455,9 @@ def _torch_sparse(torch: Any, table: Any, rows: Any, values: Any, rate: float) -
 
 
 def _ray_server(ray: Any, w: Any, pushes: list[Any], rate: float) -> Callable[[], Any]:
-    """Return one round of a synchronous server in a process of its own: pushes in its store, one update, one reply.
+    """Return one round of a synchronous server in a separate process: pushes in its store, one update, one reply.
 
-    It pays for the transport, which the kernel in this process doesn't: it shows what a server costs, not a loop.
+    Unlike the kernel in this process, it includes the transport: it measures the cost of a server.
     """
     if not ray.is_initialized():
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
