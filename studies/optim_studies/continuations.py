@@ -1,7 +1,7 @@
 """Sampled continuations of scaled series by several models, and their score (CRPS).
 
-A continuation is drawn sample by sample, each from what was drawn before it, so that samples of a horizon are draws from
-the forecast density there.
+A model draws a continuation sample by sample, each conditional on the samples before it. The samples at a horizon are
+therefore draws from the forecast density there.
 """
 
 from abc import ABC, abstractmethod
@@ -35,12 +35,12 @@ class AbstractContinuation(ABC):
     ) -> FloatArray:
         """Return continuations after rows `ends`, shape (n, num_paths, num_steps, R).
 
-        Each of the n rows has at least three rows of its own segment before it; later rows aren't looked at.
+        Each of the n rows has at least three rows of its own segment before it; later rows are not used.
         """
 
 
 class Increments(AbstractContinuation):
-    """The last sample plus what series changed by elsewhere: persistence, with the errors that it makes."""
+    """The last sample plus changes drawn from the training series: persistence with its empirical errors."""
 
     def fit(self, series: ScaledSeries, seed: int) -> Self:
         """Keep the series."""
@@ -51,7 +51,7 @@ class Increments(AbstractContinuation):
     def paths(
         self, series: ScaledSeries, ends: IntArray, num_steps: int, num_paths: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Draw whole stretches of training series."""
+        """Draw contiguous stretches of training series."""
         known = self._series
         num_following = np.repeat(known.lengths, known.lengths) - 1 - known.place
         rows = np.flatnonzero(num_following >= num_steps)
@@ -63,7 +63,7 @@ class Increments(AbstractContinuation):
 
 
 class LinearPaths(AbstractContinuation):
-    """The linear autoregression of three samples, with errors drawn from its own on training series, all resources together."""
+    """The linear autoregression of three samples, with errors drawn from its residuals on training series, jointly for all resources."""
 
     def fit(self, series: ScaledSeries, seed: int) -> Self:
         """Fit by least squares."""
@@ -183,12 +183,12 @@ def crps(samples: FloatArray, observed: FloatArray) -> FloatArray:
 
 
 def range_of(series: ScaledSeries) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the most of each resource: no continuation leaves what was ever seen, or its own last sample if that does."""
+    """Return the least and the most of each resource: continuations stay in this range, extended to their last known sample."""
     return series.values.min(axis=0), series.values.max(axis=0)
 
 
 def _widened(bounds: tuple[FloatArray, FloatArray], last: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return bounds that hold a continuation's last known sample, too."""
+    """Return bounds extended to a continuation's last known sample."""
     return np.minimum(bounds[0], last), np.maximum(bounds[1], last)
 
 

@@ -2,7 +2,7 @@
 
 There are two kinds of folds. Either one zone of a campaign is held out, for any machine type, and hazards are learned from the
 campaign's other zones; or hazards are learned from one campaign and tested on another. Jobs start at
-every tick that leaves time, by the rules of `optim_studies.deadlines`. Windows overlap, so that intervals are by cluster: all
+every tick that leaves time, by the rules of `optim_studies.deadlines`. Windows overlap, so the confidence intervals are by cluster: all
 starts within one span of the deadline's length, over all zones.
 """
 
@@ -50,7 +50,7 @@ CHECK_EVERY = 100
 """One of this many proofs of the optimum is checked."""
 
 KINDS = ("right", "times-10", "times-0.1", "reversed", "prior", "own")
-"""Hazards for the table: learned ones; distorted ones; the prior; or those of the zone itself, which aren't held out."""
+"""Hazards for the table: learned; distorted; the prior; or the tested zone's, learned without holding it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class FoldOptions:
         Ticks between starts.
     hazards
         Hazards for policies that use them: ``right``, learned elsewhere; or these ``times-10``, ``times-0.1``, or ``reversed`` in
-        age; ``prior``; or the zone's ``own``, which aren't held out and show the value of knowing them.
+        age; ``prior``; or the tested zone's (``own``), to show the value of knowing them.
     keep
         A folder that caches costs by recording, setting and policy.
     drawn_hours

@@ -83,7 +83,7 @@ def market_of(instance: AuctionInstance) -> FractionalMarket:
     """Return the market of an auction's bids.
 
     A bid's speed follows from its rho: ``r = W / (T rho - E)``. The speed of a GPU of machine m is the largest
-    speed per GPU of an app's bids that can use m; machines that no app tells apart are one good.
+    speed per GPU of an app's bids that can use m; machines with the same speed for every app are one good.
 
     Notes
     -----
@@ -145,9 +145,9 @@ class ConeSolution:
     speed
         u, shape (apps,).
     price
-        p, shape (goods,): log units a GPU.
+        p, shape (goods,): log units per GPU.
     status, solver_s
-        What Clarabel says, and its own seconds.
+        Clarabel's status and solve time.
     """
 
     value: float
@@ -203,11 +203,11 @@ def solve_cone(problem: Any) -> ConeSolution:
     """
     import cvxpy as cp
 
-    with warnings.catch_warnings():  # that a point is inaccurate is told by its status
+    with warnings.catch_warnings():  # the status reports an inaccurate point
         warnings.simplefilter("ignore", UserWarning)
         try:
             problem.solve(solver=cp.CLARABEL)
-        except cp.error.SolverError as error:  # CVXPY tells no status then
+        except cp.error.SolverError as error:  # CVXPY has no status then
             raise UnsupportedProblemError(
                 "Clarabel fails on these numbers; scale times and speeds nearer to 1"
             ) from error
@@ -246,7 +246,7 @@ WARM_COMPLEMENTARITY = 1e-3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FractionalPayments:
-    """The fractional optimum and what payments leave each app.
+    """The fractional optimum and each app's share after payments.
 
     Parameters
     ----------

@@ -55,13 +55,13 @@ class LessonOptions:
     jobs, gpus
         Jobs drawn as Philly's, with outcomes of the study's tables 6 and 7; machines x GPUs.
     load
-        How much faster than in Philly's list they come.
+        Arrival rate relative to Philly's list.
     cap_h
-        Longer run times are cut to so many hours.
+        Cap of run times, in hours.
     network_share
         Share of the jobs that the network slows down when they spread; how much is an assumption (`NETWORK_BOUND`).
     neighbour
-        Slowdown by neighbours on a machine: an assumption, too.
+        Slowdown by neighbours on a machine: also an assumption.
     draws
         Worlds drawn; figures are means over them with 95 % intervals (Student's t).
 
@@ -117,12 +117,12 @@ def falling_losses(count: int, rng: np.random.Generator) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What a lesson did to one world.
+    """Effect of a lesson on one world.
 
     Parameters
     ----------
     gpu_hours, share
-        GPU-hours that jobs held less than without it, and their share.
+        Reduction of the GPU-hours allocated to jobs, and its share.
     delay_h, delay_share
         How much later jobs end that end well both times, on average, and over their mean completion time.
     given_up
@@ -171,7 +171,7 @@ def runs_of(options: LessonOptions, lesson: str, policy: str, seed: int) -> tupl
 
 
 def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict[str, Interval]:
-    """Return what a lesson does over the worlds of a seed, with 95 % intervals of the differences world by world."""
+    """Return the effect of a lesson over the worlds of a seed, with 95 % intervals of the differences world by world."""
     all_savings = [
         Saving.of(*runs_of(options, lesson, policy, seed * options.draws + draw)) for draw in range(options.draws)
     ]
@@ -179,7 +179,7 @@ def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict
 
 
 AROUND = ("yarn-cs", "fifo")
-"""Philly's own scheduler, and the plainest queue."""
+"""Philly's scheduler, and the simplest queue."""
 
 SIZES: Mapping[str, LessonOptions] = MappingProxyType(
     {
@@ -191,7 +191,7 @@ SIZES: Mapping[str, LessonOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class LessonWork(AbstractStudy):
-    """Play the worlds with and without a lesson."""
+    """Simulate the worlds with and without a lesson."""
 
     options_type = LessonOptions
     is_stoppable = False

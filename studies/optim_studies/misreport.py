@@ -6,7 +6,7 @@ with the solvers, whose payments are compared with these.
 References
 ----------
 Cole, Gkatzelis, Goel, EC 2013, DOI 10.1145/2492002.2482582: truthful for divisible goods and homogeneous values;
-whole GPUs and elapsed time are neither.
+indivisible GPUs and elapsed time are outside its assumptions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ class MisreportOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """Auctions of many tables at once: bundles and shares, shape (tables, apps), and who is served without each.
+    """Auctions of many tables at once: bundles and shares, shape (tables, apps), and the apps served without each.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def divide(values: FloatArray, *, is_zero: bool) -> Outcomes:
     values
         Values; under the zero convention those beyond the empty row's.
     is_zero
-        Whether holding nothing is worth nothing, and as many apps as possible are served first.
+        Whether an empty bundle has value 0, and as many apps as possible are served first.
     """
     tables, apps, width = values.shape
     splits = np.array([s for s in product(range(width), repeat=apps) if sum(s) < width], dtype=np.int64)
@@ -161,8 +161,8 @@ def study(
 ) -> MisreportResult:
     """Let the first app of each auction search lies; its gains are counted at its true values.
 
-    Under the lottery an app's worth is expected and values are those beyond the empty row; under the others it
-    is the true value of the GPUs kept.
+    Under the lottery, an app's value is its expectation, and values are relative to the empty row. Under the other
+    rules it is the true value of the GPUs after payment.
     """
     is_zero = rule is PaymentRule.LOTTERY
     gains, withheld, least, contended = [], [], 1.0, 0
@@ -203,7 +203,7 @@ def _true_worth(truth: FloatArray, bundle: IntArray, share: FloatArray, rule: Pa
 
 
 def _granted_gpus(rule: PaymentRule, share: float, bundle: int) -> float:
-    """Return the GPUs kept, expected under the lottery."""
+    """Return the GPUs after payment, under the lottery their expectation."""
     return share * bundle if rule is PaymentRule.LOTTERY else float(grant_size(rule, share, bundle))
 
 

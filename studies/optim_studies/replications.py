@@ -1,4 +1,4 @@
-"""The study `replications`: each published figure beside ours, and why where they differ."""
+"""The study `replications`: each published figure compared with ours, and the reason for a difference."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,14 +1,14 @@
-"""The study `traps`: pitfalls that the parameter-server kernels avoid, and what each would cost.
+"""The study `traps`: pitfalls that the parameter-server kernels avoid, and the cost of each.
 
-All of these were found by measuring on CPUs. They are kept as measurements because compilers change: where a trap no
-longer costs anything, its way round may go.
+Measurements on CPUs found all of these. The study repeats them because compilers change: the workaround for a pitfall
+that has no cost any more can be removed.
 
-A row does one piece of work by the kernel and as one would write it first, in turns, and compares the results.
+A row does one piece of work by the kernel and by the naive code, in turns, and compares the results.
 `milliseconds` are the kernel's, `naive_ms` the other's, `times` the quotient, and `processor_times` that of processor
 seconds: an update with slots runs on one core, where a shard has a thread, and the whole expression on all cores. For
 `two-carries` both are measured on a table of ten times the rows too: `growth` and `naive_growth` are what that takes
-over the smaller one, and a push should take as long as before. `roof-in-cache` compares speeds: it shows what a roof
-would be that fits into a cache.
+over the smaller one, and a push should take as long as before. `roof-in-cache` compares speeds: it shows the
+roof of a working set that fits into a cache.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -98,7 +98,7 @@ def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 
 def donation(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return one pass over a buffer beyond the cache, into its own memory and into fresh memory."""
+    """Return one pass over a buffer beyond the cache, in place and into fresh memory."""
     size = max(sizes.parameters, roof_bytes() // 8)
     start = jnp.array(rng.random(size, dtype=np.float32))
     sides = {

@@ -1,8 +1,8 @@
-"""The memory's speed: passes over buffers that no cache holds, in the same run as what is measured against them.
+"""The memory's speed: passes over buffers that no cache holds, in the same run as the kernels compared with them.
 
-A roof is what memory can do at most, and all that can be measured of it is what something did. So it is the fastest of a
-pass in place (a line is read and written back) and of a copy past the cache (a line is read, another written without being
-fetched), each by the best loop that there is, and of the kernel itself where that was faster still. No share is above 1.
+A roof is the memory's maximum speed, estimated by the fastest measured pass. The candidates are a pass in place (a line is
+read and written back) and a copy past the cache (a line is read, another written without being fetched), each by the best
+available loop. If the kernel is faster than both, its speed is the roof. No share is above 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from optim_studies.kernels import baselines
 from optim_studies.kernels.baselines import FloatArray, StatefulCall, c_loops
 
 MOST_BYTES = 2**30
-"""No roof's working set is larger, so that a row stays below 2 GB whatever the system tells of its cache."""
+"""Maximum working set of a roof, so that a row stays below 2 GB for any reported cache size."""
 
 DEVICE_BYTES = 2**32
 """An accelerator's working set: far more than its cache, and long enough that a launch counts for little."""
@@ -77,7 +77,7 @@ class Roofline:
             self._calls[f"{IN_PLACE}_xla"] = StatefulCall(
                 jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
             )
-        else:  # an accelerator's memory is another one: only its own passes are roofs there
+        else:  # the roofs of an accelerator's memory are passes on the accelerator
             source = jnp.arange(elements, dtype=jnp.float32)
             # An argument: XLA folds a constant that a function closes over, and then only writes.
             copy = jax.jit(lambda _, x: jnp.copy(x), donate_argnums=0, keep_unused=True)
@@ -91,7 +91,7 @@ class Roofline:
         return dict(self._calls)
 
     def speeds(self, best_s: Mapping[str, float]) -> dict[str, float]:
-        """Return bytes a second of the best pass in place and of the best copy, from the least seconds of each call."""
+        """Return bytes per second of the best pass in place and of the best copy, from the minimum time of each call."""
         best: dict[str, float] = {}
         for name in self._calls:
             kind = IN_PLACE if name.startswith(IN_PLACE) else COPY
