@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 def processes_of(lease: LeaseFacts, work_per_process: int) -> int:
-    """Return the processes of a lease: its work an hour over that of one, rounded up."""
+    """Return the processes of a lease: its work per hour divided by that of one process, rounded up."""
     return -(-round(1000 * lease.count * lease.rate) // (1000 * work_per_process))
 
 
 def peak(timeline: Timeline, work_per_process: int) -> int:
-    """Return the most processes at once."""
+    """Return the largest number of simultaneous processes."""
     sizes = [processes_of(lease, work_per_process) for lease in timeline.leases]
     return max(sum(sizes[number] for number in held) for held in _held(timeline))
 
@@ -52,10 +52,9 @@ def _held(timeline: Timeline) -> Iterator[list[int]]:
 
 
 def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
-    """Return the least work an hour for which a process must stand, so that no policy ever has too many.
+    """Return the least work per hour and process that keeps every policy within `max_processes`.
 
-    One unit of work an hour is a c3.xlarge. Every lease has one process at least: which of a policy's machines are
-    evicted is what a replay is about.
+    One unit of work per hour is a c3.xlarge. Every lease has at least one process, so that a replay shows each eviction.
 
     Raises
     ------
@@ -121,12 +120,12 @@ class TrainingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSummary:
-    """A replay as a whole.
+    """Summary of a replay.
 
     Attributes
     ----------
     policy
-        Whose.
+        Name of the policy.
     hours, is_done
         Simulated time of the job, and whether it was finished within the horizon.
     bill_usd, free_hours, evictions
@@ -134,9 +133,9 @@ class TrainingSummary:
     clocks, lost_clocks, gradients
         Clocks at the end, clocks undone on the way, and gradients computed for all of them.
     processes_started
-        By how many processes.
+        Number of processes started.
     last_loss
-        At the end.
+        Loss at the end.
     is_exact
         Whether losses and parameters are those of one undisturbed machine, bit for bit; None if it was stopped.
     seconds
@@ -266,7 +265,7 @@ class Replay:
     _trainer: Trainer = field(init=False)
 
     def rows(self) -> Generator[TrainingRow]:
-        """Train as the simulation says, and yield a row for each clock and each change; close it to end early."""
+        """Train along the timeline, yielding a row per clock and per change; close the generator to end early."""
         application, optimiser = make_job(self.options)
         cluster = self._cluster()
         self._begun = time.perf_counter()
@@ -285,7 +284,7 @@ class Replay:
                 self._seconds = time.perf_counter() - self._begun
 
     def summary(self) -> TrainingSummary:
-        """Return what came of it."""
+        """Return the summary of the replay."""
         result, record, losses = self.timeline.result, self._record, self.losses
         return TrainingSummary(
             policy=self.timeline.policy,
@@ -335,7 +334,7 @@ class Replay:
             yield self._row(step, CLOCK, time_s)
 
     def _apply(self, change: Change, number: int | None, step: Step) -> int:
-        """Do to processes what happens to machines; return how many clocks that undoes."""
+        """Apply a change of machines to their processes; return the number of clocks undone."""
         is_elastic = self.timeline.recovery is Recovery.ELASTIC
         match change:
             case Change.GRANTED if number is not None:
@@ -370,7 +369,7 @@ class Replay:
         self._names[number] = names
 
     def _evict(self, number: int) -> int:
-        """Evict a lease's processes with a warning: nothing is undone."""
+        """Evict a lease's processes with a warning, without undoing any clock."""
         names = self._names.pop(number, ())
         if names:
             self._trainer.apply(Event(clock=0, action=Action.EVICT, machines=names))
@@ -378,7 +377,7 @@ class Replay:
         return 0
 
     def _kill(self, number: int) -> int:
-        """Kill a lease's processes while they work; the others do again at once what is lost with them."""
+        """Kill a lease's processes while they work; the other processes repeat the lost work at once."""
         controller, names = self._trainer.controller, self._names.pop(number, ())
         seen = len(controller.rollbacks)
         self._begin_clock()
@@ -388,9 +387,9 @@ class Replay:
         return sum(max(0, self._clock - rollback.to_clock) for rollback in controller.rollbacks[seen:])
 
     def _restart(self, step: Step) -> int:
-        """Kill all processes that had a part in the work, and start anew those whose machines are left.
+        """Kill all working processes, and restart those whose machines remain.
 
-        Machines that are still starting up have nothing to lose: theirs stay.
+        Processes of machines that are still starting up stay, because they have done no work.
         """
         controller, before = self._trainer.controller, self._clock
         ended = [
@@ -400,7 +399,7 @@ class Replay:
         self._pending_kills.clear()
         self._begin_clock()
         self._trainer.apply(Event(clock=0, action=Action.KILL, machines=tuple(names)))
-        controller.resume(controller.saved_clock)  # before the deaths are heard of: whoever is left must not go on
+        controller.resume(controller.saved_clock)  # before the losses are reported, so that no survivor goes on
         self._await_losses(names)
         for number in ended:
             self._start(number)
@@ -409,7 +408,7 @@ class Replay:
         return before - self._clock
 
     def _begin_clock(self) -> None:
-        """Have the next clock begun, so that death comes in the midst of it."""
+        """Begin the next clock, so that processes are killed in the middle of it."""
         controller, clock = self._trainer.controller, self._trainer.clock
         if controller.phase is Phase.RUNNING and controller.stop_at == clock < self.options.clocks:
             controller.resume(clock + 1)
@@ -472,7 +471,7 @@ class Replay:
 
     def _row(self, step: Step, event: str, time_s: float, lost_clocks: int = 0) -> TrainingRow:
         timeline, clock = self.timeline, self._clock
-        # The bill is whole once the job is: instances that are held on in hope cost what they cost.
+        # The last row has the complete bill, with the leases that outlast the job.
         billed_s = timeline.over_s if step is timeline.steps[-1] else time_s
         losses = self._trainer.controller.flow.losses
         return TrainingRow(
@@ -491,7 +490,7 @@ class Replay:
 
 
 def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptimiser]":
-    """Return what is trained, and by which rule: the data is cut as finely as there may ever be processes."""
+    """Return the application and its optimiser; the data has at least one partition per allowed process."""
     from optim.kernels.parameter_server import Adagrad
 
     partitions = max(8, options.max_processes)
@@ -502,5 +501,5 @@ def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptim
 
 
 def reference_run(options: ReplayOptions, clocks: int) -> TrainingRecord:
-    """Return the run of the same job on one machine that nobody disturbs."""
+    """Return the run of the same job on one machine without interruptions."""
     return run_alone(*make_job(options), clocks)

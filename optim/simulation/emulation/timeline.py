@@ -28,32 +28,32 @@ class Change(StrEnum):
     WARNED = "warned"
     """The price has crossed the bid: two minutes are left, and the started hour is free."""
     LOST = "lost"
-    """It is gone, evicted."""
+    """It was evicted."""
     RETURNED = "returned"
-    """It is gone by the policy's own wish."""
+    """The policy returned it."""
     SAVED = "saved"
     """A checkpoint is complete."""
     RESTARTED = "restarted"
-    """Machines at work were lost to a job that isn't elastic: back to the last checkpoint, or to nothing."""
+    """A job that isn't elastic lost working machines, and restarts from the last checkpoint or from zero."""
     DONE = "done"
     GIVEN_UP = "given up"
-    """The horizon has come first."""
+    """The horizon ended before the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFacts:
-    """A lease for a timeline's reader.
+    """A lease of a timeline.
 
     Parameters
     ----------
     number
-        Leases are numbered as they are granted.
+        Position in the order in which leases were granted.
     market, count
-        Whose machines, and how many.
+        The market that leases the machines, and their number.
     rate
-        Work of one of them in an hour.
+        Work of one machine per hour.
     is_spot
-        Whether they can be evicted.
+        Whether the machines can be evicted.
     """
 
     number: int
@@ -72,9 +72,9 @@ class Step:
     time_s
         The time.
     changes
-        What changes, in order, and which lease's that is, if any's.
+        Changes in order, each with the number of its lease, or None if it concerns no lease.
     held
-        Numbers of the leases held after it, evicted ones until they are gone.
+        Numbers of the leases active after the step; a lease under warning counts until its machines are gone.
     work_done, work_saved, rate, resumes_s
         As in `Snapshot`.
     """
@@ -88,7 +88,7 @@ class Step:
     resumes_s: int
 
     def work_until(self, time_s: float) -> float:
-        """Return the work done by a later time if nothing changes before."""
+        """Return the work done by a later time, provided that nothing changes in between."""
         return self.work_done + self.rate * max(0.0, time_s - self.resumes_s) / HOUR_S
 
 
@@ -99,7 +99,7 @@ class Timeline:
     Parameters
     ----------
     policy, recovery
-        Who, and what an eviction costs it.
+        Name of the policy, and how its job recovers from an eviction.
     job_work
         Work of the job.
     leases
@@ -107,7 +107,7 @@ class Timeline:
     steps
         In order of time; the last one ends the job.
     result
-        The simulation's own figures, with the ledger.
+        Results of the simulation, including the ledger.
     """
 
     policy: str
@@ -124,12 +124,12 @@ class Timeline:
 
     @cached_property
     def over_s(self) -> int:
-        """When the last lease is gone and the bill is complete; later than the job's end if machines are held on."""
+        """When the last lease is gone and the bill is complete; later than the job's end if leases outlast it."""
         ends = [line.end_s for line in self.result.ledger if line.reason is Reason.EVICTED_FREE]
         return max([self.steps[-1].time_s, self.result.end_s, *ends])
 
     def bill_usd(self, time_s: float) -> float:
-        """Return what is due by a time: each hour when it begins; an hour that an eviction cuts never is."""
+        """Return the bill at a time: each hour is due when it begins, except an hour cut short by an eviction."""
         return to_usd(sum(line.amount_micro for line in self.result.ledger if line.begin_s <= time_s))
 
     def free_hours(self, time_s: float) -> float:
@@ -139,18 +139,18 @@ class Timeline:
         return sum((line.machine_hours for line in free), 0.0)
 
     def num_machines(self, step: Step) -> int:
-        """Return how many instances are held after a step."""
+        """Return the number of leased instances after a step."""
         return sum(self.leases[number].count for number in step.held)
 
     def clock_times(self, clocks: int, index: int) -> Iterator[tuple[int, float]]:
-        """Yield the clocks that are completed between a step and the next, and when.
+        """Yield the clocks completed between a step and the next, with their times of completion.
 
         Parameters
         ----------
         clocks
-            The job cut into so many equal clocks.
+            Number of equal clocks into which the job is divided.
         index
-            The step's.
+            Index of the step.
         """
         if index + 1 == len(self.steps):
             return
@@ -166,7 +166,7 @@ class Timeline:
 
 
 def record_timeline(world: World, policy: str, start_s: int) -> Timeline:
-    """Run a policy from a start, and write down what it holds.
+    """Simulate a policy from a start time, and record its leases.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class _Recorder:
         return facts.number
 
     def _changes(self, states: dict[int, tuple[bool, bool]], moment: Snapshot) -> Iterator[tuple[Change, int | None]]:
-        """Yield what is different: losses first, for what comes after them begins anew."""
+        """Yield the changes since the last snapshot, losses before grants."""
         is_hurt = False
         if moment.work_saved > self._saved:
             yield Change.SAVED, None
