@@ -1,8 +1,8 @@
 """One job of an admission plan as real processes, on a clock that all processes share.
 
-A worker computes for as many processor seconds as its share of a core gives it in the time that the job's mini-batches take,
-and holds itself to that share: after each piece of work it sleeps until its mean is no higher. What it would wait for its
-link it waits for. So a plan of many workers is played on few cores, and contention, barriers, transport and joining are real.
+A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. Its
+processor seconds are that share of the time that the job's mini-batches take. It also waits for the time of its link. So a
+plan with many workers runs on few cores, with real contention, barriers, transport and joining.
 """
 
 import math
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 NUMBER = struct.Struct("d")
 
 RUNNING = -1.0
-"""What is held, of a clock that isn't."""
+"""Value stored in place of a pause's time while the clock runs."""
 
 LOOK_S = 0.002
-"""How often those who sleep look whether a clock that is held goes on."""
+"""Seconds between two checks of a sleeping process whether a paused clock has resumed."""
 
 
 class Shared:
@@ -61,10 +61,10 @@ class Shared:
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_map": None}  # whoever is handed it doesn't close the owner's file
+        return {"path": self.path, "_map": None}  # a copy doesn't close the owner's file
 
     def close(self) -> None:
-        """Close the file, as also happens once nobody has it; processes that have it mapped keep what they see."""
+        """Close the file, as its finaliser also does; processes that have mapped it keep their view."""
         self._finalizer()
 
     def _get(self, place: int) -> float:
@@ -96,14 +96,14 @@ class SharedSlowdown(Shared):
 
 
 class SharedClock(Shared):
-    """Seconds of a run, the same in all its processes; the runner may hold them. At first they are held, at 0.
+    """Clock of a run, shared by its processes, which the runner may pause; it starts paused at 0.
 
-    Its two functions are those of the module `time`, and stand for them.
+    Its methods `monotonic` and `sleep` replace those of the module `time`.
 
     Attributes
     ----------
     paused_s
-        Seconds for which it was held so far, as its owner knows.
+        Seconds for which the owner has paused the clock so far.
     """
 
     def __init__(self) -> None:
@@ -128,10 +128,10 @@ class SharedClock(Shared):
         self._since = time.monotonic()
 
     def resume(self) -> None:
-        """Let it go on from where it stands."""
+        """Resume from the time at which the clock was paused."""
         now = time.monotonic()
         self.paused_s += now - self._since
-        # First what it counts from: whoever sees it go sees that, too.
+        # Set the origin first, so that every process that sees the clock running also sees its origin.
         self._set(0, now - self._get(1))
         self._set(1, RUNNING)
 
@@ -144,14 +144,14 @@ STINT_S = 0.001
 
 
 class Timer(Protocol):
-    """What tells the time and lets it pass: the module `time`, or a run's own clock."""
+    """A source of time: the module `time`, or the clock of a run."""
 
     def monotonic(self) -> float:
         """Return the seconds since some time."""
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Let so many of them pass."""
+        """Sleep for the given seconds."""
         ...
 
 
@@ -162,17 +162,17 @@ class EmulatedJob:
     Parameters
     ----------
     application
-        What is really computed.
+        The application that is computed.
     compute_s, link_s
-        Seconds of a gradient that a lone worker computes, and that it waits for its link.
+        Seconds per gradient that a lone worker computes, and that it waits for its link.
     share
-        Of a core, that a worker holds itself to.
+        Share of a core to which a worker limits itself.
     num_floats
-        Length of the vectors that are carried; what the application needs at least, the rest is zeros.
+        Least length of the vectors sent; the application's vectors are padded with zeros.
     slowdown
-        How many times as long a gradient takes; always 1 if not given.
+        Factor on the time of a gradient; 1 if not given.
     clock
-        The run's, by which all these seconds are; the world's if not given.
+        Clock of the run, which measures all these seconds; wall-clock time if not given.
 
     Notes
     -----
@@ -242,18 +242,18 @@ class EmulatedJob:
 
 
 def hold_share(processor_s: float, share: float, *, begun: float, spent: float, timer: Timer = time) -> None:
-    """Work until so many processor seconds are spent, never faster than a share of a core allows.
+    """Work until the given processor seconds are spent, within a share of a core.
 
     Parameters
     ----------
     processor_s
-        Of this thread, what is spent since `spent` included.
+        Processor seconds of this thread to spend, counted from `spent`.
     share
-        Of a core.
+        Largest share of a core.
     begun, spent
         The timer's time and this thread's processor seconds when the work began.
     timer
-        By whose seconds shares are held to.
+        Timer that measures the share.
     """
     numbers = np.linspace(0.0, 1.0, PIECE, dtype=np.float32)
     while (used := time.thread_time() - spent) < processor_s:
@@ -269,20 +269,20 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How a plan is played.
+    """Options for running a plan.
 
     Parameters
     ----------
     slot_s
-        Seconds that a slot of the plan lasts here.
+        Seconds per slot of the plan.
     gradient_s
         Least seconds that a lone worker takes for what it computes between two pushes: as many of the job's mini-batches.
     cores
-        Cores that all workers of the busiest slot hold themselves to together.
+        Cores that all workers of the busiest slot use together at most.
     max_floats
         Longest vectors that are carried: a job's gradients at the scale of time, and no longer than this.
     max_processes
-        Most processes at once.
+        Largest number of simultaneous processes.
     overrun
         Slots after the plan's last one that a late job may still use, with its last machines.
     seed
@@ -314,7 +314,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What the plan gives one job.
+    """The part of a plan that concerns one job.
 
     Attributes
     ----------
@@ -351,7 +351,7 @@ class JobPlan:
 
     @property
     def planned_slots(self) -> float:
-        """When the work is done by the instance's own speeds, in slots from the beginning."""
+        """When the work is done at the instance's speeds, in slots from the beginning."""
         left = self.work
         for slot, (workers, _) in sorted(self.machines.items()):
             speed = self.speed(workers)
@@ -367,7 +367,7 @@ class JobPlan:
 
 
 def read_plan(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[JobPlan, ...]:
-    """Return what each admitted job is given, slot by slot."""
+    """Return the plan of each admitted job, slot by slot."""
     jobs = []
     for job in plan.admitted.tolist():
         machines: dict[int, list[int]] = {}
@@ -380,7 +380,7 @@ def read_plan(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[JobPlan
 
 
 def _job_plan(instance: AdmissionInstance, job: int, machines: dict[int, tuple[int, int]]) -> JobPlan:
-    """Return a job's plan with the job's own work, speeds and sizes."""
+    """Return a job's plan with its work, speeds and sizes."""
     jobs = instance.jobs
     most = max(workers for workers, _ in machines.values())
     curve = curve_of(jobs, job)
@@ -400,17 +400,17 @@ def _job_plan(instance: AdmissionInstance, job: int, machines: dict[int, tuple[i
 
 
 MAX_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
-"""Partitions are a common multiple of all the plan's numbers of workers, so that nobody waits for the last; where that is
-more than the first of these, so many for each of the most workers."""
+"""Partitions are a common multiple of the plan's numbers of workers, so that their loads are equal. If that exceeds
+MAX_PARTITIONS, they are PARTITIONS_PER_WORKER times the largest number of workers."""
 
 MIN_S, MAX_CLOCKS = 0.01, 1_000
 """Least seconds of a push, and most clocks of a job."""
 
 MAX_FAILED = 5
-"""So many processes may end in a row before they are up."""
+"""Consecutive processes that may end before they are up."""
 
 IDLE_S = 0.01
-"""How often a job without machines looks at the time."""
+"""Seconds between two checks of the time by a job without machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,7 +420,7 @@ class JobRow:
     Attributes
     ----------
     job, application
-        Its name, and what it trained.
+        Name of the job, and the application that it trained.
     planned_slots, realised_slots
         When its work is done, in slots from the beginning (the end of slot 2 is 3): by the instance's own seconds of a
         mini-batch and speeds, and here; None if it was not.
@@ -501,7 +501,7 @@ class JobRun:
     def __post_init__(self) -> None:
         plan, options = self.plan, self.options
         application, self.optimiser = make_job(plan.job, num_partitions(plan), options)
-        # One worker's seconds of the whole job, dealt out in equal pushes that are no shorter than asked for.
+        # Divide a single worker's seconds for the job into equal pushes, none shorter than the options ask for.
         whole_s, partitions = plan.work * options.slot_s, application.num_partitions
         self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, MIN_S), 1, MAX_CLOCKS))
         gradient_s = whole_s / partitions / self.clocks
@@ -542,7 +542,7 @@ class JobRun:
             try:
                 self._train(trainer, transport, slot_now, last_slot, is_stopped)
             finally:
-                self.settled_slot = math.inf  # or a clock that is held would keep workers from ending
+                self.settled_slot = math.inf  # otherwise a paused clock would keep workers from ending
             self.record = trainer.record()
 
     def _train(
@@ -570,7 +570,7 @@ class JobRun:
                 trainer.take(message)
 
     def _count_failed(self, trainer: Trainer, message: Message | Lost) -> None:
-        """Give up once so many processes in a row have ended as they started: those that follow would, too."""
+        """Raise an error once MAX_FAILED processes in a row have ended while starting."""
         if isinstance(message, Ready):
             self._num_failed = 0
         elif isinstance(message, Lost) and message.machine in trainer.controller.machines.joining:
@@ -586,14 +586,14 @@ class JobRun:
         return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
 
     def _fit(self, trainer: Trainer, slot: int) -> None:
-        """Add and evict until the job has, or will have, what the plan gives it in a slot."""
+        """Add and evict machines until the job has, or will have, its planned machines of a slot."""
         wanted = self._wanted(slot)
         workers = max(1, len(trainer.controller.roles.workers))
         assert self._played.slowdown is not None, "made with one"
         self._played.slowdown.write(workers / self.plan.speed(workers))
         controller = trainer.controller
         if not controller.machines.staying:
-            controller.resume(trainer.clock)  # it begins when all are up, not with the first who is
+            controller.resume(trainer.clock)  # training begins when all machines are up, not with the first one
         tiers = (
             ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
             ("server", wanted[1], controller.machines.reliable, Action.ADD_RELIABLE),
@@ -610,14 +610,14 @@ class JobRun:
             self.changes += number != len(have)
 
     def row(self, planned_utility: float, utility_at: Callable[[float], float]) -> JobRow:
-        """Return what came of it.
+        """Return the row of the job.
 
         Parameters
         ----------
         planned_utility
-            What the plan earns.
+            Utility of the job in the plan.
         utility_at
-            What completing after so many slots from the beginning earns.
+            Utility as a function of the completion time, in slots from the beginning.
         """
         record, plan = self.record, self.plan
         losses = record.losses if record else ()
@@ -643,13 +643,13 @@ class JobRun:
 
 
 def _is_up(trainer: Trainer) -> bool:
-    """Return whether all that were ordered are here, and have what they start from."""
+    """Return whether all requested machines have joined and have their initial state."""
     controller = trainer.controller
     return not controller.machines.joining and controller.phase is not Phase.REBUILDING
 
 
 def _has_company(trainer: Trainer) -> bool:
-    """Return whether anybody can send a message soon."""
+    """Return whether any machine can send a message soon."""
     controller = trainer.controller
     is_at_rest = (
         controller.phase is Phase.STOPPED and not controller.machines.staying and not controller.machines.leaving
@@ -658,7 +658,7 @@ def _has_company(trainer: Trainer) -> bool:
 
 
 def num_partitions(plan: JobPlan) -> int:
-    """Return into how many partitions a job's data is cut."""
+    """Return the number of partitions of a job's data."""
     common = math.lcm(*{workers for workers, _ in plan.machines.values()})
     return common if common <= MAX_PARTITIONS else PARTITIONS_PER_WORKER * plan.most[0]
 
@@ -667,16 +667,16 @@ NETWORK_SCALE = 0.002
 """A fifth of the default network's hidden units: 35,000 parameters."""
 
 IN_TURN = ("matrix-factorisation", "logistic-regression", "topic-model")
-"""Small applications, for jobs of which nobody says what they train."""
+"""Small applications, assigned in turn to jobs without a given application."""
 
 
 def make_job(job: int, num_partitions: int, options: PlanOptions) -> "tuple[Application, AbstractOptimiser]":
-    """Return a job's application, and a rule that suits it."""
+    """Return a job's application, and an optimiser that suits it."""
     from optim.kernels.parameter_server import Adagrad, Sgd
 
     name = IN_TURN[job % len(IN_TURN)] if options.application is None else options.application
     job_seed = 1000 * options.seed + job
-    if name == "neural-network":  # at a scale of time gradients are shorter than the whole network's
+    if name == "neural-network":  # scaled time leaves too little for gradients of the full network
         network = APPLICATIONS[name].at_scale(NETWORK_SCALE, num_partitions=num_partitions, seed=job_seed)
         return network, Adagrad(learning_rate=0.01)
     application = APPLICATIONS[name](num_partitions=num_partitions, seed=job_seed)
