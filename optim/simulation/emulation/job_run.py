@@ -577,8 +577,8 @@ class JobRun:
             self._num_failed += 1
             if self._num_failed >= MAX_FAILED:
                 raise NotAllowedError(
-                    f"{MAX_FAILED} processes of job {self.plan.name} in a row ended as they started, the last "
-                    f"{message.reason}; what they said stands above: mend that, and give the same command again"
+                    f"{MAX_FAILED} processes of job {self.plan.name} in a row ended while starting, the last "
+                    f"{message.reason}; fix the errors printed above, and run the same command again"
                 )
 
     def _wanted(self, slot: int) -> tuple[int, int]:
