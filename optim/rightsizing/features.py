@@ -31,7 +31,7 @@ FALL = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Uncensored:
-    """Series with lower bounds of needs in place of what limits left of them.
+    """Series in which lower bounds of needs replace the samples that limits censored.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Uncensored:
 
 
 def uncensor(series: ContainerSeries) -> Uncensored:
-    """Return what containers need that ran into their limits, of incompressible resources.
+    """Return the series with lower bounds of needs where containers reached limits of incompressible resources.
 
     Kills are those that the series tell (`ContainerSeries.kills`). Where these are unknown, a sample at the limit with a fall behind it is one.
     What was not enough is the limit, or where that is unknown the peak so far.
@@ -171,7 +171,7 @@ class Examples:
 
 
 def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
-    """Return all moments of the training containers that have a whole cycle behind them and a sample before them.
+    """Return all moments of the training containers with a complete past cycle and at least one later sample.
 
     A series that is shorter than a cycle has its moments from its middle on, with a shorter past.
 

@@ -49,7 +49,7 @@ def admission_instance(
     """Return an instance in which each job is one container that needs one slot of one server for each slot of work.
 
     A completed job earns its slots of work, so that the objective is the work that is packed. Parameter servers take
-    nothing and have a host of their own.
+    nothing and have a separate host.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_sa
 
 
 def flat_request(values: FloatArray, level: float, slot_samples: int) -> FloatArray:
-    """Return a quantile of a job's own run for its whole life, shape (slots, R)."""
+    """Return a quantile of a job's run for all its slots, shape (slots, R)."""
     return np.tile(np.quantile(values, level, axis=0), (-(-len(values) // slot_samples), 1))
 
 
@@ -326,9 +326,9 @@ class Sizing(StrEnum):
     """How requests are sized."""
 
     PEAK = "peak"
-    """The job's own largest sample, for its whole life: nothing is ever lacking."""
+    """The job's largest sample, for all its slots, so that demand never exceeds it."""
     FLAT = "flat"
-    """The job's own (1 - risk)-quantile, for its whole life."""
+    """The job's (1 - risk)-quantile, for all its slots."""
     PHASE = "phase"
     """By phase, see `demand_by_slot`."""
 

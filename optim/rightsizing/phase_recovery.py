@@ -19,8 +19,8 @@ from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_c
 
 TRAINING_SHARE = 0.8
 HISTORY = 3
-"""Samples of history from which on a sample is scored, whatever the encoder; one that has no phase there yet counts as a
-class of its own."""
+"""Least history, in samples, of a scored sample, for every encoder; a sample that has no phase there yet counts as a
+separate class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class RecommendOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """What a container should get of a resource.
+    """Recommended allocation of a resource to a container.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class Recommender:
         return self._world.resources
 
     def promise(self) -> str:
-        """Say what the multipliers keep, on average over containers like those learned from."""
+        """Describe the guarantee of the multipliers, on average over containers like those learned from."""
         min_share = 1.0 / (self.num_tuned + 1)
         shares = " and ".join(
             f"{100 * max(share, min_share):.3g} % of {what}"
@@ -203,7 +203,7 @@ class Recommender:
         return f"tuned on {self.num_tuned} containers: {guarantee}"
 
     def warnings(self, recommendations: Sequence[Recommendation]) -> tuple[str, ...]:
-        """Say of what was asked for what can't be promised, and of whom more harm is expected."""
+        """Return warnings of requirements without a guarantee, and of containers with more expected harm than allowed."""
         lines = []
         for what, share, columns in self._requirements():
             names = ", ".join(self.resources[column].name for column in columns)
@@ -223,7 +223,7 @@ class Recommender:
         return tuple(lines)
 
     def _requirements(self) -> Iterator[tuple[str, float, list[int]]]:
-        """Yield what is required: of what, the share, and the resources that it is required of, some at least."""
+        """Yield each requirement: the violation, its allowed share, and the columns of its resources (at least one)."""
         for what, is_held in (("cycles killed", True), ("samples throttled", False)):
             columns = np.flatnonzero(self._world.is_level == is_held).tolist()
             if columns:
@@ -232,7 +232,7 @@ class Recommender:
     def _exceeding(
         self, recommendations: Sequence[Recommendation], column: int, share: float, what: str
     ) -> Iterator[str]:
-        """Say of how many containers more harm is expected than is allowed on average."""
+        """Warn of the number of containers with more expected harm than is allowed on average."""
         name = self.resources[column].name
         expected = np.array([1.0 - recommendation.amounts[name].quantile for recommendation in recommendations])
         worst = int(expected.argmax()) if len(recommendations) else 0
@@ -328,7 +328,7 @@ class Recommender:
         return np.maximum(np.stack(tuned), ends.seen.minimum[ends.latest])
 
     def _ends(self, series: ContainerSeries) -> "_Ends":
-        """Return what is known at the end of each container's series."""
+        """Return the features at the end of each container's series."""
         if series.resources != self._world.resources:
             raise InvalidProblemError(
                 f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
@@ -347,13 +347,13 @@ class Recommender:
         )
 
     def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
-        """Return each container's peak so far, shape (A, R): of what is held over all its segments, of rates in the last."""
+        """Return each container's peak so far, shape (A, R): over all its segments for levels, over the last one for rates."""
         on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
         begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
 
     def _minimum(self, answer: Forecast, peak: FloatArray) -> FloatArray:
-        """Return what containers get at least of resources of which nothing is promised that was asked for, shape (A, R); else 0."""
+        """Return the least allocation of resources without a guarantee, shape (A, R); 0 for the others."""
         columns = range(len(self._allowed))
         asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
         return np.where(self._is_guaranteed, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
@@ -408,7 +408,7 @@ PARTS = 3
 """Of a name namespace/pod/container."""
 
 PLAIN = re.compile(r"[ -~]+")
-"""A part of a name, of which a string of JSON is one of YAML, too: Kubernetes' own rules are much narrower."""
+"""Part of a name whose JSON string is also valid YAML; the rules of Kubernetes are much narrower."""
 
 SHOWN = 80
 """Characters of a name that an error shows."""
