@@ -387,9 +387,9 @@ class Replay:
         return sum(max(0, self._clock - rollback.to_clock) for rollback in controller.rollbacks[seen:])
 
     def _restart(self, step: Step) -> int:
-        """Kill all working processes, and restart those whose machines remain.
+        """Kill all working or on-demand processes, and restart those whose machines remain.
 
-        Processes of machines that are still starting up stay, because they have done no work.
+        Processes of spot machines that are still starting up stay, because they have done no work.
         """
         controller, before = self._trainer.controller, self._clock
         ended = [
