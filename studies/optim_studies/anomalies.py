@@ -112,7 +112,7 @@ class Detector:
     is_summed: bool
 
     def scores(self, series: ContainerSeries) -> FloatArray:
-        """Return what the threshold is for, shape (T,)."""
+        """Return the scores that the threshold applies to, shape (T,)."""
         plain = _plain(self.scaling, self.scorer, series)
         return accumulated(plain, series.lengths, self.mean, self.deviation) if self.is_summed else plain
 

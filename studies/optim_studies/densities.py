@@ -64,7 +64,7 @@ class DensityOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
-    """What is fitted on, and what is forecast: rows of the held-out series, and what followed, shape (n, steps, R)."""
+    """Training data, and forecast origins: rows of the held-out series, and the samples that followed, shape (n, steps, R)."""
 
     training: ScaledSeries
     held_out: ScaledSeries

@@ -1,4 +1,4 @@
-"""The study `evictions`: how long an eviction table of a whole price history takes, beside plain frequencies."""
+"""The study `evictions`: time to estimate an eviction table of a full price history, compared with plain frequencies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class EvictionWork(AbstractStudy):
 
 
 def furthest_from_frequency(history: PriceHistory, table: EvictionTable) -> float:
-    """Return the largest difference between the table and the plain frequency among hours that were recorded whole."""
+    """Return the largest difference between the table and the plain frequency among hours with a complete record."""
     furthest = 0.0
     for m, path in enumerate(history.paths):
         start = np.arange(-(-int(path.time_s[0]) // 120) * 120, history.end_s - HOUR_S, 120, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The study `fractional`: all payments of a divisible market in one JAX batch, beside N + 1 solves by Clarabel."""
+"""The study `fractional`: all payments of a divisible market in one JAX batch, compared with N + 1 solves by Clarabel."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class FractionalOptions:
     Parameters
     ----------
     apps, machines
-        Apps, and machines of eight GPUs, each of them a good of its own: every app has its own speed there.
+        Apps, and machines of eight GPUs, each of them a separate good with a speed per app.
     compared
         How many of the problems without an app Clarabel solves, 0 for all; its seconds are scaled up to all.
     tol
@@ -100,7 +100,7 @@ class FractionalWork(AbstractStudy):
 
 
 def _by_clarabel(market: FractionalMarket, compared: int, progress: Progress) -> tuple[dict[int, float], float, float]:
-    """Return shares by app, Clarabel's own seconds (scaled up to all N + 1 problems where it solved a part of them), and the main value."""
+    """Return shares by app, Clarabel's solve time (scaled up to all N + 1 problems where it solved a part of them), and the main value."""
     n = len(market.cap)
     main = solve_cone(elapsed_programme(market))
     log_values = market.log_values(main.speed)

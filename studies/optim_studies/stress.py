@@ -352,7 +352,7 @@ def nothing_fits() -> AdmissionDocument:
 
 @_stress(optimum=0.0)
 def no_jobs() -> AdmissionDocument:
-    """Return a cluster that nobody asks for. Optimum 0."""
+    """Return a cluster without jobs. Optimum 0."""
     cluster = [servers(("1",))]
     return document("no-jobs", [], cluster, cluster, horizon=2)
 

@@ -100,7 +100,7 @@ class TimeShareWork(AbstractStudy):
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Time all ways, and compare what they find."""
+        """Time all methods, and compare their results."""
         del stop
         chosen, clock = self.chosen, PhaseClock()
         progress.start("time shares", None)
@@ -135,7 +135,7 @@ def _state(problem: ShareProblem) -> float:
 
 
 def _timed(solve: Callable[[], ResultT], repeats: int) -> tuple[float, ResultT]:
-    """Return the least processor seconds, and what was found."""
+    """Return the minimum processor seconds, and the result."""
     least = np.inf
     for _ in range(repeats):
         begun = time.process_time()
