@@ -278,9 +278,7 @@ def test_a_job_whose_processes_end_as_they_start_is_given_up(monkeypatch, up_at,
     run = run_of({0: (1, 1)}, 5.0)
     run.play(lambda: 0, 0, lambda: Dying.started > 50)
     assert isinstance(run.error, NotAllowedError)
-    assert f"{MAX_FAILED} processes of job j in a row ended while starting, the last with exit code 7" in str(
-        run.error
-    )
+    assert f"{MAX_FAILED} processes of job j in a row ended while starting, the last with exit code 7" in str(run.error)
     assert Dying.started <= started + 1
 
 
