@@ -301,6 +301,9 @@ def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
         legend_beside(panel)
 
 
+WIDEST_OVERVIEW = 7.7
+"""Inches of a picture at half the page's width, where its letters are as large as they are drawn."""
+
 NO_SUITE = "single solves"
 
 
@@ -373,12 +376,12 @@ def _overview(records: Sequence[Record]) -> str:
     try:
         for suite, draw in (("admission", _gaps), ("admission", _profiles), ("cluster", None)):
             mine = [record for record in records if record.suite == suite]
-            figures, spec = FigureList(), specs.get(suite)
+            figures, spec = FigureList(WIDEST_OVERVIEW), specs.get(suite)
             if draw is not None:
                 draw(figures, mine)
             elif mine and spec is not None and spec.figures is not None:
                 figures.extend(spec.figures(mine))
-            chosen += [figure_element(replace(one, title=f"{suite}: {one.title}")) for one in figures[:1]]
+            chosen += [figure_element(replace(one, title=f"{suite}: {one.title}"), rank=2) for one in figures[:1]]
     except MissingDependencyError:
         return ""
     return f'<div class="overview">{"".join(chosen)}</div>' if chosen else ""

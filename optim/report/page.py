@@ -47,13 +47,13 @@ def _with_own_ids(text: str) -> str:
     return _PICTURE.sub(numbered, text)
 
 
-def figure_element(figure: Figure) -> str:
-    """Return a picture with title and caption; the title is also its label for screen readers."""
+def figure_element(figure: Figure, rank: int = 3) -> str:
+    """Return a picture with title and caption; the title is a heading of `rank`, and a label for screen readers."""
     title = escape(figure.title)
     svg = figure.svg.replace("<svg ", f'<svg aria-label="{title}" ', 1)
     caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
     frame = f'<div class="picture" tabindex="0" role="group" aria-label="Picture: {title}">{svg}</div>'
-    return f"<figure><h3>{title}</h3>{frame}{caption}</figure>"
+    return f"<figure><h{rank}>{title}</h{rank}>{frame}{caption}</figure>"
 
 
 def table(

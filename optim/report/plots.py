@@ -5,6 +5,7 @@ effect are removed.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,14 +81,18 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iter
 
 
 class FigureList(list[Figure]):
-    """The pictures of a page in drawing order."""
+    """The pictures of a page in drawing order; none is drawn wider than `widest` inches."""
+
+    def __init__(self, widest: float = math.inf) -> None:
+        super().__init__()
+        self.widest = widest
 
     @contextmanager
     def picture(
         self, name: str, title: str, caption: str, width: float, height: float, rows: int = 1, columns: int = 1
     ) -> Iterator[list["Axes"]]:
         """Yield the panels of a new picture, and append it to the list after the block."""
-        with canvas(width, height, rows, columns) as (drawing, panels):
+        with canvas(min(width, self.widest), height, rows, columns) as (drawing, panels):
             yield panels
             self.append(Figure(title=title, caption=caption, svg=as_svg(drawing, name)))
 

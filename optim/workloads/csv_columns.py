@@ -127,7 +127,7 @@ def column_blocks(
         yield columns | {name: block[name].numbers() for name in numbers}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodedColumn:
     """A column of a block of rows: distinct texts in `known`, and each row's index into them in `codes`, shape (rows,)."""
 

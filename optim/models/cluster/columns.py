@@ -17,7 +17,7 @@ ALWAYS, LATER = 0, 99
 """Version since which files contain a column: the first, or one after ``optim/cluster-run/2``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Column:
     """Declaration of a column.
 

@@ -63,7 +63,7 @@ class DecayedUsage:
         self.gpu_us, self.at_us = self.after(now_us, held), max(now_us, self.at_us)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AssociationTree:
     """Accounts and their users (Slurm's associations). Row 0 is the root, and parents come before their children.
 

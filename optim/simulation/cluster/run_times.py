@@ -123,7 +123,7 @@ class JobTraits:
         return numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SurvivalCurve:
     """Share of a group's jobs that run longer than each time.
 
@@ -377,7 +377,7 @@ class PastBatch:
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedEffect:
     """A normal score that some jobs share, one entry a job: which jobs share one draw, and its mean and spread for each."""
 
@@ -392,7 +392,7 @@ class SharedEffect:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConditionalRunTimes:
     """Run times of jobs that run or wait, ready to be drawn; see `RunTimes.given`."""
 

@@ -20,7 +20,7 @@ MOVERS = 5
 """Jobs that are named of those whose wait changes most, either way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QueueQuotas:
     """Which queue each job is in, and what the queues are promised.
 
@@ -54,7 +54,7 @@ def quotas_of(policy: Policy, jobs: Workload, cluster: Cluster) -> QueueQuotas:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QueueUse:
     """What one run meant for the queues; each of shape (queues,).
 

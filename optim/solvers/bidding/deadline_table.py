@@ -86,7 +86,7 @@ class DeadlineJob:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leases:
     """Leases by type and age, and the cost and idle time of another tick of each; the last two rows are launches.
 
@@ -223,7 +223,7 @@ def unit_of(job: DeadlineJob, ages: int) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableShape:
     """Units of a tick, of a set-up and of the slack, and the position of each tick's entries, see `DeadlineTable`."""
 

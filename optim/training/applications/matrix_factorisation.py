@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import jax
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
     """Factorisation of a matrix of which some entries are known.
 

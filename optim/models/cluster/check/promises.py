@@ -30,7 +30,7 @@ from optim.models.cluster.workload import Workload
 ENDLESS = 2**62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Runs:
     """Runs of jobs in the order of their starts: job, start, start of progress, end, estimated length, and event number."""
 
