@@ -85,7 +85,28 @@ def price_list() -> str:
     return json.dumps({"SpotPriceHistory": [{**entry, "Timestamp": time} for time in times]})
 
 
+def utilisation_file() -> str:
+    """Return the utilisation of two GPUs over four hours, idle after the first."""
+    rows = [f"{at},g{gpu},{90 if at < 3600 else 0},ann,train" for at in range(0, 4 * 3600, 600) for gpu in range(2)]
+    return table("time_s,gpu,utilisation,user,job", rows)
+
+
+def utilisation_answer() -> str:
+    """Return the same as Prometheus answers to a query over a range."""
+    found = [
+        {
+            "metric": {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": str(gpu), "Hostname": "n", "exported_pod": "train"},
+            "values": [[at, "90" if at < 3600 else "0"] for at in range(0, 4 * 3600, 60)],
+        }
+        for gpu in range(2)
+    ]
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}})
+
+
 FILES = {
+    "gpu_util.csv": utilisation_file().encode(),
+    "jobs.csv": b"id,submit,gpus,duration\ntrain,0,2,14400\nnext,600,1,600\n",
+    "gpu_util.json": utilisation_answer().encode(),
     "options.toml": b"max_nodes = 20\n",
     "prices.csv.gz": compressed(price_file()),
     "on_demand.csv.gz": compressed("instance_type,on_demand_usd_per_hour\nc3.xlarge,0.21\n"),
