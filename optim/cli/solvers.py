@@ -72,14 +72,13 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
     from optim.simulation.cluster.options import EngineOptions
 
     kinds: dict[str, tuple[str, type[Any]]] = {
-        each: (
-            "policy" if world == CLUSTER else f"{'sees the future: ' if entry.is_reference else ''}{entry.summary}",
-            entry.options_type,
-        )
+        each: (f"{'sees the future: ' if entry.is_reference else ''}{entry.summary}", entry.options_type)
         for each, entry in policies_of(world).items()
     }
     if world == CLUSTER:
-        kinds |= {each: ("wrapper", entry.options_type) for each, entry in policies_of("wrappers").items()}
+        kinds |= {
+            each: (f"wrapper: {entry.summary}", entry.options_type) for each, entry in policies_of("wrappers").items()
+        }
         kinds[ENGINE] = ("options of the simulator", EngineOptions)
 
     def defaults(kind: type[Any]) -> dict[str, object]:
@@ -97,7 +96,7 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
         return
     if output is OutputFormat.JSON:
         for each, (what, options_type) in kinds.items():
-            print_json({"problem": world, "policy": each, "kind": what, "options": defaults(options_type)})
+            print_json({"problem": world, "policy": each, "description": what, "options": defaults(options_type)})
         return
     rows = [(each, what, ", ".join(_pairs(defaults(options_type)))) for each, (what, options_type) in kinds.items()]
     print_table(("policy", "description", "options"), rows, is_wrapped=True)
