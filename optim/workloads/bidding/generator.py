@@ -326,7 +326,7 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
     Examples
     --------
     >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="per-bid"), seed=1).name
-    'spot-2x12-own-1'
+    'spot-2x12-per-bid-1'
     """
     if options.zone_types:
         usual = CapacityOptions()
