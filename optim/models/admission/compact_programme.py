@@ -274,7 +274,8 @@ def total_utility_1(m: Model) -> Any:
 def work_2(m: Model, i: int) -> Any:
     """(2) sum_t sum_h y_ih(t) >= W_i x_i.
 
-    With whole chunks: sum_t chunks done in t >= E_i N_i x_i; with speed-ups: sum_t p_i(sum_h y_ih(t)) >= 20 W_i x_i.
+    With integral chunks: sum_t chunks done in t >= E_i N_i x_i.
+    With speed-ups: sum_t p_i(sum_h y_ih(t)) >= ceil(20 E_i N_i M_i kappa_i) x_i.
     """
     target = int(m.data.instance.target[i])
     return pyo.quicksum(m.progress[i, t] for t in m.data.windows[i].slots) >= target * m.admitted[i]
