@@ -1,7 +1,7 @@
 """Hazards of spells of availability and absence by age, estimated from traces or taken from a prior.
 
 A spell is a run of ticks with, or without, available machines. Its hazard at age k is the probability that it ends
-after k ticks, given that it lasted k ticks: docs/mathematics/bidding.md, (B.17).
+after k ticks, given that it lasted k ticks: docs/mathematics/bidding.md, (B.22).
 """
 
 from collections.abc import Iterable, Sequence
