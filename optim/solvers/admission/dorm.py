@@ -5,7 +5,7 @@ For jobs i, server classes c of workers and k of PSs, with Y_i = sum_c y_ic:
     max  sum_i u_i Y_i                                            utilisation, summed over resources
     s.t. capacity of every class and resource                     rows (4), (5)
          b_i Y_i <= B_i sum_k z_ik <= B_i Y_i                     rows (6), (7)
-         min_i a_i <= Y_i <= max_i a_i,  a_i = 1 if i runs     who runs
+         min_i a_i <= Y_i <= max_i a_i,  a_i = 1 if i runs     running jobs
          l_i >= d_i |Y_i - fair_i|,  sum_i l_i <= fairness limit  d_i: dominant share of one worker
          |y_ic - held_ic| <= cap r_i, likewise z;  sum_i r_i <= change limit   over the running jobs
 
@@ -503,12 +503,12 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
 
     Notes
     -----
-    The programme is rebuilt from memory of the first reference: its idea is certain, its details are not.
+    The programme follows the idea of the first reference; its details may differ from the paper.
     Details added here:
 
     - a job's share counts its workers, not its PSs, so that it is linear; shares of dominant resource
       fairness are those of the progressive filling of `drf` in the same slot;
-    - utilisation counts b/B of a PS for each worker, so that idle PSs add nothing;
+    - utilisation counts b/B of a PS for each worker, so that idle PSs don't count;
     - a waiting job starts if the programme gives it workers, at most N_i and no more than complete it;
     - identical servers are one class in the programme; totals are placed class by class, round-robin,
       on the job's old servers first; workers that don't fit on single servers of their class go to any

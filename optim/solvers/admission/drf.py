@@ -73,14 +73,14 @@ class DrfPolicy:
 class DrfSolver(AbstractSlotSolver[DrfPolicy]):
     """Dominant resource fairness, the rule of YARN and Mesos.
 
-    In every slot, progressive filling from an empty cluster: the active job with the lowest dominant
-    share ``max_r usage_i^r / total^r`` gets one more worker, and one more PS when Z(Y) steps up, until no
-    job can grow (Y = N_i, or nothing fits). Placement is round-robin. Every job is accepted;
+    In every slot, progressive filling starts from an empty cluster. The active job with the lowest dominant
+    share ``max_r usage_i^r / total^r`` gets one more worker, and one more PS if Z(Y) increases, until no
+    job can grow (Y = N_i, or no unit fits). Placement is round-robin. Every job is accepted;
     utilities play no part.
 
     Notes
     -----
-    The filling is that of the first reference, as the rival of the evaluation in the second. Completed
+    The filling is that of the first reference; the second reference compares with it. Details added
     here:
 
     - hosts of workers and hosts of PSs are separate pools of resources unless servers are shared;
@@ -89,7 +89,7 @@ class DrfSolver(AbstractSlotSolver[DrfPolicy]):
       the round-robin position, failed jobs are tried again, by dominant share, until none grows;
     - a job gets at most the workers that complete it in the slot;
     - with integral chunks per slot, a job grows by the workers that finish one more chunk;
-    - workers may move between slots, since the problem charges nothing for it.
+    - workers may move between slots, since moves are free in this problem.
 
     References
     ----------

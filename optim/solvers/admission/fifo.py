@@ -129,8 +129,8 @@ class FifoSolver(AbstractSlotSolver[FifoPolicy]):
 
     Notes
     -----
-    The rule is the rival of the evaluation in the reference. The paper's text doesn't fix every detail;
-    added here:
+    The reference compares with this rule, but its text doesn't fix every detail.
+    Added here:
 
     - the number of workers is uniform on 1 to 30, capped by N_i;
     - with integral chunks per slot, a number too small for one chunk is raised to the smallest

@@ -167,7 +167,7 @@ def lower_scale(options: OnlineOptions) -> PriceFloorRule:
 def make_bounds(
     instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, stats: JobValueStats | None = None
 ) -> PriceRanges:
-    """Return U and the lower scale for the options; pass `stats` to avoid computing the instance's own again."""
+    """Return U and the lower scale for the options; pass `stats` if they are known already."""
     lower = lower_scale(options)
     known = job_value_stats(instance) if stats is None else stats
     if options.bounds is BoundSource.ESTIMATED:

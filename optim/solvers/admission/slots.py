@@ -636,8 +636,8 @@ class AbstractSlotSolver(AbstractSolver[AdmissionInstance, Any], Generic[PolicyT
     the plan's utilisation. A run cut short by its stopping rule returns the jobs completed so far, without a
     bound. Iterations are slots.
 
-    Counts: ``admitted`` jobs earn a value; ``unfinished`` ones ran without earning, including those that
-    completed too ``late``; the others were ``never_started``.
+    Counts: ``admitted`` jobs earn a value; ``unfinished`` jobs ran without earning a value, and ``late`` counts
+    the jobs among them that completed too late; the others were ``never_started``.
     """
 
     @abstractmethod

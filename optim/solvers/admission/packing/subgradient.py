@@ -1,8 +1,8 @@
 """Price search for the packing LP, and the columns that it generates.
 
 Every evaluated price point gives a Lagrangian bound, a subgradient and each job's best schedule. There are two
-searches. One moves along a line between the best point and the master's, on which the bound is a convex function
-whose kinks are the relevant columns (in-out separation). The other takes Polyak's steps.
+searches. In-out separation moves along the line between the best point and the master's point. On this line, the bound is a
+convex function whose kinks are the relevant columns. The other search takes Polyak's steps.
 
 References
 ----------

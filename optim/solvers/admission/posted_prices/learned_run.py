@@ -9,8 +9,9 @@ reservation as used, and the learned rule may use the idle capacity.
 
 1. the plan earns at least the objective of R alone on its share of the servers, job by job;
 2. if conditions C1 to C6 of R's price function hold with ratio kappa (`posted_prices.theorems`), then
-   ``optimum <= kappa / rho * objective + wide``. Here rho = min over classes of m'_c / m_c (>= a), and `wide` is the
-   summed best value of the jobs that may use more of some class in a slot than the guard's servers of it hold.
+   ``optimum <= kappa / rho * objective + wide``. Here rho = min over classes of m'_c / m_c (>= a). A job is
+   wide if it may use more of a class in a slot than the guard's servers of that class provide; `wide` is the total
+   best value of these jobs.
 
 Proof. 1: A reservation of R is used by R's job, by jobs of the learned rule, or not at all; R's next decision takes only
 capacity that R counts as free. So R's decisions don't depend on the forecast, and each job that it admits at v earns at

@@ -120,7 +120,7 @@ def _replace_top(server, size, heap, has_order, unit, rank, residual):
 def cheapest(count, ceiling, has_order, scratch, rank, residual):
     """Write the first servers that together hold `count` units (or all) into the heap's array, in order.
 
-    One pass keeps the best servers so far in a heap with the last of them at its top, so that most servers are
+    A heap contains the best servers of the pass so far, with the last of them at its top, so most servers are
     compared once. Without `has_order`, servers of equal price come in any order, which suffices for costs.
 
     Returns
