@@ -1,4 +1,4 @@
-"""Settings of the whole test run: how many random examples, from which seed."""
+"""Settings of the test run: the number of random examples, and their seed."""
 
 import gc
 import os
@@ -51,7 +51,7 @@ def is_quick(config: pytest.Config) -> bool:
     return re.search(r"(?<!or )\bnot prove\b", config.option.markexpr) is not None
 
 
-@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the whole run
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the main process
 def pytest_configure(config: pytest.Config) -> None:
     """Draw one fresh seed for all properties of this run, unless a run is replayed; let collecting make no pause for garbage."""
     gc.disable()
@@ -84,7 +84,7 @@ def pytest_collection_finish() -> None:
 
 
 class Forgetting:
-    """Frees what tests have compiled, which else adds up to gigabytes, whenever the process has grown by so much."""
+    """Free compiled code of tests, which would add up to gigabytes, whenever the process has grown by a given amount."""
 
     growth_bytes = 250 * 2**20
 
@@ -93,7 +93,7 @@ class Forgetting:
 
     @staticmethod
     def resident_bytes() -> int:
-        """Return what the process holds; without Linux' files, what it held at most."""
+        """Return the memory of the process; without Linux' files, its maximum so far."""
         try:
             return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         except OSError:
@@ -136,7 +136,7 @@ def heeded_ctrl_c() -> Iterator[None]:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Name what replays this run."""
+    """Print the option that replays this run."""
     return f"random examples: profile {settings.get_current_profile_name()}, replay with {replay(config)}"
 
 

@@ -1,4 +1,4 @@
-"""What an edit recompiles, and what happens to a cache that is damaged, full or out of reach: on two tiny loops."""
+"""Recompilation after edits, and caches that are damaged, full or unreachable, on two tiny loops."""
 
 import importlib
 import json
@@ -62,7 +62,7 @@ ALL, ONE = list(CALLS), ["apart"]
 
 
 def call(names: list[str]) -> dict[str, Any]:
-    """Import the modules afresh and call some loops: what they return, and which had to be compiled."""
+    """Import the modules afresh and call some loops; return their results, and the loops that had to be compiled."""
     for name in ("inner", "outer"):
         sys.modules.pop(name, None)
     outer = importlib.import_module("outer")
@@ -76,7 +76,7 @@ def call_all() -> dict[str, Any]:
 
 
 class Modules:
-    """Two modules of loops in a folder beside their cache."""
+    """Two modules of loops, and their cache, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class Modules:
         path.write_text(text.replace(old, new))
 
     def run_apart(self, code: str, **environment: str) -> Any:
-        """Run code that prints JSON in a process of its own."""
+        """Run code that prints JSON in a separate process."""
         kept = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
         paths = os.pathsep.join([str(self.folder), *(path for path in sys.path if path)])
         done = subprocess.run(
@@ -268,7 +268,7 @@ def test_a_folder_that_is_made_is_the_users_alone(modules):
 
 
 def give_away(path, monkeypatch):
-    """Let a path, not what it points to, belong to another user than the one who looks."""
+    """Let a path, but not its target, belong to another user than the current one."""
     own = os.geteuid()
     if own == 0:
         os.chown(path, 12345, -1, follow_symlinks=False)
@@ -306,7 +306,7 @@ def test_what_others_may_have_written_is_not_run_and_one_line_says_so(modules, m
 
 
 def test_a_folder_of_the_systems_administrator_is_read(modules, monkeypatch):
-    """Who could change the programs themselves may have made the entries, too: an image with compiled loops."""
+    """Users that can change the programs may also have made the entries: an image with compiled loops."""
     assert call(ONE)["compiled"] == ONE
     if os.geteuid() == 0:
         monkeypatch.setattr(compile_cache.os, "geteuid", lambda: 12345)

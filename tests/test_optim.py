@@ -1,4 +1,4 @@
-"""What `import optim` gives: names that load on first use, and nothing that isn't there."""
+"""The names of `import optim`: they load on first use, and missing names raise."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""Pictures for notebooks: what is drawn is what the solution says."""
+"""Plots for notebooks show the data of the solution."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace

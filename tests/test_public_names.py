@@ -22,7 +22,7 @@ NAMES = [name for name in optim.__all__ if name not in MODULES] + [
 
 
 def public(name: str) -> object:
-    """Return what a public name stands for."""
+    """Return the object of a public name."""
     value: object = optim
     for part in name.split("."):
         value = getattr(value, part)
@@ -30,7 +30,7 @@ def public(name: str) -> object:
 
 
 def members(name: str) -> Iterator[tuple[str, object]]:
-    """Yield a public name and, of a class, the methods and properties that are its own."""
+    """Yield a public name and, for a class, its own methods and properties."""
     value = public(name)
     yield name, value
     if isinstance(value, type):
@@ -67,7 +67,7 @@ def test_every_public_name_has_a_docstring_an_example_and_types():
 
 
 def run_examples(name: str) -> list[str]:
-    """Run the examples of a name and of its members; return what came out wrong."""
+    """Run the examples of a name and of its members; return the failures."""
     told: list[str] = []
     for path, value in members(name):
         text = inspect.getdoc(value) or ""

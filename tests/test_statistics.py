@@ -1,4 +1,4 @@
-"""Intervals of means, shares, medians and resamples, beside SciPy's."""
+"""Intervals of means, shares, medians and resamples, compared with SciPy's."""
 
 import re
 from pathlib import Path

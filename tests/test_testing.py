@@ -1,4 +1,4 @@
-"""`optim.testing`: what its strategies draw can be solved and is verified, and stays within the sizes asked for."""
+"""`optim.testing`: the instances of its strategies can be solved and verified, and have the requested sizes."""
 
 import pytest
 from hypothesis import find, given

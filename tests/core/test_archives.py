@@ -1,4 +1,4 @@
-"""Archives of arrays: what is written comes back, anything else is refused."""
+"""Archives of arrays: written arrays are read back unchanged, other content is rejected."""
 
 import io
 import zipfile

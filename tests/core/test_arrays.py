@@ -1,4 +1,4 @@
-"""Arrays of instances and decisions: whole numbers are rounded or refused, and nothing derived can be written."""
+"""Arrays of instances and decisions: integers are rounded or rejected, and derived arrays are read-only."""
 
 import copy
 import inspect
@@ -26,7 +26,7 @@ from optim.models.cluster import proof as cluster
 
 
 def arrays_of(owner: Any, path: str) -> list[tuple[str, np.ndarray]]:
-    """Return every array that a public attribute of an object, or of what it holds, gives."""
+    """Return every array that a public attribute of an object, or of its parts, gives."""
     if isinstance(owner, np.ndarray):
         return [(path, owner)]
     if isinstance(owner, tuple):
@@ -99,7 +99,7 @@ def test_no_array_of_a_copied_decision_or_proof_can_be_written(name, solver, way
 
 
 def whole(*numbers: int) -> np.ndarray:
-    """Return whole numbers as an array that can be written."""
+    """Return integers as a writable array."""
     return np.array(numbers, dtype=np.int64)
 
 
@@ -162,7 +162,7 @@ def examples_of_decisions_and_proofs() -> list[Any]:
 
 
 def test_no_class_that_is_compared_by_value_has_slots():
-    """A frozen class with slots gets ways to be copied of its own, by which its arrays come back writable."""
+    """A frozen class with slots gets its own copy methods, which make the arrays of a copy writable."""
     waiting, seen = [ComparesByValue], set()
     while waiting:
         kind = waiting.pop()
@@ -198,7 +198,7 @@ def test_a_copy_of_any_decision_or_proof_is_equal_and_can_not_be_written(way):
         assert [
             path for path, array in found if array.flags.writeable and path.count(".") < 2 and "[" not in path
         ] == []
-        if way != "copy":  # what a shallow copy shares is its original's
+        if way != "copy":  # a shallow copy shares the arrays of the original
             assert [path for path, array in found if array.flags.writeable] == []
         for name in ("without", "witnesses"):
             mapping = getattr(original, name, None)

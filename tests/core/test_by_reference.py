@@ -1,4 +1,4 @@
-"""Named tuples by reference do what Numba's own tuples do: the same values, writes seen, no array kept, errors told."""
+"""Named tuples by reference behave as Numba's own tuples: equal values, visible writes, no leaked arrays, reported errors."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ from optim.core.progress import COMPILING
 
 @pytest.fixture(autouse=True)
 def nothing_is_compiling():
-    """Forget what failed to compile: Numba doesn't tell that it gave up."""
+    """Clear failed compilations: Numba does not report that it gave up."""
     yield
     while COMPILING.name is not None:
         COMPILING.end(COMPILING.name)

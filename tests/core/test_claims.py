@@ -71,7 +71,7 @@ class Dear(Toy):
 
 
 class Vast(Toy):
-    """The same, with an instance whose own terms are large."""
+    """The same, with an instance whose terms are large."""
 
     def max_terms(self):
         return 2e9
@@ -222,7 +222,7 @@ def test_a_bound_whose_proof_gives_none_is_refused() -> None:
 
 
 class Wordy(Toy):
-    """The same, with a sentence whose figure nothing tells of."""
+    """The same, with a sentence whose figure no claim provides."""
 
     sentences = {**Toy.sentences, KINDS.BOUND: ("nothing beats {bound} in {rounds} rounds",)}  # noqa: RUF012
 
@@ -239,7 +239,7 @@ def test_a_bounds_own_size_counts_without_its_sign() -> None:
 
 
 def test_terms_that_only_a_proof_brings_buy_no_tolerance() -> None:
-    """Who writes a proof may let terms of any size cancel; the instance, or the bound itself, says what is large."""
+    """The author of a proof may let terms of any size cancel; the instance, or the bound itself, determines the scale."""
     assert checked(solution((3.0,), CANCELLING)) == ["bound"]
     assert checked(solution((1.0,), CANCELLING, bound=1.9)) == ["bound"]
     assert rows(Vast("one", solution((1.0,), CANCELLING, bound=0.1))) == []
@@ -259,7 +259,7 @@ def test_optimality_needs_a_gap_of_a_millionth() -> None:
 
 @pytest.mark.parametrize("bound", [1000.0011, 1500.0])
 def test_an_optimal_file_states_a_bound_that_shows_it_and_not_only_a_proof(bound: float) -> None:
-    """A bound may claim less than its proof, but not beside the claim that nothing better exists."""
+    """A bound may claim less than its proof, but not together with a claim of optimality."""
     certificate = certified(KINDS.OPTIMALITY, proof=(1000.0,))
     stated = solution((1000.0,), (1000.0,), certificate=certificate, termination=Termination.OPTIMAL)
     assert checked(stated) == []

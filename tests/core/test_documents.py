@@ -1,4 +1,4 @@
-"""JSON in and out: what can't be read says where and why, in one line."""
+"""JSON input and output: errors give the place and the cause in one line."""
 
 import gc
 import json

@@ -17,7 +17,7 @@ from optim.core.stopping import GapLimit, Interruption, IterationLimit, Never, T
 
 
 class Countdown(AbstractIteration[tuple[int, Termination | None]]):
-    """Counts steps up to an end, and notes what it was asked."""
+    """Count steps up to an end, and record the calls."""
 
     def __init__(self, end: int, interruption: Interruption | None = None) -> None:
         self.end, self.count, self.begun = end, 0, 0
@@ -42,7 +42,7 @@ class Countdown(AbstractIteration[tuple[int, Termination | None]]):
 
 
 class News:
-    """Progress that keeps what it is told."""
+    """Progress that records its reports."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -145,7 +145,7 @@ def test_a_part_has_its_own_reason_and_a_share_of_the_time_left():
 
 
 class OtherClock:
-    """A limit by a clock of its own, of which so many seconds are left."""
+    """A limit by a separate clock with a given number of seconds left."""
 
     left_s = 8.0
 
@@ -181,7 +181,7 @@ def test_a_part_of_a_run_without_a_clock_has_none_either():
 
 
 class Named:
-    """An instance that is nothing but its name."""
+    """An instance that consists of a name only."""
 
     name = "nameless"
 

@@ -1,4 +1,4 @@
-"""Names near a misspelt one, and intervals as they are written: what belongs to them, and what is said of the rest."""
+"""Suggestions for misspelt names, and intervals as they are written: members, and messages for other values."""
 
 import math
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Files of any kind: reads end within their limits, writes replace files only, and those whole."""
+"""Files of any kind: reads respect their limits; writes replace only files, and replace them completely."""
 
 import ast
 import fcntl
@@ -347,7 +347,7 @@ def test_the_folder_is_synced_after_the_file_has_its_name(tmp_path, monkeypatch)
 
 
 def test_what_was_never_opened_is_closed_all_the_same(tmp_path):
-    """The collector closes what a failed constructor leaves; from Python 3.13 on it tells what that raises."""
+    """The collector closes a file that a failed constructor leaves; from Python 3.13 on it reports exceptions of the close."""
     nothing = Source.__new__(Source)
     nothing.close()
     assert nothing.closed
@@ -359,7 +359,7 @@ def test_what_was_never_opened_is_closed_all_the_same(tmp_path):
 
 
 def test_nothing_else_in_the_library_has_a_destructor():
-    """One that reads what a failed constructor didn't set is an error of its own: `Source` has the one that IOBase gives it."""
+    """Reading an attribute that a failed constructor didn't set is a separate error: `Source` has the one of IOBase."""
     for path in Path(files.__file__).parents[1].rglob("*.py"):
         text = path.read_text()
         if "IOBase" not in text and "__del__" not in text:

@@ -1,4 +1,4 @@
-"""Ctrl-C during `optim.solve`: what was found so far is returned, or carried by the exception."""
+"""Ctrl-C during `optim.solve`: the best result so far is returned, or carried by the exception."""
 
 import signal
 import threading
@@ -35,7 +35,7 @@ class Pressing:
 
 @pytest.fixture(autouse=True)
 def default_handler():
-    """Let Ctrl-C do what it does in a plain program."""
+    """Restore the default effect of Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -50,7 +50,7 @@ def test_the_exception_carries_the_best_plan_so_far():
     assert solution.termination.value == "interrupted"
     assert solution.objective > 0
     assert optim.verify(instance, solution).is_ok
-    assert isinstance(caught.value, KeyboardInterrupt)  # a program that catches nothing ends as it always did
+    assert isinstance(caught.value, KeyboardInterrupt)  # a program that catches nothing ends as before
     assert not isinstance(caught.value, Exception)
 
 

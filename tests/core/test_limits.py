@@ -1,4 +1,4 @@
-"""Limits of the readers, and the memory and caches that a process is told of."""
+"""Limits of the readers, and the memory and caches that the operating system reports."""
 
 import resource
 import subprocess
@@ -66,7 +66,7 @@ MIB = 2**20
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
-    """A system of the test's own: folders and files that say nothing until they are written."""
+    """A fake operating system: folders and files that are empty until they are written."""
     monkeypatch.setattr(limits, "CACHES", tmp_path / "cache")
     monkeypatch.setattr(limits, "CONTROL_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(limits, "OWN_GROUP", tmp_path / "cgroup")

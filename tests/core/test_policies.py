@@ -62,7 +62,7 @@ def test_there_is_no_policy_of_an_unknown_name():
 
 
 def test_a_policy_that_is_added_in_its_own_file_is_listed_and_runs_by_default(monkeypatch):
-    """One decorator: nothing else names the policy."""
+    """One decorator registers the policy; no other place names it."""
     from optim.core import policies as registry
     from optim.simulation.spot.backtest import default_zone_policies
     from optim.simulation.spot.zones import IN_ONE_ZONE

@@ -1,4 +1,4 @@
-"""Progress that is printed, and what is told while loops are compiled."""
+"""Printed progress, and the messages while loops are compiled."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What records say of the machine, the versions and the code that made them."""
+"""The machine, versions and code that records name."""
 
 import os
 import platform

@@ -49,7 +49,7 @@ register("sound", problem="nothing")(Sound)
 
 @pytest.fixture
 def plug_ins(monkeypatch, tmp_path):
-    """Return a function that installs modules, given as texts, as plug-ins, and lists what solvers there are then."""
+    """Return a function that installs modules, given as texts, as plug-ins, and lists the available solvers."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(optional, "_REGISTERED_PLUGINS", [])
 

@@ -1,4 +1,4 @@
-"""Stopping rules: when each says so, why, and how long it leaves."""
+"""Stopping rules: when each one stops, why, and the time that it leaves."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Names from files on a terminal and in pictures: shown as they are, and nothing that they hold steers either."""
+"""Names from files on a terminal and in plots: shown as they are, without effect of control characters."""
 
 import json
 import re

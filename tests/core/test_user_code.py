@@ -1,4 +1,4 @@
-"""Classes of one's own, from files and other packages."""
+"""User classes from files and other packages."""
 
 import pickle
 import sys
@@ -107,7 +107,7 @@ def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, 
     ],
 )
 def test_an_error_says_in_another_process_where_a_file_failed(tmp_path, raised, kind, said):
-    """What is pickled and back has no traceback, and is still told with its file and line."""
+    """An unpickled exception has no traceback, but its message still names file and line."""
     path = tmp_path / "mine.py"
     path.write_text(
         "class Odd(Exception):\n    def __init__(self, one, two):\n        super().__init__(one)\n\n\n"

@@ -1,4 +1,4 @@
-"""Machines of several slots, some fully held: what a solver awards lies somewhere, and none beats enumeration."""
+"""Machines with several slots, some fully allocated: a solver's award can be placed, and enumeration finds no better one."""
 
 import pytest
 from hypothesis import example, given
@@ -13,14 +13,14 @@ TOL = 1e-9
 """Sums of a few logarithms."""
 
 further = st.tuples(st.integers(1, 3), st.sampled_from(["slot", "machine", "rack", "cluster"]), st.just(1.75))
-"""A bid that some app makes beside its own; no quotient of values is a half, where rounding decides what is granted."""
+"""A bid of some app in addition to its others; no quotient of values is a half, where rounding would decide the grant."""
 
 
 @st.composite
 def cut_up(draw):
     """Machines in two racks, whose free slots are cut into a bundle of one slot each and the rest of each rack into one.
 
-    So the bundles fit, and leave nothing; slots that are held lie before the free ones.
+    So the bundles fit exactly; allocated slots come before the free ones.
     """
     width = draw(st.integers(3, 5))
     machines = [
@@ -47,7 +47,7 @@ LIKE_BUT_FOR_A_HELD_SLOT = auction(
 
 
 def check_against_enumeration(instance, solver):
-    """Check that all claims hold, and that nothing is worth more than what the solver says; return what is worth most."""
+    """Check that all claims hold, and that no award exceeds the solver's; return the largest value."""
     solution = solve(instance, solver)
     verification = verify(instance, solution)
     assert verification.is_ok, verification.violations

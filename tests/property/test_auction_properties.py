@@ -1,4 +1,4 @@
-"""What theory promises of the auction, under the conditions stated, and what it doesn't promise."""
+"""Theoretical properties of the auction under their stated conditions, and counterexamples."""
 
 import math
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_removing_an_app_that_wins_nothing_can_only_raise_the_others_shares(inst
 
 @given(auctions())
 def test_a_share_is_what_the_others_lose(instance):
-    """c_i = (the others' product beside i) / (their product without i), by enumeration."""
+    """c_i = (the others' product with i) / (their product without i), by enumeration."""
     plan = solve(instance, "exact", options=CLOSED).decision
     assert ((plan.share_high > 0) & (plan.share_high <= 1)).all()
     for i in np.flatnonzero(plan.row >= 0).tolist():
@@ -138,7 +138,7 @@ def test_under_the_zero_convention_as_many_as_possible_are_served_then_their_pro
 
 
 def test_a_row_that_fits_nowhere_changes_no_award():
-    """Which of two apps is served is a matter of their values, not of what they can't get."""
+    """Values decide which of two apps is served, not bundles that the apps can't get."""
     rivals = [(1, "slot", 3.0)], [(1, "slot", 2.0)]
     plain = solve(auction([1], *rivals, empty_value="zero"), "exact")
     beside = solve(auction([1], [*rivals[0], (4, "slot", 1.0001)], rivals[1], empty_value="zero"), "exact")

@@ -1,4 +1,4 @@
-"""The checker refuses whatever is changed about an honest solution of an auction."""
+"""The checker rejects every change of an honest solution of an auction."""
 
 from dataclasses import replace
 from functools import cache
@@ -142,7 +142,7 @@ def test_lower_prices_prove_a_worse_bound():
 
 
 def test_a_leaf_without_room_is_shown_by_going_through_all_placements():
-    """Three bundles of 20 GPUs within racks of 32 and 16: one fits, which prices alone can't tell."""
+    """Three bundles of 20 GPUs within racks of 32 and 16: one fits, which prices alone can't prove."""
     bids = [[(20, "rack", 4.0)]] * 3
     places = [*[(0, [8])] * 4, *[(1, [8])] * 2]
     one = auction(places, *bids)

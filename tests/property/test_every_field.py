@@ -1,7 +1,8 @@
 """Every field of a solution file is recomputed or refused: one is changed at a time, and no lie passes.
 
-Fields that say how a solution came about, and prove nothing, are listed with the reason why they are free. Where a
-change says the same, or truly less, the test shows it: the claims recomputed from the changed file are no stronger.
+Fields that describe how a solution came about, and prove nothing, are listed with the reason why they are free. If a
+changed file claims the same, or a weaker true statement, the test shows it: the claims recomputed from the changed file
+are no stronger.
 """
 
 import copy
@@ -37,12 +38,12 @@ OWN_COUNTERS = {
     "master", "lp_gap", "columns", "moves", "open", "rounds", "schedules", "cuts", "unsplittable",
     "running_dual", "largest_step_ratio", "ratios", "leaves", "rows", "by_count", "by_tree", "unplaced",
 }  # fmt: skip
-"""Counters of a solver's own work."""
+"""Counters of a solver's work."""
 
 WHOLE = OWN_COUNTERS - {"master", "lp_gap", "running_dual", "largest_step_ratio"}
 
 CUT_SHORT = {Termination.COMPLETED, *(end for end in Termination if end.endswith("_limit")), Termination.INTERRUPTED}
-"""How work may have ended that proved no optimality; why, the writer says."""
+"""Ends of a run that proved no optimality; the author of the file states the reason."""
 
 PROOF = ("certificate", "proof")
 """Any numbers of a proof prove something: a changed one must prove the stated bound still, or be refused."""
@@ -71,7 +72,7 @@ SUBJECTS = {
 """Reference instances: the shipped solution, or one by a solver."""
 
 NAMES = [pytest.param(name, marks=pytest.mark.prove if name in ("tiny-1", "tiny-2") else ()) for name in SUBJECTS]
-"""Of the shipped solutions of one kind the first in every run."""
+"""The first shipped solution of each problem, in every run."""
 
 LARGE = {"light-0": 60, "medium-0": 14, "small-0": 9, "small-1": 4, "small-2": 6}
 """Shipped solutions whose files take the checker 0.4 to 6 s: how many of their fields are changed, other ones in every run."""
@@ -121,7 +122,7 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Return a document with another value in one place; what lies beside the path is the same object."""
+    """Return a document with another value in one place; objects outside the path are shared."""
     if not path:
         return new
     result = copy.copy(value)
@@ -179,14 +180,14 @@ def is_verified(subject: Subject, document: dict[str, Any]) -> bool:
 
 
 def is_true_anyway(subject: Subject, path: tuple[Any, ...], new: Any) -> bool:
-    """Tell whether a changed field of the claims says the same, or truly less, by reading it here once more."""
+    """Return whether a changed field of the claims states the same, or a weaker true statement, by a separate reading."""
     honest = subject.document
     old = at(honest, path)
     if path == ("certificate", "statement"):
         ratio = re.search(r"more than (\S+) times", new)
         is_ratio_true = ratio is None or float(ratio[1]) * honest["objective"] >= honest["bound"]
         return new == "" or (is_ratio_true and _wording(new) == _wording(old))
-    if path[:2] == ("certificate", "conditions"):  # the run's own prices, which only their verdict is claimed of
+    if path[:2] == ("certificate", "conditions"):  # the run's own prices; only their verdict is claimed
         return new[:2] in ("C2", "C3", "C5") and FIGURE.sub("#", new) == FIGURE.sub("#", old)
     if path[:1] == ("bound",):
         return False
@@ -237,7 +238,7 @@ def test_no_field_outside_the_proof_can_lie(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_counter_can_be_what_it_never_is(name: str) -> None:
-    """Solvers' own counters: none is below nothing, and what is counted is whole."""
+    """Counters of solvers: non-negative, and integral where they count."""
     honest = subject(name)
     for counter in honest.document["stats"]["counts"].keys() & OWN_COUNTERS:
         for new in (-1.0, -1e308, *((0.5, 1e308) if counter in WHOLE else ())):
@@ -286,7 +287,7 @@ def test_what_is_listed_twice_is_refused_or_says_the_same(name: str) -> None:
         for new in ([*rows, rows[0]], rows[1:], rows[::-1]):
             document = changed(honest.document, path, new)
             in_order = path == ("certificate", "conditions") and new == rows
-            is_set = path[:2] == PROOF or path[0] == "decision"  # of which order says nothing
+            is_set = path[:2] == PROOF or path[0] == "decision"  # the order of these has no meaning
             assert new == rows or not is_verified(honest, document) or is_set or in_order, (path, rows[0])
 
 

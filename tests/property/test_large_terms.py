@@ -17,7 +17,7 @@ FAR = 1e13
 
 
 def claiming(solution: Solution, proof: object, bound: float) -> Solution:
-    """Return a solution with a bound and its proof in place of its own."""
+    """Return a solution with another bound and proof."""
     certificate = Certificate(kind=CertificateKind.BOUND, statement="", proof=proof)
     return replace(
         solution,

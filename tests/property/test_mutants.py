@@ -1,4 +1,4 @@
-"""The properties of the online algorithm tell it from ten wrong versions of it, each with one fault."""
+"""The properties of the online algorithm detect ten faulty versions, each with one fault."""
 
 from functools import cache
 
@@ -27,7 +27,7 @@ KILLERS = {
 
 
 def contended() -> AdmissionInstance:
-    """Three slots, two resources: early cheap jobs fill what later, dearer ones ask for."""
+    """Three slots, two resources: early jobs of low value fill the capacity that later jobs of high value request."""
     return make_instance(
         jobs=[
             JobSketch(
@@ -63,7 +63,7 @@ def equal_jobs() -> AdmissionInstance:
 
 @cache
 def grounds() -> tuple[Ground, ...]:
-    """Return what is true of the instances."""
+    """Return the facts about the instances."""
     ladder = density_ladder(steps=2, factor=100.0, per_server=100)
     return tuple(Ground(instance=instance) for instance in (contended(), ladder, equal_jobs()))
 

@@ -1,4 +1,4 @@
-"""Rules that decide as time passes: whatever jobs are appended after a slot, what was decided up to it stays the same."""
+"""Online rules: jobs appended after a slot do not change the decisions up to it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +53,7 @@ def with_worths(instance: AdmissionInstance, rng: np.random.Generator, since: in
 
 @cache
 def continued() -> tuple[tuple[AdmissionInstance, AdmissionInstance, int], ...]:
-    """Return instances, each with what it is without the jobs that arrive after a slot, and that slot."""
+    """Return instances, each with its version without the jobs that arrive after a slot, and that slot."""
     found, seed = [], 0
     while len(found) < max(50, settings.default.max_examples):  # 200 before a release
         seed += 1
@@ -68,7 +68,7 @@ def continued() -> tuple[tuple[AdmissionInstance, AdmissionInstance, int], ...]:
 
 
 def decided(instance: AdmissionInstance, slot: int, options: OnlineOptions) -> Mapping[str, object]:
-    """Return the schedule that each job of up to a slot got, by its id; nothing where it was refused."""
+    """Return the schedule of each job that arrived up to a slot, by its id; None if it was rejected."""
     worth = job_value_stats(instance)
     run = run_online(
         instance,
@@ -189,7 +189,7 @@ def test_a_source_says_what_it_lacks(options, said):
 
 @pytest.mark.parametrize("mode", ["seen", "seen, exponential", "seen, in units"])
 def test_bounds_of_the_jobs_seen_so_far_are_those_of_these_jobs_alone(mode):
-    """Job by job, the bounds are what they are in an instance that has no other jobs."""
+    """For each job, the bounds equal those of an instance without other jobs."""
     options = CAUSAL[mode]
     for whole, _, _ in continued()[:60]:
         seen = make_seen(whole, options, job_value_stats(whole))
@@ -201,7 +201,7 @@ def test_bounds_of_the_jobs_seen_so_far_are_those_of_these_jobs_alone(mode):
                 if len(job_value_stats(alone).jobs):
                     is_used = np.isfinite(right.log_lower)
                     assert (np.isfinite(found.log_lower) == is_used).all()
-                    # Other scales are the least over jobs that do not use the row, too: no theorem needs that.
+                    # Other scales are minima over jobs that include jobs not using the row: no theorem needs that.
                     assert (found.log_lower[is_used] >= right.log_lower[is_used] - 1e-9).all()
                     if mode == "seen":
                         assert found.log_lower[is_used] == pytest.approx(right.log_lower[is_used], rel=1e-12)

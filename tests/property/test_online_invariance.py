@@ -1,4 +1,4 @@
-"""Changes of the instance that must change nothing in the online algorithm's decisions, or the LP only one way."""
+"""Changes of the instance that must not change the online algorithm's decisions, or change the LP in one direction only."""
 
 from decimal import Decimal
 
@@ -44,7 +44,7 @@ def run(instance: AdmissionInstance, options: OnlineOptions) -> OnlineRun:
 
 
 def told(seen: OnlineRun, unit: float = 1.0, first: int | None = None) -> list[tuple[int, bool, float, int]]:
-    """Return what was decided about each job: admitted, at which payoff, completing when (not of the `first` alone)."""
+    """Return the decision on each job: admitted, payoff and completion (or those of the `first` jobs only)."""
     return [
         (
             made.job,
@@ -59,8 +59,8 @@ def told(seen: OnlineRun, unit: float = 1.0, first: int | None = None) -> list[t
 def up_to_a_tie(seen: OnlineRun, other: OnlineRun) -> int:
     """Return how many decisions can be compared: up to the first that places a job on other servers or slots.
 
-    In other units prices are the same numbers but for their last digits, which decide between schedules of equal cost;
-    that decision's payoff is still the same, and what follows meets other prices.
+    In other units, prices are equal except for their last digits, which decide between schedules of equal cost. The
+    payoff of such a decision is still the same, but later decisions see other prices.
     """
     for k, (one, two) in enumerate(zip(seen.decisions, other.decisions, strict=True)):
         if one.schedule is not None and two.schedule is not None:
@@ -135,7 +135,7 @@ def test_other_currency_other_units_and_other_numbers_change_no_decision(instanc
 
 
 def test_the_papers_constants_depend_on_the_units_of_resources():
-    """A documented limit: L sums GPUs and gigabytes, so what it admits depends on how memory is counted."""
+    """A documented limit: L sums GPUs and gigabytes, so its decisions depend on the unit of memory."""
     instance = make_instance(
         jobs=[JobSketch(worker=("1", "1"), ps=("0", "0"), utility=ConstantDocument(v), copies=3) for v in (1.0, 2.0)],
         worker_servers=[ServerSketch(capacity=("4", "8"))],

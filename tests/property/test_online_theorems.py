@@ -30,7 +30,7 @@ ROUNDING = 1e-12
 
 
 def check_all(ground: Ground, options: OnlineOptions) -> None:
-    """Run a strict variant, demand every check, and that the solver's own claim says the same."""
+    """Run a strict variant, require every check, and require that the solver's claim agrees."""
     seen = observe(ground, options)
     for check in CHECKS.values():
         try:
@@ -118,7 +118,7 @@ def posted(lower: float, upper: float) -> PriceRanges:
 
 @pytest.mark.parametrize(("value", "claimed"), [(10, 8.4), (100, 13.0), (1000, 17.6), (1e6, 31.4)])
 def test_twice_alpha_is_no_bound_where_a_job_takes_more_than_half_a_server(value, claimed):
-    """A documented limit: the paper's ratio 2 ln(U / L) supposes jobs that are small beside a server."""
+    """A documented limit: the paper's ratio 2 ln(U / L) assumes jobs that are small relative to a server."""
     run = run_online(two_jobs(value), bounds=posted(0.25, value / 0.6), function=ExponentialPrice())
     twice_alpha = 2 * np.log(4 * value / 0.6)
     assert twice_alpha == pytest.approx(claimed, abs=0.05)
@@ -135,7 +135,7 @@ def test_the_running_dual_is_no_bound_where_the_theorems_conditions_fail():
 
 @pytest.mark.parametrize("function", [ExponentialPrice(full_at=0.4), ZeroStartPrice(full_at=0.4)])
 def test_the_strict_price_keeps_the_ratio_of_its_theorem_even_there(function: PriceFunction):
-    """With eps = 0.6 the first job raises the price to U, and A is so large that its bound says little."""
+    """With eps = 0.6 the first job raises the price to U, and A is so large that the bound is weak."""
     value, lower, upper, eps = 1000.0, 0.25, 1000 / 0.6, 0.6
     run = run_online(two_jobs(value), bounds=posted(lower, upper), function=function)
     spread = upper / lower + (1.0 if isinstance(function, ZeroStartPrice) else 0.0)

@@ -63,7 +63,7 @@ def rows_of(plan: AdmissionPlan) -> tuple[Rows, Rows]:
 
 
 def worth_of(instance: AdmissionInstance, workers: Rows) -> float:
-    """Return what a plan earns: each job's value in the last slot in which it has workers."""
+    """Return the value of a plan: each job's value in the last slot in which it has workers."""
     last: dict[int, int] = {}
     for job, slot, server, count in workers:
         inside = slot < instance.horizon and server < instance.worker_servers.num_servers
@@ -172,7 +172,7 @@ def test_agrees_on_every_proof_with_one_number_changed(name: str, seed: int) -> 
 
 
 def tampered_proofs(rng: np.random.Generator, proof: PriceProof, bound: float) -> list[tuple[Any, ...]]:
-    """Return proofs and bounds with one number changed, and a word for what was done."""
+    """Return proofs and bounds with one number changed, and a description of the change."""
 
     def changed(field: str, factor: float, add: float = 0.0) -> PriceProof:
         array = getattr(proof, field).copy()

@@ -1,4 +1,4 @@
-"""Pages in a real browser, headless: what a script finds wrong with them. Without Chromium tests are skipped in sight."""
+"""Pages in a real headless browser, checked by a script. Without Chromium, tests are skipped with a message."""
 
 import html
 import json
@@ -69,7 +69,7 @@ class _Pages(SimpleHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log no messages."""
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _served(folder: Path, look: str) -> Iterator[str]:
 
 
 def opened(address: str, home: Path, *, width: int = 1280) -> str:
-    """Return what stands in a page once its scripts have run, as HTML; `home` is for the browser's own files."""
+    """Return the HTML of a page once its scripts have run; `home` is for the browser's own files."""
     done = subprocess.run(
         [
             browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
@@ -99,7 +99,7 @@ def opened(address: str, home: Path, *, width: int = 1280) -> str:
 def violations(
     folder: Path, pages: Sequence[str], home: Path, *, width: int = 1280, theme: str = "light"
 ) -> dict[str, list[str]]:
-    """Open pages one after the other in a window of a width; return what is wrong with each.
+    """Open pages one after the other in a window of a given width; return the faults of each.
 
     Parameters
     ----------

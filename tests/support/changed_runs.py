@@ -45,7 +45,7 @@ def _played(task, request):
 
 
 def verdict(path, arrays):
-    """Return what is said of a file of these arrays: "" if it is accepted, and the cause if it is refused."""
+    """Return the message for a file of these arrays: "" if it is accepted, else the cause of the rejection."""
     np.savez(path, **arrays)  # waits for no disk
     try:
         found = check_runs(load_run(path))
@@ -75,7 +75,7 @@ def with_header(arrays, text):
 
 
 def leaves(value, path=()):
-    """Yield the path of everything in a document, whatever holds others included."""
+    """Yield the path of every value in a document, including containers."""
     if path:
         yield path
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""Tiny clusters with jobs of all that a workload may say."""
+"""Tiny clusters, with jobs that use every field of a workload."""
 
 from dataclasses import replace
 from functools import cache, partial
@@ -91,7 +91,7 @@ def shared():
 
 @cache
 def _world(draw):
-    """Return a world whose hosts have 8 vCPUs and 64 GB a GPU, while a job that doesn't say asks for 4 and 16."""
+    """Return a world whose hosts have 8 vCPUs and 64 GB per GPU; a job without stated demands requests 4 and 16."""
     jobs, cluster, options = draw()
     return jobs, replace(cluster, cpus=8.0 * cluster.gpus, memory_gb=64.0 * cluster.gpus), options
 
@@ -100,7 +100,7 @@ WORLDS = {each.__name__: partial(_world, each) for each in (plain, narrow, faili
 
 
 def drawn_jobs(seed, count, *, widths, minutes=50, within=45, **more):
-    """Draw jobs of 2 minutes or longer, some submitted at one instant, in whole minutes or not."""
+    """Draw jobs of 2 minutes or longer, some submitted at the same instant, in integral minutes or not."""
     rng = np.random.default_rng(seed)
     submit = np.sort(rng.integers(0, within, count) * MINUTE_US + rng.choice([0, 7 * US], count))
     submit[1::4] = submit[:-1:4]

@@ -1,6 +1,6 @@
 """Code blocks of the README and the site's pages, and how they are run.
 
-A comment before a block says what is done with it; without one it is run by `make prove`:
+A comment before a block selects its treatment; `make prove` runs blocks without a comment:
 
     <!-- run: quick -->                  by `make test`, too, `optim` in this process
     <!-- run: traces -->                 by `make prove` where the public traces are
@@ -36,7 +36,7 @@ from tests.support.sample_files import SAMPLES
 
 ROOT = Path(__file__).parents[2]
 CELL = "{code-cell}"
-"""Python that the site runs, too, to show what it draws."""
+"""Python that the site runs as well, to show its plots."""
 
 RUN = ("python", "bash", CELL)
 FENCE = re.compile(r"^(?:<!-- (?P<told>[^\n]*) -->\n)?```(?P<language>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
@@ -55,7 +55,7 @@ LIMIT_S = 540
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block: where it stands, its language, its code, and what its comment says."""
+    """A block: its place, language, code, and the directive of its comment."""
 
     page: Path
     line: int
@@ -110,7 +110,7 @@ class PageRun:
                 (self.folder / block.file).write_text(block.code)
 
     def run(self, block: Block) -> str:
-        """Run a block, and return what it printed.
+        """Run a block, and return its output.
 
         Raises
         ------
@@ -202,7 +202,7 @@ def _same_word(wanted: str, shown: str) -> bool:
 
 
 def run_all(run: PageRun, blocks: Sequence[Block], *when: str) -> None:
-    """Run the blocks that are due in their order, and compare what they print with what the page shows.
+    """Run the due blocks in order, and compare their output with the page.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def run_all(run: PageRun, blocks: Sequence[Block], *when: str) -> None:
 
 
 def run_page(page: Path, folder: Path, *when: str) -> None:
-    """Run a page's blocks that are due then, in a process of their own: what they register or import ends with it."""
+    """Run a page's due blocks in a separate process, so that their registrations and imports end with it."""
     words = [sys.executable, "-m", "tests.support.code_blocks", str(page), str(folder), *when]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"{page.name}: {done.stderr[-3000:]}"

@@ -1,4 +1,4 @@
-"""Small worlds, found by search, in which a scheduler breaks a promise; each with what shows it."""
+"""Small worlds, found by search, in which a scheduler violates a guarantee, each with its measure."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,12 +11,13 @@ from optim.models.cluster.workload import PPM, US, Workload
 
 MINUTE_US = 60 * US
 NETWORK_PPM, COMPUTE_PPM = (PPM, 1_300_000, 1_800_000), (PPM, 1_020_000, 1_100_000)
-"""Slowdown by machine, rack and cluster of jobs that the network binds, and of those that computing does."""
+"""Slowdown by machine, rack and cluster of network-bound jobs, and of compute-bound jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterexample:
-    """A world of machines of two GPUs, its jobs apps of their own, played without overhead, gangs spread if they must.
+    """A world of machines with two GPUs. Each job is an app of its own; there is no overhead, and gangs spread if
+    necessary.
 
     Parameters
     ----------
@@ -76,8 +77,9 @@ COUNTEREXAMPLES = (
 def placement_envy(jobs: Workload, cluster: Cluster, run: Run) -> float:
     """Return how many times faster a running job would be, at most, on the GPUs of another one that runs at the same time.
 
-    A job could use another's GPUs if these are at least as many as its gang; then only the smallest part of the cluster that
-    holds them tells them apart. Jobs that wait envy everybody and aren't counted. 1 means that no placement is envied.
+    A job could use another job's GPUs if there are at least as many as its gang. Then only the smallest part of the
+    cluster that contains them distinguishes them. Waiting jobs envy all others and aren't counted. 1 means that no
+    placement is envied.
     """
     levels: dict[int, int] = {}
     worst = 1.0

@@ -1,4 +1,4 @@
-"""A headless Chromium that a test drives: clicks, keys and what the console says, over a pipe of the browser's own protocol."""
+"""A headless Chromium that a test drives: clicks, keys and console messages, over a pipe with the browser's protocol."""
 
 import base64
 import json
@@ -48,7 +48,7 @@ class DrivenBrowser:
             self._call(f"{domain}.enable")
 
     def open(self, path: Path, width: int, height: int = 900, theme: str = "light") -> Self:
-        """Open a file in a window of a size, for somebody who likes pages light or dark."""
+        """Open a file in a window of a given size, with the light or dark colour scheme preferred."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
@@ -61,18 +61,18 @@ class DrivenBrowser:
         return self
 
     def evaluate(self, script: str) -> Any:
-        """Return what a script comes to, waiting for it if it is a promise."""
+        """Return the result of a script, after waiting for it if it is a promise."""
         found = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
     def violations(self) -> list[str]:
-        """Return what is wrong with the page as it stands: names, contrast, keyboard, width."""
+        """Return the faults of the current page: names, contrast, keyboard, width."""
         found: list[str] = self.evaluate(f"{CHECKS.read_text()}; violationsOf(window)")
         return found
 
     def click(self, selector: str) -> None:
-        """Click in the middle of an element, wherever that lies."""
+        """Click in the middle of an element."""
         x, y = self.evaluate(CENTRE.replace("SELECTOR", json.dumps(selector)))
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
@@ -90,12 +90,12 @@ class DrivenBrowser:
         self._settle()
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self._call("Input.insertText", text=text)
         self._settle()
 
     def screenshot(self, path: Path) -> bytes:
-        """Write what is seen to a PNG, and return it."""
+        """Write a screenshot to a PNG, and return it."""
         data = base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
         path.write_bytes(data)
         return data

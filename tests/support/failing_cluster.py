@@ -4,10 +4,10 @@ from tests.support.plain_cluster import NEVER, PlainCluster
 
 
 class FailingCluster(PlainCluster):
-    """`outages` are (time, machine, whether it fails) in order; a job keeps what it did up to its last `checkpoint` of work.
+    """`outages` are (time, machine, whether it fails) in order; a job keeps its work up to its last `checkpoint`.
 
-    `tries` are, a job: after how long its tries fail; their number; whether one ends well after them, and with how much work
-    left; how many may fail. `wait` is how long it is held back after each.
+    `tries` gives for each job the run times of its failing attempts, their number, whether a successful attempt follows
+    and its remaining work, and the number of allowed failures. `wait` is the backoff after each failure.
     """
 
     def __init__(self, *args, outages=(), checkpoint=1, tries=None, wait=0, **rest):

@@ -33,7 +33,7 @@ def racing_scatters(text):
 
 
 def lowered(kernel, arguments):
-    """Return a function's text for a GPU; nothing is compiled."""
+    """Return a function's text for a GPU, without compiling it."""
     checks = [export.DisabledSafetyCheck.custom_call(BY_HAND)]
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), arguments)
     with described_card():

@@ -1,4 +1,4 @@
-"""A second engine of clusters, in plain Python: sorted lists and dictionaries, nothing shared with the first."""
+"""A second engine of clusters, in plain Python: sorted lists and dictionaries, without shared code."""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -9,8 +9,8 @@ NEVER = 10**30
 class PlainCluster:
     """Play index policies by their stated rules, one instant after the other.
 
-    `order` tells what sorts jobs: submission, drawn, remaining-time, remaining-service, attained-time,
-    attained-service, or table (then `table` holds thresholds and ranks). `preempts` is never, events or ticks.
+    `order` is the sort key of jobs: submission, drawn, remaining-time, remaining-service, attained-time,
+    attained-service, or table (then `table` contains thresholds and ranks). `preempts` is never, events or ticks.
     """
 
     def __init__(self, jobs, sizes, racks, *, order, preempts, backfill, first_start_tie=False, quantum=0, table=((), (0,)),

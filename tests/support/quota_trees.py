@@ -1,4 +1,4 @@
-"""Trees of quotas to draw, and what may be admitted in them by linear programming."""
+"""Random trees of quotas, and the admissible usage in them by linear programming."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -62,10 +62,12 @@ def trees(draw, rules=DEFAULT_RULES, **more):
 
 
 def _constraints(tree, flavor):
-    """Return matrix and right-hand side of what a tree admits, over each node's usage and then what each takes from its cohort.
+    """Return matrix and right-hand side of a tree's constraints, over each node's usage and its borrowing from its
+    cohort.
 
-    Quota is conserved at every node: what is used below, less what is taken from above, is at most the node's own quota. What is
-    taken is at most the borrowing limit, and what is given, which is taken with a minus, at most the lending limit.
+    Quota is conserved at every node: the usage below, minus the quota borrowed from above, is at most the node's quota.
+    The borrowed quota is at most the borrowing limit. Lent quota, which counts as negative, is at most the lending
+    limit.
     """
     count = len(tree.names)
     rows, least = [], []
@@ -87,7 +89,7 @@ def _constraints(tree, flavor):
 
 
 def most_by_programme(tree, used, queue, flavor=0):
-    """Return how many GPUs a queue may use while others use what they do, by a linear programme; None if even 0 is too much."""
+    """Return the maximum GPUs of a queue, given the usage of the others, by a linear programme; None if even 0 is too much."""
     matrix, right, taken = _constraints(tree, flavor)
     count = len(tree.names)
     usage = [(None, None) if node == queue else (used.get(node, 0),) * 2 for node in range(count)]
@@ -107,9 +109,10 @@ def is_admitted(tree, used, flavor=0):
 
 
 def fits_below(tree, root, used, queue):
-    """Tell whether a subtree, cut off, has the quota for what its queues use, in GPUs; what it gave to others isn't theirs any more.
+    """Return whether an isolated subtree has the quota for the usage of its queues, in GPUs, without its lent quota.
 
-    Limits of what the path from the queue up to the root borrows don't count: the question is whose quota it is.
+    Limits on borrowing along the path from the queue to the root don't count, because the question is about ownership
+    of the quota.
     """
     below = [node for node in range(len(tree.names)) if root in tree.path(node)]
     path = tree.path(queue)

@@ -7,7 +7,7 @@ from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 
 
 class RandomPlans(PlanningPolicy):
-    """Keeps, stops, moves, widens, packs and sends away at random; what is left at the end runs one after the other."""
+    """Keep, stop, move, widen, pack and reject at random; at the end, the remaining jobs run one after the other."""
 
     name = "random-plans"
 

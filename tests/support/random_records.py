@@ -1,4 +1,4 @@
-"""Records of benchmarks that nobody ran: every field filled by a seed, so that pictures, tables and comparisons have all to show."""
+"""Synthetic records of benchmarks: a seed fills every field, so plots, tables and comparisons have data for each."""
 
 from dataclasses import replace
 from typing import Any

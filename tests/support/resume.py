@@ -1,6 +1,6 @@
 """Let a long run of tests go on where it stopped: tests that passed are noted at once, and left out next time.
 
-What was skipped is tried again: what it needs may be there by then.
+Skipped tests run again, since their requirements may be met by then.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ class Resume:
         self._is_noting = True
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what is noted."""
+        """Deselect the recorded tests."""
         noted = set(self._path.read_text().splitlines()) if self._path.exists() else set()
         left_out = [item for item in items if item.nodeid in noted]
         if left_out:
@@ -32,11 +32,11 @@ class Resume:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Note nothing in a worker: its reports are told to the process that started it, too."""
+        """Record nothing in a worker: the process that started it receives its reports as well."""
         self._is_noting = not hasattr(config, "workerinput")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that has passed, once its fixtures have ended well, too."""
+        """Record a passed test, after its fixtures have ended without errors."""
         if report.passed and report.when == "call":
             self._passed.add(report.nodeid)
         if self._is_noting and report.passed and report.when == "teardown" and report.nodeid in self._passed:

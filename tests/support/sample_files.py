@@ -1,4 +1,4 @@
-"""Small files of the kinds that readers of the documents have of their own: jobs, metrics, ratings, an application."""
+"""Small files as readers of the documents might have: jobs, metrics, ratings, an application."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""A task whose pieces do what their names say, and a listener to its progress."""
+"""Tasks whose names describe them, and a listener to their progress."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ class Squares(AbstractTask[object, object]):
         return f"stopped, {stop.remaining_s(0.0):g} s left"
 
     def _compile(self, stop, progress):
-        """Say that it compiles until the listener's file tells that it heard it."""
+        """Report compilation until the listener's file confirms it."""
         COMPILING.begin("a loop")
         while not (self.folder / HEARD).exists():
             time.sleep(0.005)
@@ -82,7 +82,7 @@ class Squares(AbstractTask[object, object]):
 
 
 class RecordedProgress:
-    """Write down what progress is told."""
+    """Record the progress reports."""
 
     def __init__(self) -> None:
         self.news: list[str] = []

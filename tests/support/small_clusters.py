@@ -18,7 +18,7 @@ def workload(rows, **more):
 
 @st.composite
 def small_worlds(draw, jobs=4):
-    """A cluster of one machine and a few jobs of whole seconds."""
+    """A cluster of one machine and a few jobs with times in integral seconds."""
     gpus = draw(st.integers(1, 3))
     count = draw(st.integers(1, jobs))
     submit = sorted(draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)))
@@ -27,7 +27,7 @@ def small_worlds(draw, jobs=4):
 
 
 def least_total_completion(rows, num_gpus):
-    """Return the least sum of completion times over schedules that change at whole seconds, with preemption."""
+    """Return the least sum of completion times over schedules that change at integral seconds, with preemption."""
 
     @cache
     def least(now, left):

@@ -1,7 +1,8 @@
-"""Snapshots of public answers in plain text: what users see for small inputs, few enough lines to be read in a `git diff`.
+"""Snapshots of public answers in plain text: the output for small inputs, short enough to read in a `git diff`.
 
-A file of `tests/snapshots` has sections that begin with `# name`, one a test. `make snapshots`, or `SNAPSHOTS=renew pytest
-tests/snapshots`, writes them anew. Numbers have 6 significant digits and are compared to 5: more hang on the processor.
+A file of `tests/snapshots` has sections that begin with `# name`, one per test. `make snapshots`, or `SNAPSHOTS=renew
+pytest tests/snapshots`, renews them. Numbers have 6 significant digits and are compared to 5, because further digits
+depend on the processor.
 """
 
 import difflib
@@ -20,7 +21,7 @@ REL_TOL, ABS_TOL = 1e-5, 1e-9
 
 
 def line(*cells: Any, width: int = 26) -> str:
-    """Return a line of a snapshot: the first cell padded, numbers to 6 digits, nothing as a dash."""
+    """Return a line of a snapshot: the first cell padded, numbers to 6 digits, a missing value as a dash."""
     first, *others = map(shown, cells)
     return "  ".join([first.ljust(width), *others]).rstrip()
 
@@ -39,7 +40,7 @@ def shown(value: Any) -> str:
 
 
 def answer(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Return what a call returns, or the package's error in one line."""
+    """Return the result of a call, or the package's error in one line."""
     try:
         return call(*arguments, **options)
     except OptimError as error:
@@ -47,7 +48,7 @@ def answer(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 
 def assert_snapshot(name: str, section: str, lines: Iterable[str]) -> None:
-    """Compare lines with a section of the snapshot `name`; write it where the environment says so.
+    """Compare lines with a section of the snapshot `name`; write the section if the environment requests it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A run that goes on runs what failed, was skipped or wasn't reached, and nothing else; in workers, too."""
+"""A resumed run repeats only failed, skipped and unreached tests, with worker processes as well."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Documents that differ from a valid one in a single place, in every way that a checker or a reader should tell apart."""
+"""Documents that differ from a valid one in a single place, in every way that a checker or reader should detect."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ MORE, HALF, NEGATIVE, OTHER, DROPPED, TWICE = "one more", "half", "negative", "o
 
 
 def variants(document: Any, most: int = 3) -> Iterator[tuple[str, str, Any]]:
-    """Yield (place without numbers, what was done, the document) for every place; of long lists only some entries.
+    """Yield (place without numbers, change, document) for every place; of long lists only some entries.
 
     The document is the same object every time, changed in place: use it before asking for the next.
 

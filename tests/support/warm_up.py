@@ -38,12 +38,12 @@ def by_all_solvers(problem: str, *instances: object) -> None:
 
 
 def own_servers() -> None:
-    """Compile what serves clusters whose workers and PSs have servers of their own."""
+    """Compile the loops for clusters with separate servers for workers and PSs."""
     by_all_solvers("admission", reference_instance("tiny-0"))
 
 
 def shared_columns() -> None:
-    """Compile the first parts of what serves workers and PSs on the same servers: pricing, and branching's."""
+    """Compile the first loops for workers and PSs on the same servers: pricing, also of branching."""
     compile_columns(is_shared=True)
     compile_nodes(is_shared=True)
 
@@ -54,7 +54,7 @@ def shared_online() -> None:
 
 
 def shared_servers() -> None:
-    """Compile what is left of them."""
+    """Compile the remaining loops for shared servers."""
     by_all_solvers("admission", STRESS_INSTANCES["shared-pair"]())
 
 
@@ -79,7 +79,7 @@ def capacity() -> None:
 
 
 PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers)
-"""In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
+"""In this order, each by the next free process: loops that two parts share are compiled and cached in the earlier part."""
 
 
 def prepare() -> None:

@@ -1,7 +1,7 @@
 """The compact programme (A.1)-(A.13) with the curve (A.2s), written out row by row for SciPy's HiGHS from an instance's raw columns.
 
-It shares nothing with `optim.models.admission.compact_programme`: neither its rows nor what it takes an instance's work, windows and
-tables from.
+It shares no code with `optim.models.admission.compact_programme`: neither rows, nor work, windows and tables of an
+instance.
 """
 
 import math
@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 SCALE = 1e4
-"""Of the objective: HiGHS ends at an absolute gap of 1e-6, which SciPy lets nobody set."""
+"""Tolerance of the objective: HiGHS stops at an absolute gap of 1e-6, which SciPy cannot set."""
 
 
 def sigmoid(utility, delay):
@@ -22,7 +22,7 @@ def sigmoid(utility, delay):
 
 
 class ByHand:
-    """The programme of one instance on servers of its own for workers and parameter servers, without segments or whole chunks."""
+    """The programme of one instance with separate servers for workers and parameter servers, without segments or integral chunks."""
 
     def __init__(self, instance):
         self.instance, self.jobs = instance, instance.jobs

@@ -27,7 +27,7 @@ def days(cluster: int) -> tuple[AdmissionInstance, ...]:
 
 @cache
 def forecast(cluster: int) -> PriceForecast:
-    """Return what the first three days teach."""
+    """Return the forecast from the first three days."""
     *past, today = days(cluster)
     return PriceForecast.fit(past, today, tol=1e-2)
 

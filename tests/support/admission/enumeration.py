@@ -1,4 +1,4 @@
-"""Every schedule of a tiny job over single servers or whole classes, by listing them: no dynamic programme, no sorting."""
+"""Enumerate every schedule of a tiny job over single servers or classes, without dynamic programming or sorting."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class Enumerator:
                 yield {slot: (ys, zs), **counts}, {slot: segment, **segments}
 
     def _list_options(self, job: int, segment: int, slot: int) -> list[Counts]:
-        """List what the job may have in a slot: at least one worker, all places together."""
+        """List the allocations of the job in a slot: at least one worker, all places together."""
         instance = self.instance
         most = int(instance.jobs.chunks[job])
         workers = range(len(self.places[0]))
@@ -153,7 +153,7 @@ class Enumerator:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Market:
-    """Prices and cuts, and what a schedule costs at them."""
+    """Prices and cuts, and the cost of a schedule under them."""
 
     instance: AdmissionInstance
     worker_price: FloatArray

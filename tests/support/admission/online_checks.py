@@ -55,7 +55,7 @@ def check_best_response(seen: Observation) -> None:
 
 
 def check_restriction_is_idle(seen: Observation) -> None:
-    """P7: looking at empty servers, not at what is left of them, changes no decision."""
+    """P7: searching empty servers, instead of their residual capacity, changes no decision."""
     for decision, free in zip(seen.decisions, seen.unrestricted, strict=True):
         found = decision.schedule
         ours = max(0.0, found.payoff) if found is not None else 0.0
@@ -85,7 +85,7 @@ def check_blocking(seen: Observation) -> None:
 
 
 def check_increments(seen: Observation) -> None:
-    """P4: on every row c dphi <= A a (phi + lambda), for every job dD <= A dP; a refusal changes nothing."""
+    """P4: on every row c dphi <= A a (phi + lambda), for every job dD <= A dP; a rejection changes no price."""
     before, rise = seen.prices[:-1], np.diff(seen.prices, axis=0)
     dual = rise * seen.layout.capacity
     _at_most(dual, seen.growth * seen.usage * (before + seen.start_scale), "allocation-cost relation")
@@ -108,7 +108,7 @@ def check_dual_feasible(seen: Observation) -> None:
 
 
 def check_initial_dual(seen: Observation) -> None:
-    """C5: the empty cluster is worth at most half the optimum (Theorem A), or nothing (Theorem B)."""
+    """C5: the dual value of the empty cluster is at most half the optimum (Theorem A), or 0 (Theorem B)."""
     if seen.is_zero_start:
         assert seen.initial_dual == 0.0, f"the empty cluster is worth {seen.initial_dual}"
     else:

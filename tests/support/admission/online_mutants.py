@@ -1,4 +1,4 @@
-"""Wrong versions of the online algorithm, each with one fault: what its properties must tell from the true one."""
+"""Faulty versions of the online algorithm, each with one fault; the properties must detect all of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ WRONG_BY = 10.0
 
 @dataclass(frozen=True)
 class AcceptAll:
-    """Admit every job that fits, whatever it pays."""
+    """Admit every job that fits, regardless of its payoff."""
 
     floor: float = -np.inf
 
@@ -92,14 +92,14 @@ def ends_early(jobs: JobArrays) -> JobArrays:
 
 
 def counts_one_slot_too_few(jobs: JobArrays) -> JobArrays:
-    """Let a completion earn what it would have earned a slot earlier."""
+    """Value a completion as if it were one slot earlier."""
     value = jobs.value.copy()
     value[:, 1:] = np.where(jobs.value[:, :-1] > 0, jobs.value[:, :-1], jobs.value[:, 1:])
     return jobs._replace(value=np.where(jobs.value > 0, value, 0.0))
 
 
 def ignores_the_cap(instance: AdmissionInstance) -> ResidualSearch:
-    """Let a job have as many units on a server as fit, whatever its allowed share."""
+    """Let a job have as many units on a server as fit, regardless of its allowed share."""
     return ResidualSearch(replace(instance, max_share_per_server=None))
 
 

@@ -1,7 +1,7 @@
 """A run of the online algorithm, laid open row by row so that its theorems can be checked.
 
-Everything is recomputed from the instance, the decisions and the prices that each decision met; the
-algorithm's own sums are not used.
+All numbers are recomputed from the instance, the decisions and the prices at each decision; the algorithm's own sums
+are not used.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ TRUE_PARTS = Parts()
 
 
 class WatchingFinder:
-    """Pass on what a finder finds, and note what could be found if every server were empty."""
+    """Pass on the results of a finder, and record its results for empty servers."""
 
     def __init__(self, finder: ScheduleFinder, unrestricted: ScheduleFinder) -> None:
         self._finder = finder
@@ -65,7 +65,7 @@ class WatchingFinder:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ground:
-    """What is true of an instance whatever is decided; shared by several runs."""
+    """Facts about an instance that do not depend on decisions; shared by several runs."""
 
     instance: AdmissionInstance
 
@@ -81,7 +81,7 @@ class Ground:
 
     @cached_property
     def finders(self) -> tuple[ScheduleFinder, ScheduleFinder]:
-        """The search within what is left of the servers, and the one on empty servers."""
+        """The search within the residual capacity, and the search on empty servers."""
         return ResidualSearch(self.instance), ResidualSearch(self.instance, is_residual_checked=False)
 
     @cached_property
@@ -217,12 +217,12 @@ class Observation:
 
     @cached_property
     def used_before(self) -> FloatArray:
-        """Shape (decisions + 1, rows): what was taken before each decision, and in the end."""
+        """Shape (decisions + 1, rows): usage before each decision, and at the end."""
         return np.vstack([np.zeros(len(self.layout.capacity)), np.cumsum(self.usage, axis=0)])
 
     @cached_property
     def payoff(self) -> FloatArray:
-        """mu: what each decision's best schedule was found to gain, at least 0."""
+        """mu: payoff of each decision's best schedule, at least 0."""
         return np.array([0.0 if d.schedule is None else max(0.0, d.schedule.payoff) for d in self.decisions])
 
     @cached_property
@@ -320,7 +320,7 @@ def _flat(prices: list[FloatArray | None], instance: AdmissionInstance) -> Float
 
 
 def _usage(layout: Layout, decision: JobDecision) -> FloatArray:
-    """Return what a decision took of each row, by the rows of its schedule."""
+    """Return the usage of each row by a decision, by the rows of its schedule."""
     usage = np.zeros(len(layout.capacity))
     if decision.is_accepted and decision.schedule is not None:
         jobs = layout.instance.jobs

@@ -23,7 +23,7 @@ MAX_SCHEDULES = 600
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """Rows (place, slot, resource), workers' places first; a place is a single server or a whole class.
+    """Rows (place, slot, resource), workers' places first; a place is a single server or a class.
 
     Shared servers have their rows once.
     """
@@ -49,7 +49,7 @@ class Layout:
 
     @cached_property
     def capacity(self) -> FloatArray:
-        """Capacity of each row in whole units."""
+        """Capacity of each row in units of the resource."""
         worker = self.instance.worker_servers.capacity / MICRO
         parts = [worker[c].ravel() * number for c, number in self.worker_places]
         if not self.instance.has_shared_servers:
@@ -72,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """A minimal schedule: what it earns, when it ends, and what it uses of each row in whole units."""
+    """A minimal schedule: its value, its end, and its usage of each row in units of the resource."""
 
     value: float
     completion: int
@@ -138,7 +138,7 @@ def enumerate_job(layout: Layout, job: int) -> list[Schedule]:
 
 
 def job_key(instance: AdmissionInstance, job: int) -> tuple[object, ...]:
-    """Return what makes two jobs equal: equal keys, equal schedules."""
+    """Return a key of a job: jobs with equal keys have equal schedules."""
     jobs = instance.jobs
     part = slice(int(jobs.segment_offset[job]), int(jobs.segment_offset[job + 1]))
     arrays = (instance.value[job], instance.progress[job], instance.ps_needed[job], jobs.segment_start[part])
@@ -194,7 +194,7 @@ def ilp_optimum(problem: Packing) -> float:
 
 
 def _rows(problem: Packing) -> tuple[csr_array, FloatArray]:
-    """Return the capacity rows, scaled to 1, and one row a group."""
+    """Return the capacity rows, scaled to 1, and one row per group."""
     used = problem.capacity > 0
     share = problem.usage[used] / problem.capacity[used, None]
     position = np.arange(len(problem.group))

@@ -77,7 +77,7 @@ class GreedyPlacer:
         return None
 
     def _place(self, job: int, slot: int, done: int, y: int) -> tuple[Rows, Rows] | None:
-        """Place y workers and their PSs in one slot, or nothing."""
+        """Place y workers and their PSs in one slot, or none."""
         instance = self.instance
         segment = segment_of(instance, job, done)
         saved = self.worker_room.copy(), self.ps_room.copy()
@@ -214,7 +214,7 @@ def progress_of(instance: AdmissionInstance, job: int, workers: int) -> int:
 def tampered_rows(
     rng: np.random.Generator, instance: AdmissionInstance, workers: Rows, ps: Rows
 ) -> Iterator[tuple[str, Rows, Rows]]:
-    """Yield plans that differ from a given one in a single row, with a word for what was done."""
+    """Yield plans that differ from a given plan in a single row, with a description of the change."""
     for number, rows in enumerate((workers, ps)):
         if not rows:
             continue
@@ -245,7 +245,7 @@ def tampered_rows(
 
 
 def raw_plan(workers: Rows, ps: Rows) -> AdmissionPlan:
-    """Return a plan that holds just these rows: nothing sorted, merged or dropped."""
+    """Return a plan with exactly these rows, without sorting, merging or dropping."""
     arrays = [np.array(rows, dtype=np.int64).reshape(-1, 4) for rows in (workers, ps)]
     return AdmissionPlan(workers=arrays[0], ps=arrays[1])
 

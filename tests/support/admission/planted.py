@@ -19,7 +19,7 @@ PRICE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """An instance, and what its best plan is worth."""
+    """An instance, and the value of its best plan."""
 
     instance: AdmissionInstance
     optimum: float

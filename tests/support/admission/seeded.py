@@ -72,7 +72,7 @@ def _job(rng: np.random.Generator, i: int, *, has_segments: bool) -> dict[str, A
 
 
 def loose_cut(instance: AdmissionInstance, rng: np.random.Generator) -> ServerCut:
-    """Draw a server cut with a right-hand side near what may be right."""
+    """Draw a server cut with a right-hand side near the valid values."""
     side = Side.WORKER if instance.has_shared_servers or rng.integers(2) else Side.PS
     servers = instance.worker_servers if side is Side.WORKER else instance.ps_servers
     coefficients = rng.integers(0, 3, (2, instance.num_jobs))
@@ -91,7 +91,7 @@ def loose_cut(instance: AdmissionInstance, rng: np.random.Generator) -> ServerCu
 
 
 def loose_count_cut(instance: AdmissionInstance, rng: np.random.Generator) -> CountCut:
-    """Draw a count cut with a right-hand side near what may be right."""
+    """Draw a count cut with a right-hand side near the valid values."""
     side = Side.WORKER if instance.has_shared_servers or rng.integers(2) else Side.PS
     servers = instance.worker_servers if side is Side.WORKER else instance.ps_servers
     gain, ps_gain = (np.cumsum(rng.integers(0, 2, (instance.num_jobs, 3)), axis=1) for _ in range(2))
@@ -108,7 +108,7 @@ def loose_count_cut(instance: AdmissionInstance, rng: np.random.Generator) -> Co
 
 
 def loose_prices(instance: AdmissionInstance, rng: np.random.Generator, num_cuts: int = 2) -> PriceProof:
-    """Draw prices, payoffs that are mostly too low, so that the checker says what they have to be, and cuts of both kinds."""
+    """Draw prices, cuts of both types, and payoffs that are mostly too low, so that the checker reports the required values."""
     size = (instance.horizon, instance.num_resources)
     num_ps = 0 if instance.has_shared_servers else instance.ps_servers.num_classes
     return PriceProof(

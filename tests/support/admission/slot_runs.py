@@ -20,7 +20,7 @@ PLENTY = (ServerSketch(capacity=("1000",)),)
 
 
 def families(max_jobs: int = 5, max_horizon: int = 4) -> st.SearchStrategy[AdmissionInstance]:
-    """Instances of every form: disjoint and shared servers, demand segments, whole chunks, capacities by slot."""
+    """Instances of every form: disjoint and shared servers, demand segments, integral chunks, capacities by slot."""
     return st.one_of(
         [
             tiny_instances(
@@ -131,7 +131,7 @@ def run(instance: AdmissionInstance, policy: SlotPolicy, stop: StoppingCriterion
 
 
 class Recorder:
-    """A policy that asks another one and remembers what it saw and answered."""
+    """A policy that delegates to another policy and records views and answers."""
 
     def __init__(self, policy: SlotPolicy) -> None:
         self._policy = policy
@@ -153,13 +153,13 @@ class Recorder:
 
 
 def recorded(instance: AdmissionInstance, policy: SlotPolicy) -> tuple[Recorder, SlotRun]:
-    """Run a policy and return what it did, and what came of it."""
+    """Run a policy and return its decisions and the result."""
     recorder = Recorder(policy)
     return recorder, run(instance, recorder)
 
 
 def plan_faults(instance: AdmissionInstance, plan: AdmissionPlan) -> list[str]:
-    """Return every way in which a plan is infeasible, from the instance's raw numbers, in whole numbers."""
+    """Return every violation of a plan, from the instance's raw numbers, in integers."""
     worker_rows, ps_rows = _by_job(plan.workers.tolist()), _by_job(plan.ps.tolist())
     faults = [] if set(ps_rows) <= set(worker_rows) else ["PSs of a job without workers"]
     used: dict[tuple[str, int, int], list[int]] = {}

@@ -183,7 +183,7 @@ def _room(num_resources: int) -> st.SearchStrategy[tuple[str, ...]]:
 CURVES = (("1", "1.5", "1.8"), ("1", "1.95"), ("1", "1", "3.05"), ("1",))
 """Speed-ups that diminish, that end, that wait for a third worker, and none at all."""
 
-# Made once: to make them anew for each job costs more than to draw from them.
+# Created once: creating them again for each job costs more than drawing from them.
 CHUNK_SLOTS = st.sampled_from(["1", "0.5", "0.5", "0.3", "0.7", "0.3", "1.2", "0"])
 WORKERS_PER_PS = st.sampled_from(["1", "2", "3", "1.5", "10"])
 MIN_UTILITIES = st.sampled_from([None, None, 0.0, 0.5])
@@ -315,8 +315,8 @@ def density_ladder(
 ) -> AdmissionInstance:
     """Waves of equal jobs, each able to fill the cluster and worth `factor` times the wave before.
 
-    The first waves tempt an algorithm to sell what the last ones pay most for. eps = 1 / per_server; PSs are
-    plentiful.
+    The first waves tempt an algorithm to sell the capacity for which the last waves pay most. eps = 1 / per_server; PSs
+    are plentiful.
     """
     copies = per_server * servers * horizon * waves
     jobs = [JobSketch(utility=ConstantDocument(factor**step), copies=copies, ps=("0.001",)) for step in range(steps)]

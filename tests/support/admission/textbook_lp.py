@@ -16,7 +16,7 @@ TOL = 1e-6
 
 
 def textbook_optimum(instance: AdmissionInstance) -> tuple[float, float]:
-    """Return the master's value and the bound once they agree to a relative 1e-6, or nothing new is priced."""
+    """Return the master's value and the bound once they agree to a relative 1e-6, or no new schedule is found."""
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     pool, prices, master, bound = ColumnPool(tables, rows), np.zeros(rows.num_rows), 0.0, np.inf

@@ -19,7 +19,7 @@ NEARLY = 1e-9
 
 
 def all_totals(instance: AdmissionInstance, bounds: PriceRanges) -> set[float]:
-    """Return what the rule earns at zero-start prices under every order of equal jobs and every choice of equal schedules."""
+    """Return the values of the rule at zero-start prices under every order of equal jobs and every choice of equal schedules."""
     capacity = Layout(instance=instance).capacity
     enumerator = Enumerator(instance, is_by_class=False)
     schedules = [list(enumerator.schedules(job)) for job in range(instance.num_jobs)]

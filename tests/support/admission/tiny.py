@@ -14,7 +14,7 @@ SLOT_S = 10
 
 
 def job_document(name: str = "a", **fields: Any) -> dict[str, Any]:
-    """Return a job of four worker-slots, at most two at once, one GPU a worker and one CPU a PS."""
+    """Return a job of four worker-slots, at most two concurrent workers, one GPU per worker and one CPU per PS."""
     document: dict[str, Any] = {
         "id": name,
         "arrival": 0,
@@ -107,7 +107,7 @@ BY_HAND = {
 
 @st.composite
 def tiny_instances(draw: st.DrawFn, *, max_jobs: int = 2, horizon: int = 3, max_count: int = 2) -> AdmissionInstance:
-    """Draw an instance with any mixture of traits: shared, capped, by slot, segments, whole chunks.
+    """Draw an instance with any mixture of traits: shared, capped, by slot, segments, integral chunks.
 
     The traits shrink; the numbers come from a seeded generator, which is ten times faster than to
     draw them one by one.

@@ -76,7 +76,7 @@ def pattern_model(instance, *, is_integer=True):
 
 
 def machine_cover(m, k):
-    """Bundles on one machine that are awarded <= those that racks hold."""
+    """Awarded bundles on one machine <= supply of the racks."""
     bids = m.instance.bids
     rows = np.flatnonzero((bids.locality <= Locality.MACHINE) & (bids.gpus == k)).tolist()
     held = pyo.quicksum(m.in_machine[r, size] for r, size in m.MACHINE_SIZES if size == k)
@@ -84,7 +84,7 @@ def machine_cover(m, k):
 
 
 def rack_cover(m, k):
-    """Bundles within a rack that are awarded <= those that racks hold."""
+    """Awarded bundles within a rack <= supply of the racks."""
     bids = m.instance.bids
     rows = np.flatnonzero((bids.locality == Locality.RACK) & (bids.gpus == k)).tolist()
     held = pyo.quicksum(m.in_rack[r, size] for r, size in m.RACK_SIZES if size == k)
@@ -99,7 +99,7 @@ def loose_cover(m):
 
 
 def pattern_cover(m, r, k):
-    """Bundles of k GPUs on machines of a rack <= what its patterns hold."""
+    """Awarded bundles of k GPUs on machines of a rack <= supply of its patterns."""
     place = m.size_index[k]
     pieces = pyo.quicksum(m.cuts[free][p][place] * m.pattern[q, free, p] for q, free, p in m.PATTERNS if q == r)
     return m.in_machine[r, k] <= pieces

@@ -218,7 +218,7 @@ def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray
 
 
 def footprints_that_keep_enough(instance: BiddingInstance) -> np.ndarray:
-    """Return every footprint that keeps the caps, the rule of one bid a market, and what must last."""
+    """Return every footprint that satisfies the caps, the limit of one bid per market, and the chance constraint."""
     table = all_footprints(instance)
     return table[kept_by_outcomes(instance, table) >= instance.survival.probability - 1e-9]
 

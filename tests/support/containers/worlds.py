@@ -26,7 +26,7 @@ def series_of(arrays, resources=(CPU, MEMORY), limit=None, phase=None):
 
 
 def world_of(arrays, *, training=None, cycle_samples=4, limit=None, labels=None, training_labels=None, num_phases=2):
-    """A world of short cycles; without training series those that are simulated stand in."""
+    """A world of short cycles; without training series, the simulated series replace them."""
     series = series_of(arrays, limit=limit)
     known = series_of(arrays if training is None else training)
     phases = None
@@ -43,7 +43,7 @@ def drawn_worlds(draw, *, max_containers=4, max_samples=24, cycle_samples=4):
     number = draw(st.integers(1, max_containers))
     arrays, labels = [], []
     for k in range(2 * number):
-        # One sample teaches nothing: policies that learn refuse it, in a test of their own.
+        # One sample is not enough to learn from; another test covers the policies' rejection.
         length = int(rng.integers(1 if k < number else 2, max_samples + 1))
         jumps = rng.integers(0, 4, (length // 5 + 1, 2)).repeat(5, axis=0)[:length]
         noise = rng.uniform(0, 0.3) * rng.random((length, 2))

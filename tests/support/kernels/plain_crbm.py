@@ -17,7 +17,7 @@ def random_parameters(rng, num_visible, num_delays, num_hidden, scale=0.5):
 
 
 def windows(series, ends, num_delays):
-    """Histories, oldest frame first, and samples: one row a window."""
+    """Histories, oldest frame first, and samples: one row per window."""
     history = [np.concatenate([series[t - lag] for lag in range(num_delays, 0, -1)]) for t in ends]
     return np.array(history), np.array([series[t] for t in ends])
 

@@ -10,8 +10,8 @@ from optim.models.bidding.market.billing import Billing
 def least_mean(job, hazard, is_available, unit_s, first=None):
     """Return the least mean dollars from the start, of a spell whose age is 1, or whose hazards are `first`, by expectimin.
 
-    Every situation holds seconds: time, work left, what is held, its launch. Bills are made lease by lease as Billing says
-    for machines that are lost or returned.
+    Every situation contains seconds: time, remaining work, allocation and its launch. The bills are per lease, by the
+    rules of Billing for lost or returned machines.
     """
     setup_s = -(-job.setup_s // unit_s) * unit_s
     tick_s = job.tick_s
@@ -29,7 +29,10 @@ def least_mean(job, hazard, is_available, unit_s, first=None):
 
     @cache
     def rest(t, left_s, held, age, there):
-        """Least mean still to be billed; leases are billed when they end. `held` is (kind, seconds held)."""
+        """Least mean remaining bill; leases are billed when they end.
+
+        `held` is (type of machine, seconds since its start).
+        """
         if held is not None and held[0] == "spot" and not there:
             return bill(*held, True) + rest(t, left_s, None, age, there)
         found = []

@@ -13,7 +13,7 @@ from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 
 DAY_S = 86_400
 SEEDS = st.integers(0, max(5, settings().max_examples // 6))
-"""Seeds of drawn worlds: drawing prices and learning from them takes longer than what examples do with them."""
+"""Seeds of random worlds: drawing and learning from prices takes longer than the examples themselves."""
 
 
 def history(*paths, on_demand=210_000, end_s=20 * DAY_S, rate=1.0) -> PriceHistory:

@@ -11,7 +11,7 @@ from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
 def zone_market(*zones, spot=None, on_demand=None, tick_s=3600, regions=None) -> ZoneMarket:
     """Return a market of zones given as texts, a letter a tick: `x` where spot machines can be had.
 
-    Prices are dollars an hour: one a zone, or one a zone and tick.
+    Prices are dollars per hour: one per zone, or one per zone and tick.
     """
     ticks = len(zones[0])
     prices = np.array(spot or [1.0] * len(zones), dtype=float)
@@ -28,7 +28,7 @@ def zone_market(*zones, spot=None, on_demand=None, tick_s=3600, regions=None) ->
 
 
 def zone_job(market, work, deadline, setup=1, move=0.0, **more) -> ZoneJob:
-    """Return a job in ticks, of any length, with one set-up, dearer by `move` dollars between zones."""
+    """Return a job in ticks, of any length, with one set-up; moves between zones cost `move` dollars more."""
     size = market.num_zones
     setups = np.full((size + 1, size), setup, dtype=np.int64) if np.isscalar(setup) else np.array(setup)
     moves = np.full((size + 1, size), round(move * 1e6), dtype=np.int64)
@@ -85,7 +85,7 @@ def drawn(seed: int, ticks: int = 9, least_slack: int = 0) -> tuple[ZoneMarket, 
 
 
 def cheapest_by_trying(market: ZoneMarket, job: ZoneJob, first: int = 0, *, is_whole: bool = False) -> int:
-    """Return the least units of any way to hold machines tick by tick, by the second or by whole ticks."""
+    """Return the least units over all tick-by-tick allocations, billed by the second or by full ticks."""
     far, tick_s = 2**60, market.tick_s
 
     @cache

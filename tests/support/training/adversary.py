@@ -12,7 +12,7 @@ MAX_MACHINES = 9
 
 
 def storm(seed):
-    """Play one sequence; raises where a number is wrong or nothing moves."""
+    """Play one sequence; raise if a number is wrong or no progress is possible."""
     rng = np.random.default_rng(seed)
     machine = ElasticTraining()
     machine.begin(
@@ -67,7 +67,7 @@ def _mischief(machine, rng):
 
 
 def _repeat_last(world, kind):
-    """Repeat what is seldom sent, and so would seldom be repeated."""
+    """Repeat rare messages, which random choice would rarely repeat."""
     for name in sorted(world.transport.machines):
         history = world.transport.sent.get(name, [])
         places = [index for index, message in enumerate(history) if isinstance(message, kind)]

@@ -1,4 +1,4 @@
-"""A training run as a program of its own, into which a fault is put: prints a digest of what came of it, or one line why not."""
+"""A training run as a separate program with an injected fault: it prints a digest of the result, or one line with the cause."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Spoilt(LogisticRegression):
-    """Logistic regression of which one gradient goes wrong; a marker in a folder tells that it did so before."""
+    """Logistic regression in which one gradient fails; a marker in a folder records an earlier failure."""
 
     fault: Fault = field(default_factory=lambda: Fault(kind="none", clock=-1))
     folder: str = ""
@@ -93,7 +93,7 @@ def draw(seed: int) -> Fault:
 
 
 def drawn_options(rng: np.random.Generator) -> dict:
-    """Draw the number of shards, the time between checkpoints, and how many pushes are kept."""
+    """Draw the number of shards, the time between checkpoints, and the number of stored pushes."""
     return {
         "num_shards": int(rng.choice([1, 3])),
         "checkpoint_every": int(rng.choice([2, 5])),
@@ -102,7 +102,7 @@ def drawn_options(rng: np.random.Generator) -> dict:
 
 
 def undisturbed(fault: Fault) -> TrainingRecord:
-    """Return the run that nothing happens to, on one machine of this process."""
+    """Return the run without faults, on one machine in this process."""
     from optim.kernels.parameter_server import Sgd
 
     options = ClusterOptions(num_shards=fault.options.get("num_shards", 4))
@@ -111,13 +111,13 @@ def undisturbed(fault: Fault) -> TrainingRecord:
 
 
 def digest(record: TrainingRecord) -> str:
-    """Return what tells two runs' losses and parameters apart, bit for bit."""
+    """Return a digest of losses and parameters that distinguishes two runs bit by bit."""
     return hashlib.sha256(np.array(record.losses).tobytes() + record.parameters.tobytes()).hexdigest()
 
 
 def train(fault: Fault, folder: str) -> TrainingRecord:
     """Train with three workers, and have the fault happen."""
-    from optim.kernels.parameter_server import Sgd  # workers import this module, too, and need no JAX
+    from optim.kernels.parameter_server import Sgd  # workers import this module as well, and need no JAX
 
     application = Spoilt(**JOB, fault=fault, folder=folder)
     options = ClusterOptions(
@@ -140,7 +140,7 @@ def train(fault: Fault, folder: str) -> TrainingRecord:
             signals = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
             os.kill(processes.process_ids[f"w{fault.victim}"], signals[fault.kind])
         if fault.kind == "controller":
-            print("running", flush=True)  # whoever listens kills now, or lets it go on
+            print("running", flush=True)  # the listener now kills the run, or lets it continue
         return trainer.run(CLOCKS)
 
 

@@ -1,4 +1,4 @@
-"""A plain account of elastic training that shares no code with it: a log of updates, and what follows from it."""
+"""A plain model of elastic training that shares no code with it: a log of updates, and its consequences."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class CountingApplication:
-    """Gradients of whole numbers that differ at every call, so that no two pushes can be mistaken for each other."""
+    """Integral gradients that differ at every call, so that any two pushes are distinct."""
 
     def __init__(self, num_partitions, num_parameters, *, rng=None):
         self.num_partitions, self.num_parameters = num_partitions, num_parameters

@@ -1,4 +1,4 @@
-"""An application that tells what its process sees; its module imports little, so that JAX is there only if it was before."""
+"""An application that reports properties of its process; its module imports little, so JAX is present only if it was before."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from tests.support.training.oracle import CountingApplication
 
 
 class ReportsProcess(CountingApplication):
-    """An application whose loss tells what its process sees: a number in its surroundings, and JAX without being asked."""
+    """An application whose loss reports properties of its process: a number in its environment, and whether JAX is imported."""
 
     def gradient(self, parameters, partition, clock):
         gradient, _ = super().gradient(parameters, partition, clock)

@@ -1,4 +1,4 @@
-"""A training cluster of which a test decides when each message arrives, how often, and who dies meanwhile."""
+"""A training cluster in which a test controls when each message arrives, how often, and which machines die meanwhile."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Wish:
 
 
 class Recording(InProcess):
-    """A transport that remembers what it carried, so that it can be carried once more."""
+    """A transport that remembers its messages, so that it can deliver them again."""
 
     def __init__(self, application):
         self.sent, self.replied, self.on_compute, self.on_computed = {}, {}, None, None
@@ -59,7 +59,7 @@ class Recording(InProcess):
 
 
 class World:
-    """The cluster, the oracle beside it, and the comparisons between the two."""
+    """The cluster, the oracle, and the comparisons between them."""
 
     def __init__(self, *, num_partitions=2, num_shards=2, staleness=0, sync_every=2, checkpoint_every=4, replay_mb=0.0):
         self.application = CountingApplication(num_partitions, 5)
@@ -85,7 +85,7 @@ class World:
         self.controller = Controller(self.transport, self.application, Sgd(learning_rate=1.0), options)
         for shard in range(num_shards):
             self.confirmed[STORAGE, shard] = {0}
-            self.transport.run_machine(STORAGE)  # what is durable from the start
+            self.transport.run_machine(STORAGE)  # durable from the start
 
     # -- what can happen ----------------------------------------------------------------------------------------------
 
@@ -104,14 +104,14 @@ class World:
         self.transport.kill(machine)
 
     def _note_death(self, machine):
-        """The controller is about to hear of a death: the oracle says what is left."""
+        """The controller is about to learn of a death: the oracle determines the remaining state."""
         if machine not in (*self.controller.machines.staying, *self.controller.machines.leaving):
             return
         roles = self.controller.roles
         takes_state = machine in roles.servers or self.controller.phase is Phase.REBUILDING
         members = (*self.controller.machines.staying, *self.controller.machines.leaving)
         others = [name for name in roles.workers if name != machine and name in members]
-        takes_state = takes_state or not others  # with nobody to compute, all is laid out anew
+        takes_state = takes_state or not others  # without workers, everything is assigned again
         self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
         if takes_state:
             clock = self.last_common_clock()
@@ -128,7 +128,7 @@ class World:
             for (holder, index), confirmed in self.confirmed.items():
                 if index != shard or holder not in members:
                     continue
-                if holder not in self.transport.machines:  # dead, but nobody has heard of it yet
+                if holder not in self.transport.machines:  # dead, but not yet detected
                     clocks |= confirmed
                 elif shard in self.transport.machines[holder].copies:
                     clocks |= confirmed & set(self.transport.machines[holder].copies[shard])
@@ -167,7 +167,7 @@ class World:
             self._receive(history[index % len(history)])
 
     def lose_replies(self, machine):
-        """Lose what a dead machine had sent."""
+        """Lose the messages of a dead machine."""
         if machine not in self.transport.machines:
             outbox = self.transport.outboxes[machine]
             news = [message for message in outbox if isinstance(message, Lost)]
@@ -222,7 +222,7 @@ class World:
             self._check_machine(name)
 
     def _check_machine(self, name):
-        """What a machine serves and keeps is what follows from the log."""
+        """The parameters that a machine serves and stores follow from the log."""
         machine, generation = self.transport.machines[name], self.controller.generation
         for shard, served in machine.served.items():
             if served.generation == generation:
