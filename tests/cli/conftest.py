@@ -21,6 +21,6 @@ __all__ = ["dummies", "plugin_environment"]
 @pytest.fixture
 def registry(monkeypatch):
     """Forget after a test which solvers it registered."""
-    for problem in problem_names():  # what a test loads first would be forgotten after it
+    for problem in problem_names():  # otherwise modules that a test loads first would be unloaded after it
         solvers_of(problem)
     monkeypatch.setattr(REGISTRY, "_items", dict(REGISTRY._items))

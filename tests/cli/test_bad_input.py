@@ -1,4 +1,4 @@
-"""Bad input: one line that names the field and the remedy, exit code 2, no traceback, nothing written."""
+"""Bad input: one line that names the field and the remedy, exit code 2, no traceback, no output files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""`optim bench` from the outside: what it prints, what it leaves behind, how it ends."""
+"""`optim bench` as a command: its output, its files, and its exit codes."""
 
 import json
 from dataclasses import replace
@@ -355,7 +355,7 @@ class Plain(AbstractSolver):
 
 
 def test_a_solver_without_bounds_is_held_against_the_best_that_a_run_or_its_results_file_knows(folder, registry):
-    """The bound of `fifo` is kept in the results file, and counts in a later run without it; elsewhere nobody knows one."""
+    """The results file stores the bound of `fifo`, and a later run without `fifo` uses it; without the file there is no bound."""
     optim.save(replace(optim.reference_instance("tiny-1"), name="mine"), "mine.json.gz")
     (folder / "plain.py").write_text(PLAIN)
     words = ["bench", "admission", "--instance", "mine.json.gz", "--no-report", "--solver"]

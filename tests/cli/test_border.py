@@ -63,7 +63,7 @@ def test_limits_are_raised_on_the_command_line(tmp_path):
     ],
 )
 def test_wrong_words_are_told_alike_by_all_releases_of_typer(command, said):
-    """Some say neither the word nor its range, some spoil the list of options."""
+    """Some messages omit both the word and its range, some break the list of options."""
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 2
     told = result.stderr.strip()
@@ -93,7 +93,7 @@ PRINTING = [
 
 
 def printing(words, stdout, **environment):
-    """Run a command in a process of its own, and return its exit code and lines of stderr."""
+    """Run a command in a separate process, and return its exit code and lines of stderr."""
     command = [sys.executable, "-m", "optim", *words]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     named = {

@@ -32,7 +32,7 @@ ROWS += [
 
 
 def run(*words):
-    """Return what a command gave, run in this process."""
+    """Return the output of a command run in this process."""
     return RUNNER.invoke(app, ["simulate", "cluster", *(str(word) for word in words)])
 
 

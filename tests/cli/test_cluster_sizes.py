@@ -48,7 +48,7 @@ def test_jobs_left_on_any_size_are_told_of(jobs, tmp_path):
 
 
 def test_what_machines_are_worth_is_said(jobs):
-    """By hand: strict, a ends after 60, b after 119 and c after 128 min; with easy c ends after 10; with 2x2 nobody waits."""
+    """By hand: strict, a ends after 60, b after 119 and c after 128 min; with easy c ends after 10; with 2x2 no job waits."""
     said = _run("--trace", jobs, "--policy", "fifo,easy", "--gpus", "1x2,2x2").stdout
     assert "1x2 to 2x2 (1 more machine) under fifo: 1.71 h to 0.72 h on average (-0.98 h)" in said
     assert "easy instead of fifo on 1x2: 1.05 h (-0.66 h), saves less than the machines" in said

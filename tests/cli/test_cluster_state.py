@@ -1,4 +1,4 @@
-"""`simulate cluster` from a state on, and what it tells of jobs and differences."""
+"""`simulate cluster` from a given state, and its report of jobs and differences."""
 
 import csv
 import json
@@ -79,7 +79,7 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
 
 
 def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
-    """Two jobs of two hours a day, the second of which waits for the first."""
+    """Two jobs of two hours per day; the second waits for the first."""
     over = [
         row(10 * n + m, f"2026-10-{n:02}T08:0{m}:00", f"2026-10-{n:02}T{8 + 2 * m:02}:00:00", 7200, 8, "COMPLETED", f"2026-10-{n:02}T{10 + 2 * m}:00:00")
         for n in range(1, 31)
@@ -94,7 +94,7 @@ def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
     words = ("--state", path, "--gpus", "1x8", "--policy", "easy", "--forecast", 20)
     result = run(*words, "--option", "forecast.arrival_days=0", "--report", page)
     assert result.exit_code == 0, result.output
-    # All run for two hours, so that every range is exact and nothing is stretched.
+    # All jobs run for two hours, so every range is exact and none is stretched.
     assert "easy: ranges are calibrated: at 12 past times, drawn ranges contained 100% of the starts" in result.stderr
     assert "ranges are calibrated" in page.read_text()
     assert "2026-11-02T13:30:00" in result.stdout

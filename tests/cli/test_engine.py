@@ -1,4 +1,4 @@
-"""The options that say where pieces of work run."""
+"""The options that select where tasks run."""
 
 import sys
 from contextlib import nullcontext

@@ -18,7 +18,7 @@ from optim.cli.messages import ExitCode
 from tests.support.sample_files import SAMPLES
 
 ENOUGH_S = 20.0
-"""Processor seconds: an example that takes more has nothing wrong with its words, and Ctrl-C stops it."""
+"""Processor seconds: an example that takes longer may still have correct options; Ctrl-C stops it."""
 
 QUICK = ("solvers",)
 """Commands whose examples are run with every change; the others' before a release."""
@@ -33,7 +33,7 @@ MADE_BY = {
     "model.npz": "phases fit --generate 40 --phases 3 --out model.npz",
     "other.npz": "phases fit --generate 40 --phases 3 --seed 1 --out other.npz",
 }
-"""Commands that make what an example begins with, or a file that it names."""
+"""Commands that create the input of an example, or a file that it names."""
 
 
 def compressed(text: str) -> bytes:
@@ -124,7 +124,7 @@ def seconds_of(process: int) -> float:
 
 
 def optim(folder: Path, words: str, most_s: float = 1e9) -> tuple[int, str]:
-    """Run a command in a folder as from a shell, for so many seconds at most; return its exit code, and what it said."""
+    """Run a command in a folder as from a shell, with a time limit in seconds; return its exit code and output."""
     told = folder / "told.txt"
     with told.open("w") as file:
         ran = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Ctrl-C, kill -9, a closed pipe, a full disk: what is finished stays, nothing is doubled or torn."""
+"""Ctrl-C, kill -9, a closed pipe, a full disk: finished results stay, without duplicates or partial records."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def test_ctrl_c_in_a_terminal_keeps_it_too(dummies, start, started, processes):
 
 
 def assert_stops_whole(code, stdout, stderr):
-    """Look whether an interrupted run told and kept what was finished, and go on."""
+    """Check that an interrupted run reported and stored its finished results, and resume it."""
     assert code == 130
     rows = [json.loads(line) for line in stdout]
     assert [record.key for record in read_records(RESULTS)] == [row["key"] for row in rows]
@@ -136,7 +136,7 @@ world.prepare_split = learn
 
 
 def test_ctrl_c_ends_the_learning_of_phases_at_once(start):
-    """Nothing is done yet that could be kept; a shell's background jobs begin deaf to Ctrl-C, and hear this one."""
+    """No result is finished yet. A shell's background jobs start with Ctrl-C ignored; this one handles it."""
     deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LEARNING
     process = start("simulate", "containers", "--generate", "20", "--format", "json", prelude=deaf)
     wait_until(Path("learning").exists)
@@ -219,7 +219,7 @@ def test_ctrl_c_in_a_terminal_keeps_the_best_too(start, started):
 
 
 def assert_keeps_the_best(code, stdout, stderr):
-    """Look whether an interrupted solve wrote and told what it had."""
+    """Check that an interrupted solve wrote and reported its result so far."""
     assert code == 130
     assert ["termination", "interrupted"] in [line.split() for line in stdout]
     assert ["verified", "yes"] in [line.split() for line in stdout]

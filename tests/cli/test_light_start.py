@@ -1,4 +1,4 @@
-"""A command loads what it uses and nothing else, and without an optional package it says in one line what to install."""
+"""A command loads only the modules that it uses; without an optional package, one line names the package to install."""
 
 import json
 import os
@@ -16,7 +16,7 @@ HEAVY = ("jax", "scipy.stats", "cvxpy", "pyomo", "pandas", "matplotlib", "networ
 SOLVE = ("solve", "small-0", "--solver", "search", "--time-limit", "1", "--format", "json")
 BENCH = ("bench", "admission", "--instance", "tiny-0", "--solver", "fifo", "--no-report")
 MOST_MIB = 150
-"""Without the pages of libraries: how many of them count hangs on what the system has read of their files (70 to 111 MiB of LLVM's)."""
+"""Without the pages of libraries, whose number depends on the file cache of the system (70 to 111 MiB for LLVM)."""
 SAYS_WHAT_IT_LOADED = """
 import json, sys
 from optim.cli.main import app
@@ -28,7 +28,7 @@ print(json.dumps({{"loaded": sorted({heavy!r} & sys.modules.keys()), "mib": mib,
 
 
 def run(words, blocked=(), cwd=None):
-    """Run a command in an interpreter of its own, in which some packages can't be imported."""
+    """Run a command in a separate interpreter, in which some packages can't be imported."""
     block = "".join(f"import sys; sys.modules[{name!r}] = None\n" for name in blocked)
     code = block + SAYS_WHAT_IT_LOADED.format(words=list(words), heavy=set(HEAVY))
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -96,7 +96,7 @@ def test_it_costs_one_line_where_nothing_is_loaded_yet(package, words, extra, tm
 
 
 def assert_one_line(code, errors, extra):
-    """Look whether one line tells the command that installs what is absent."""
+    """Check that one line gives the command that installs the missing package."""
     assert code == 2, errors
     assert f"pip install 'mlcluster-optim[{extra}]'" in errors
     assert len([line for line in errors.splitlines() if "error" in line]) == 1

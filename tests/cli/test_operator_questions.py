@@ -105,9 +105,13 @@ SHORT = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|Timelimit|Allo
 
 
 def test_keeping_types_says_backfill_where_pooling_them_says_preemption(tmp_path):
-    """By hand, a stopped job starting again. L (10 h, a100) is an hour from its end, and X (100 h, h100) began six minutes ago, when the first of
-    five jobs of 12 minutes comes that need an a100, one when the other is done. Pooled, `srtf` stops X: they wait 0 h instead of 5, and X
-    loses 1.1: better. On its own type L is all that can be stopped, and loses 10 h for the 5 h, where `easy` lets L end."""
+    """By hand, a stopped job starting again.
+
+    L (10 h, a100) is an hour from its end. X (100 h, h100) began six minutes ago. Then the first of five jobs of 12
+    minutes arrives that need an a100, each after the end of the previous one. Pooled, `srtf` stops X: they wait 0 h
+    instead of 5, and X loses 1.1, which is better. On its own type only L can be stopped, and it loses 10 h for the 5
+    h, whereas `easy` lets L end.
+    """
     rows = [SHORT]
     for name, kind, minute, length in (
         ("L", "a100", 0, 600),

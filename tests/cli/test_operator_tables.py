@@ -1,4 +1,4 @@
-"""Job tables as operators have them: `simulate cluster` gives the stated value, or one line that says what to do."""
+"""Job tables in operators' formats: `simulate cluster` gives the stated value, or one line with the remedy."""
 
 import json
 
@@ -14,7 +14,7 @@ RUNNER = CliRunner()
 
 
 def play(table, *words, gpus="1x8", policy="fifo"):
-    """Return exit code, the first line's content, the policy's row and what was said, of one run."""
+    """Return exit code, the first line's content, the policy's row and the messages of one run."""
     words = ("simulate", "cluster", "--trace", table, "--gpus", gpus, "--policy", policy, "--bound-steps", 0, *words)
     result = RUNNER.invoke(app, [str(word) for word in (*words, "--format", "json")])
     lines = [json.loads(line) for line in result.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""Tables and fields for people, and progress for terminals and what takes its time."""
+"""Tables and fields for readers, and progress on terminals and during long operations."""
 
 import io
 import re
@@ -133,7 +133,7 @@ LONG_S = 60.0
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
@@ -195,7 +195,7 @@ def test_says_a_line_now_and_then_in_a_pipe(become_pipe):
     )
     told = pipe.getvalue()
     time.sleep(0.05)
-    assert pipe.getvalue() == told  # nothing once the block is through
+    assert pipe.getvalue() == told  # no output after the block
 
 
 def test_what_is_left_is_reckoned_from_what_was_done(monkeypatch):

@@ -1,4 +1,4 @@
-"""Answers of a user's class that can't be right: one line that names the file, what came, and what is wanted."""
+"""Invalid answers of a user's class: one line that names the file, the answer, and the expected form."""
 
 import pytest
 from typer.testing import CliRunner

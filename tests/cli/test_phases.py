@@ -1,4 +1,4 @@
-"""`optim phases`: models from generated and from own series, JSON lines, the report, one clear line for bad input."""
+"""`optim phases`: models from generated and user-supplied series, JSON lines, the report, one line for bad input."""
 
 import json
 
@@ -113,7 +113,7 @@ def test_methods_are_scored_by_horizon(model):
     loss = {(row["method"], row["horizon"]): row["log_loss"] for row in found}
     brier = {(row["method"], row["horizon"]): row["brier"] for row in found}
     assert len(loss) == 16
-    # Whoever never doubts rules out what comes sooner or later; that loss has no clip.
+    # A forecast without uncertainty eventually excludes a value that occurs; that loss is not clipped.
     assert loss["same", 40] is None
     assert brier["markov", 40] < brier["same", 40]
     assert loss["semi-markov", 1] < loss["semi-markov", 40]

@@ -38,7 +38,7 @@ def test_writes_a_profile_that_instances_are_drawn_from(quick):
     assert found.machine.cores >= 1
     assert found.machine.governor
     assert found.jobs[0].device == found.machine.device == jax.devices()[0].device_kind
-    assert found.crbm is UNSET  # nobody asked for the phase encoder
+    assert found.crbm is UNSET  # the phase encoder was not requested
     assert len(found.jobs[0].speed.coefficients) == 5
     assert "1 job profiles in profile.json" in result.stderr
     assert "logistic-regression" in result.stdout

@@ -1,4 +1,4 @@
-"""`optim run` plays plans and rounds with processes, or trains an application, and says what came of it."""
+"""`optim run` executes plans and rounds with processes, or trains an application, and reports the result."""
 
 import json
 import subprocess
@@ -60,7 +60,7 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
 
 
 def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
-    """Nothing is trained: only what is said of rows counts here."""
+    """Without training: only the messages about rows matter here."""
     row = JobRow(
         job="j", application="a", planned_slots=2.0, realised_slots=3.0, error=0.5, planned_utility=8.0,
         realised_utility=4.0, clocks=1, gradients=1, changes=0, first_loss=1.0, last_loss=0.5, is_exact=True,
@@ -208,7 +208,7 @@ LEASES = [lease(0, "a", 40.0, 30.0), lease(0, "b", 20.0, 20.0), lease(1, "a", 40
 
 @pytest.fixture
 def told(monkeypatch, capsys):
-    """Play rounds that a test makes up, and return the exit code and what is printed."""
+    """Execute synthetic rounds, and return the exit code and the output."""
 
     def tell(apps, output=OutputFormat.JSON, is_stopped=False, leases=tuple(LEASES)):
         asked = {}
@@ -261,7 +261,7 @@ TARGET = 3
 
 
 class Own(UserApplication):
-    """A line through two points; the file's name is kept."""
+    """A line through two points; the name of the file is unchanged."""
 
     def __init__(self, path=""):
         self.path = path

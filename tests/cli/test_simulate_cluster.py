@@ -1,4 +1,4 @@
-"""`optim simulate cluster` and the replay of what it logs."""
+"""`optim simulate cluster` and the replay of its logs."""
 
 import json
 import os
@@ -21,14 +21,14 @@ ROWS = "submit,gpus,duration,id\n0,2,2000,a\n0,1,8000,b\n0,2,6000,c\n"
 
 @pytest.fixture
 def trace(tmp_path):
-    """Three jobs of one's own table."""
+    """A table of three jobs."""
     path = tmp_path / "mine.csv"
     path.write_text(ROWS)
     return path
 
 
 def run(*words):
-    """Return what a command gave, run in this process."""
+    """Return the output of a command run in this process."""
     return RUNNER.invoke(app, [str(word) for word in words])
 
 
@@ -475,7 +475,7 @@ def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp
 
 @pytest.mark.prove
 def test_turns_that_reach_no_checkpoint_are_told_before_they_are_played(trace):
-    """A quantum of 5 minutes, 30 s of them a restart, under checkpoints every 30 or 5; with one every 4.5, or without, nothing is said."""
+    """A quantum of 5 minutes with a restart of 30 s: a message for checkpoints every 30 or 5 minutes, none for 4.5 or without."""
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--bound-steps", "0"]
     lost = [*words, "--option", "preempted=checkpoint", "--policy", "fifo,las"]
     said = "las gives turns of 5 min, too short to reach the next checkpoint (one every 30 min, after 30 s of restart)"

@@ -1,4 +1,4 @@
-"""`optim simulate containers`: rows a policy and resource, and one clear line for bad input."""
+"""`optim simulate containers`: rows per policy and resource, and one line for bad input."""
 
 import json
 import re
@@ -124,7 +124,7 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, encoder, word
     rows = [f"{c},{15 * t},{1 + c % 2 + t % 3},{1 + t / 40}" for c in range(6) for t in range(90)]
     path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
     settings = ("--policy", "phase-price", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5, "--format", "json")
-    result = run("--input", path, *settings, *words)  # a table may have no room for the whole name
+    result = run("--input", path, *settings, *words)  # a table may truncate the name
     assert result.exit_code == 0, result.output
     assert "phase-price" in result.stdout
     assert f"2 phases by {encoder}" in result.stderr
@@ -147,7 +147,7 @@ def test_the_report_draws_allocation_against_risk(tmp_path):
     result = run("--policy", "phase-price,prev-step-rules,clairvoyant", "--report", out, *SMALL)
     assert result.exit_code == 0, result.output
     assert f"report written to {out}" in " ".join(result.stderr.split())
-    assert "of cycles killed" in " ".join(result.stdout.split())  # what policies are tuned to unless one asks otherwise
+    assert "of cycles killed" in " ".join(result.stdout.split())  # the default target of the tuning
     page = out.read_text()
     assert page.count("<svg") == 1
     assert "http" not in page
@@ -171,7 +171,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["resource"] for row in rows] == ["cpu", "memory", "all"]
-    # Demand repeats within each cycle, so what it needed last time is what it needs: the second half is covered.
+    # Demand repeats in each cycle, so the last cycle's demand is exact: the second half is covered.
     assert rows[1]["risk"] == 0.0
 
 
@@ -207,7 +207,7 @@ def test_wrong_use_is_one_line_and_two(words, message):
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.stderr
-    # Wrong use is found before containers are drawn; what the containers tell comes before the error.
+    # Wrong use is reported before containers are drawn; messages of the containers come before the error.
     assert len(result.stderr.strip().splitlines()) == 1 or "absent.csv" in words
 
 

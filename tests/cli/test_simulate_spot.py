@@ -161,7 +161,7 @@ def test_a_product_and_a_rate_of_ones_own_reach_the_prices(files):
 
 @pytest.fixture
 def availability(tmp_path):
-    """A zone's trace of availability in the form with prices: a dollar an hour, whatever the machine."""
+    """A zone's availability trace in the form with prices: one dollar per hour for every machine."""
     path = tmp_path / "availability.csv"
     rows = [
         f"{k},2023-02-{15 + k // 400} {k % 400 // 20:02d}:{k % 20 * 3:02d}:00,a,{int(k % 7 > 1)},1.0"
@@ -320,7 +320,7 @@ def test_starts_are_chosen_and_every_last_one_is_valid(zones):
 
 @pytest.fixture
 def windows(tmp_path):
-    """Two recordings of a day in ticks of ten minutes, as JSON where 1 says that there are no machines, and a bad one."""
+    """Two recordings of a day in ticks of ten minutes, as JSON in which 1 means that no machines are available, and an invalid one."""
     folder = tmp_path / "windows"
     for name, gone in (("east/0", 4), ("east/1", 3)):
         path = folder / f"{name}.json"
@@ -386,7 +386,7 @@ def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
     (tmp_path / "table.csv").write_text(
         "tick,timestamp_local,zone,available,price_usd_per_hour\n0,2023-02-15,a,1,1.0\n"
     )
-    assert run(*words, "--history", tmp_path / "table.csv").exit_code == 0  # its polarity is its own
+    assert run(*words, "--history", tmp_path / "table.csv").exit_code == 0  # it has the opposite convention
 
 
 def test_a_single_recording_needs_no_zone_named(windows):

@@ -202,7 +202,7 @@ def test_ctrl_c_in_a_terminal_ends_all_processes_and_tells_what_is_done(tmp_path
 
 
 def assert_stops_whole(code, errors, picture):
-    """Look whether an interrupted command said so quietly and drew what was done."""
+    """Check that an interrupted command reported it briefly and plotted the finished part."""
     assert code == 130
     assert "Traceback" not in errors
     assert "leaked" not in errors

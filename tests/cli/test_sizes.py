@@ -78,7 +78,7 @@ def test_what_asks_for_much_is_a_line(folder, name):
 
 
 def whole_numbers() -> Iterator[tuple[str, Any]]:
-    """Return every option of every command that is a whole number, and what Typer knows of it."""
+    """Return every integer option of every command, and its description in Typer."""
     for name, listed in SUB_COMMANDS.items():
         found = getattr(import_module(listed.module), listed.attribute)
         is_group = isinstance(found, typer.Typer)
@@ -92,7 +92,7 @@ def whole_numbers() -> Iterator[tuple[str, Any]]:
 
 
 NAMES = {"seed", "start"}
-"""Of options that count nothing: one number is taken."""
+"""Options that are no counts accept one number only."""
 COUNTED_LATER = {
     "jobs": "drawn: a limit of the generator; of a table: its rows are fewer",
     "apps": "a limit of the generator",
@@ -106,7 +106,7 @@ COUNTED_LATER = {
     "types": "a range of the generator",
     "staleness": "a difference of clocks, which are bounded",
 }
-"""Options whose number is held against something that is known later only, and by what."""
+"""Options whose values are compared with data that is read later, and that data."""
 
 
 def test_every_option_that_counts_has_a_most():
@@ -230,7 +230,7 @@ LOGS = {
 
 
 def verified(folder: Path, *words: object) -> tuple[int, str]:
-    """Run `verify` in a process of its own, within memory and time; return its exit code and errors."""
+    """Run `verify` in a separate process, with limits on memory and time; return its exit code and errors."""
     done = subprocess.run(
         [sys.executable, "-c", RUN_ON_PROOF, OPTIM, "verify", *map(str, words)],
         cwd=folder, capture_output=True, text=True, check=True,
@@ -248,7 +248,7 @@ def test_a_large_tree_is_verified_or_refused_within_memory_and_time(tmp_path, na
     (tmp_path / "s.json").write_text(TREES[name](*SIZES[size]))
     assert (tmp_path / "s.json").stat().st_size > 0.9 * SIZES[size][0]
     code, errors = verified(tmp_path, name, "s.json")
-    assert code in {2, 3}, errors  # none of these trees is one, or proves what is claimed
+    assert code in {2, 3}, errors  # none of these is a valid tree with the claimed bound
     (line,) = [each for each in errors.splitlines() if each.startswith("optim: error: ")]
     assert len(line) < 400
 

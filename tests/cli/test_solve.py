@@ -1,4 +1,4 @@
-"""`optim solve` and `optim verify`, and the auction's commands: what is printed is verified, what is refused isn't written."""
+"""`optim solve`, `optim verify` and the auction's commands: printed results are verified, rejected ones are not written."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_solves_and_prints_a_verified_record(words):
 
 @pytest.mark.parametrize(("name", "solver"), [("tiny-0", "exact"), ("medium-0", "search"), ("spot-vector", None)])
 def test_small_instances_are_solved_to_the_optimum_where_no_solver_is_named(name, solver):
-    # Admission alone has solvers for whoever names none.
+    # Only admission has default solvers.
     result = run("solve", name, "--time-limit", "0", "--format", "json")
     if solver is None:
         assert result.exit_code == 2

@@ -59,7 +59,7 @@ def marks(planted):
 
 
 def test_the_planted_modules_would_run(planted):
-    """Python 3.13 itself needs `linecache` for words of -c: with the folder's own it comes no further."""
+    """Python 3.13 itself needs `linecache` for the code of -c; with a `linecache` in the folder it fails before."""
     subprocess.run([sys.executable, "-c", "import this"], cwd=planted, check=False, capture_output=True)
     assert {"this", "linecache"} & set(marks(planted))
 

@@ -160,7 +160,7 @@ ENDINGS = {
     "KeyboardInterrupt": "KeyboardInterrupt: ",
     "RecursionError('deep')": "RecursionError: deep",
 }
-"""What ends a process, or fills its stack, raised in a worker process by a class of one's own."""
+"""Exceptions that end a process, or exhaust its stack, raised in a worker process by a user's class."""
 
 
 @pytest.mark.prove
@@ -247,7 +247,7 @@ def test_a_solver_of_a_file_solves_and_is_verified_by_every_command(folder, name
     bench = typed("bench", "admission", "--instance", "tiny-0", "--solver", f"{asked},fifo")
     assert bench.exit_code == 0, bench.stderr
     instance = optim.reference_instance("tiny-0")
-    for _ in range(2):  # a file is run once, so that what it registers is registered once
+    for _ in range(2):  # a file runs once, so its registrations happen once
         solution = optim.solve(instance, asked, options={"number": 3})
         assert optim.verify(instance, solution).is_ok
     assert solution.solver == (name or asked)

@@ -1,4 +1,4 @@
-"""The adversary: what it draws is valid, its optimum is the optimum, and what it finds is as bad as it says."""
+"""The adversary: its instances are valid, its optimum is the optimum, and its findings have the stated ratio."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Hours played cause by cause beside the exact probability that enough lasts, and the study that tells contradictions."""
+"""Hours simulated cause by cause, against the exact survival probability, and the study's report of contradictions."""
 
 import numpy as np
 import pytest

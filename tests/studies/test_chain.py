@@ -1,4 +1,4 @@
-"""The chain: what is measured of the jobs decides what is done with them, in the direction that it should."""
+"""The chain: measurements of the jobs change the decisions about them in the expected direction."""
 
 import pytest
 from msgspec import structs

@@ -1,4 +1,4 @@
-"""The study of bounds: plans lie within a per cent of what is proven, and what isn't proven shows."""
+"""The study of bounds: plans are within a per cent of the proven bounds, and unproven ones are marked."""
 
 from dataclasses import replace
 

@@ -62,7 +62,7 @@ def test_linear_paths_have_the_mean_and_the_variance_of_the_autoregression():
     start = np.array([[3.0, 3.0]] * 4)
     ahead = ScaledSeries(values=start, lengths=np.array([4]))
     fitted = LinearPaths().fit(series, 0)
-    assert range_of(series)[1].max() < 2.5  # it starts beyond what was seen, and isn't cut back to it
+    assert range_of(series)[1].max() < 2.5  # it starts beyond the observed range, and isn't clipped to it
     found = fitted.paths(ahead, np.array([3]), 5, PATHS, np.random.default_rng(0))[0]
     state, size = start[:3].ravel(), fitted._forecast.matrix
     for step in range(5):

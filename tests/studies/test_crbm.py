@@ -1,4 +1,4 @@
-"""Studies of the encoder's training: what NumPy trains is what the kernel trains, timed alike, and bad requests are refused."""
+"""Studies of the encoder's training: NumPy and the kernel train the same model with the same timing; bad requests are rejected."""
 
 from types import SimpleNamespace
 
@@ -121,7 +121,7 @@ def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monk
     turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
     monkeypatch.setattr(crbm, "race", lambda *_, **__: turns)
     monkeypatch.setattr(crbm, "timed", lambda _: (7.0, 0.0))
-    bench = object.__new__(TrainingBench)  # nothing is trained, so that nothing is compiled
+    bench = object.__new__(TrainingBench)  # no training, so no compilation
     bench.options, bench.seed = CrbmOptions(epochs=4, repeats=3), 0
     bench.rates, bench.state = Rates(), SimpleNamespace(parameters=None)
     monkeypatch.setattr(TrainingBench, "_loss", lambda *_: 0.5)

@@ -1,4 +1,4 @@
-"""The study of recordings that nothing was learned from: its folds, its starts, its costs and what is compared with what."""
+"""The study on held-out recordings: its folds, starts, costs and comparisons."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The study of a public benchmark of deadlines: its rules, its score, its windows, and an engine by hand beside ours."""
+"""The study of a public deadline benchmark: its rules, score and windows, and a plain engine compared with ours."""
 
 import math
 from dataclasses import replace
@@ -51,7 +51,7 @@ def rows(**options):
 def by_hand(flags, deadline_h, changeover_h, wanted):
     """Return the dollars of a rule under the benchmark's rules as coded, tick by tick in seconds, and whether it is late.
 
-    `wanted` tells from (spot is there, what is held) what the rule asks for.
+    `wanted` maps (spot availability, allocation) to the request of the rule.
     """
     tick, work, setup = 600.0, 48 * 3600.0, round(changeover_h * 3600.0)
     held, pending, done, usd, t = "none", 0.0, 0.0, 0.0, 0
@@ -80,7 +80,7 @@ def greedy(there, held):
 
 
 class Greedy(ZonePolicy):
-    """Spot wherever there is any, and no guard of its own."""
+    """Spot whenever available, without a guard."""
 
     def decide(self, view):
         del view
@@ -105,7 +105,8 @@ def test_the_engine_and_the_guarantee_bill_what_a_simulation_by_hand_does(seed, 
     assert run.cost_usd == pytest.approx(usd, rel=1e-9)
     assert (not run.deadline_met) == is_late
     guarded, forced = run_window(window(flags), "greedy-spot", job, [])
-    # Its own guard asks for all that the guarantee does, and for more while a set-up of spot machines isn't over.
+    # The policy's own guard requires all that the guarantee requires, and more while a set-up of spot machines is in
+    # progress.
     assert (forced, guarded.is_late) == (0, False)
 
 
@@ -243,7 +244,7 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
     typed = [replace(each, zone=f"us-west-2{'aab'[int(each.zone[-1])]}_v100_{each.zone[-1]}") for each in windows]
     there = [each.market.is_available[:, 0] for each in typed if each.zone.startswith("us-west-2b")]
     learned = hazards_of(DeadlineOptions(history="other-zones"), typed)
-    assert learned[typed[0].file] == fit_spells(there, 600, source="other-zones")  # nothing of its zone's other types
+    assert learned[typed[0].file] == fit_spells(there, 600, source="other-zones")  # no other types of its zone
     path = tmp_path / "history.csv"
     rows = [
         f"{t},2023-02-15T{t // 6:02}:{t % 6}0:00,{zone},{int(t % 9 > 2)},0.9"
@@ -282,7 +283,7 @@ def test_the_command_that_cuts_windows_says_what_is_wrong(tmp_path, capsys):
 
 
 REFERENCE = {"greedy-spot": 31.0, "uniform-progress": 41.6, "skynomad": 43.5, "optimum": 52.3}
-"""Mean scores on the benchmark's own windows, which are others."""
+"""Mean scores on the benchmark's windows, which differ."""
 
 
 def test_recordings_of_2022_give_scores_near_those_of_the_benchmarks_own_windows(tmp_path):

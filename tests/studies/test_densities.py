@@ -1,4 +1,4 @@
-"""The study of forecast densities: scores of what was held out, on generated and on read series."""
+"""The study of forecast densities: scores on held-out data, for generated and recorded series."""
 
 import numpy as np
 import pytest

@@ -127,7 +127,7 @@ def test_the_homogeneous_programme_is_the_one_with_no_elapsed_time():
 
 
 def test_elapsed_time_brings_envy():
-    """E = (0, 10), W = 1, one GPU: the new app has more of it than the old one would like; two others have their own."""
+    """E = (0, 10), W = 1, one GPU: the new app has more of it than the old one would prefer; two other apps have separate goods."""
     m = market([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1.0] * 3, elapsed=[0, 10, 0, 0])
     found = solve_fractional(m, tol=1e-8)
     assert envy_ratio(m, found.share) == pytest.approx(0.0885 / 0.0698, abs=0.02)
@@ -149,11 +149,11 @@ def test_refuses_a_market_that_makes_no_sense():
 
 
 CLARABEL_TOL = 1e-5
-"""Clarabel's own tolerances, times the size of the values."""
+"""Clarabel's tolerances, times the size of the values."""
 
 
 def identical_apps(number, supply, *, elapsed=0.0, cap=100.0):
-    """Return apps whose speed is one a GPU of the one good; work 12 and ideal time 3."""
+    """Return apps whose speed is 1 per GPU of the single good; work 12 and ideal time 3."""
     return FractionalMarket(
         speed=np.ones((number, 1)),
         supply=np.array([supply]),

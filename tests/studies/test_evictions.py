@@ -1,4 +1,4 @@
-"""The study of eviction tables: verified rows, and a table that is off is told."""
+"""The study of eviction tables: verified rows, and a report of tables that are off."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Faults: what they change, where, and that nothing else moves."""
+"""Faults: the changed value and place, and no other change."""
 
 import numpy as np
 import pytest

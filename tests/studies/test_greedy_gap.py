@@ -1,4 +1,4 @@
-"""The study of greedy's gap: means that nobody proves are no bounds."""
+"""The study of greedy's gap: means without a proof are no bounds."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The lessons' study: savings by hand, sums over the log, and losses that fall as they are said to."""
+"""The lessons' study: savings by hand, sums over the log, and losses that decrease as stated."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The study of likeness: a fit is no further off than the usual knobs on its own draws, and figures are both series' traits."""
+"""The study of calibration: a fit is no worse than the defaults on its own draws; figures are statistics of both series."""
 
 import numpy as np
 import pytest

@@ -32,7 +32,7 @@ def test_two_equal_apps_share_by_hand():
 
 @given(st.integers(0, 10_000), st.lists(st.floats(0.05, 20.0), min_size=6, max_size=6))
 def test_under_the_lottery_no_lie_pays(seed, factors):
-    """Also where somebody is left out: then c is 0 whatever is said."""
+    """Also if an app is left out: then c is 0 for any report."""
     truth = value_tables(draw(OPTIONS, seed), OPTIONS.gpus)
     truth = truth - truth[:, :1]
     both = np.stack([truth, truth])
@@ -52,7 +52,7 @@ def test_without_payment_lies_pay_more_often_than_under_any_rule():
 
 
 def test_what_is_left_over_is_what_the_truth_leaves_whatever_lies_are_told():
-    # Of six GPUs two are given out, unless the first app says that it has use for more.
+    # Of six GPUs two are granted, unless the first app reports that it can use more.
     content = auction([OPTIONS.gpus], *[[(1, "cluster", 2.0)]] * 2)
     instances, left = [content, *(draw(OPTIONS, seed) for seed in range(6))], []
     for instance in instances:

@@ -1,4 +1,4 @@
-"""The study of online rules: verified rows, chains of files, and a bound that can't be is told."""
+"""The study of online rules: verified rows, chains of files, and a report of impossible bounds."""
 
 import pytest
 from optim_studies.online import OnlineOptions, contradictions

@@ -1,4 +1,4 @@
-"""The study of kills: what is drawn obeys its limits, rules allocate alike, and counters of kills are worth something."""
+"""The study of kills: drawn values obey their limits, rules allocate equally, and counters of kills are informative."""
 
 import numpy as np
 import pytest

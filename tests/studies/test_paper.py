@@ -21,7 +21,7 @@ REQUEST = BenchRequest(sources=(GeneratedSource(options=TINY),), solvers=("onlin
 
 @pytest.fixture(scope="module")
 def records():
-    """Records of the whole evaluation around a tiny instance, by three solvers."""
+    """Records of the complete evaluation of a tiny instance, by three solvers."""
     return [piece.run(Never(), SilentProgress()) for piece in PAPER.build(REQUEST)]
 
 

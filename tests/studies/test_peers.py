@@ -273,7 +273,7 @@ def test_draws_a_profile_for_each_limit_that_somebody_ended_within():
 
 
 def test_an_empty_programme_is_ended_by_every_peer():
-    """No job can finish in time, so that there is nothing to decide."""
+    """No job can finish in time, so there is no decision."""
     instance = reference_instance("tiny-0")
     jobs = replace(instance.jobs, epochs=instance.jobs.epochs * 10_000)
     answer = solve_by_peer("highs", replace(instance, jobs=jobs), Never)

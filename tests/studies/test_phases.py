@@ -1,4 +1,4 @@
-"""The study of what phases are worth: rows hold savings that no bound contradicts, and bad requests are refused."""
+"""The study of the value of phases: savings in rows contradict no bound, and bad requests are rejected."""
 
 import pytest
 

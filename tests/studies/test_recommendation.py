@@ -1,4 +1,4 @@
-"""The study of many containers: each of them is recommended for once, in any blocks, and what is wrong shows."""
+"""The study of many containers: each gets one recommendation, in any blocks, and errors are shown."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The stress instances are what their descriptions say."""
+"""The stress instances agree with their descriptions."""
 
 import pytest
 from optim_studies import stress

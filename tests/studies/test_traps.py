@@ -1,4 +1,4 @@
-"""The traps' study: both ways do the same work, and what avoids a trap has a reason that isn't a time."""
+"""The traps' study: both ways do the same work, and the reason to avoid a trap isn't a time."""
 
 from typing import ClassVar
 
@@ -26,7 +26,7 @@ SIZES = {
 
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
-    """Let buffers be small: nothing is judged by them here."""
+    """Make buffers small: these tests do not judge times."""
     monkeypatch.setattr("optim_studies.traps.roof_bytes", lambda: 1 << 16)
 
 
@@ -51,7 +51,7 @@ def test_a_row_tells_both_times_and_how_they_grow():
 
 
 class Trap:
-    """Both sides do nothing, and the same."""
+    """Both sides do no work."""
 
     calls: ClassVar = {OURS: float, NAIVE: float}
     moved: ClassVar = {OURS: 2 * 10**9, NAIVE: 2 * 10**9}

@@ -2,17 +2,17 @@
 
 A comment before a block selects its treatment; `make prove` runs blocks without a comment:
 
-    <!-- run: quick -->                  by `make test`, too, `optim` in this process
-    <!-- run: traces -->                 by `make prove` where the public traces are
+    <!-- run: quick -->                  by `make test` as well, with `optim` in this process
+    <!-- run: traces -->                 by `make prove` if the public traces are available
     <!-- run: no, needs two machines --> never, for that reason
     <!-- file: mine.csv -->              the block is that file's content
-    <!-- output -->                      the block is what the block of code before it prints
+    <!-- output -->                      the block is the output of the preceding block of code
 
-Blocks of a page run in their order, in one folder, those of Python with one set of names. The page's files lie there from
-the beginning; where a block reads a file of the reader's that no page gives, such as `metrics.csv`, a small one lies there.
+Blocks of a page run in order in one folder; Python blocks share their names. The folder contains the page's files from the
+start, and small sample files in place of readers' files such as `metrics.csv`.
 
 Shown output is compared with standard output word by word. Numbers with a decimal point may differ by 0.1 %. `...` stands
-for any words within a line, or for any lines where it is a line of its own.
+for any words within a line, or for any lines if it is on a separate line.
 """
 
 import contextlib

@@ -16,13 +16,12 @@ NETWORK_PPM, COMPUTE_PPM = (PPM, 1_300_000, 1_800_000), (PPM, 1_020_000, 1_100_0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterexample:
-    """A world of machines with two GPUs. Each job is an app of its own; there is no overhead, and gangs spread if
-    necessary.
+    """A world of machines with two GPUs, one job per app, without overhead; gangs spread if necessary.
 
     Parameters
     ----------
     policy
-        Whose promise it breaks.
+        The policy that violates a guarantee.
     racks
         Rack of each machine.
     rows

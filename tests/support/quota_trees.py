@@ -62,8 +62,7 @@ def trees(draw, rules=DEFAULT_RULES, **more):
 
 
 def _constraints(tree, flavor):
-    """Return matrix and right-hand side of a tree's constraints, over each node's usage and its borrowing from its
-    cohort.
+    """Return matrix and right-hand side of a tree's constraints, over each node's usage and borrowing.
 
     Quota is conserved at every node: the usage below, minus the quota borrowed from above, is at most the node's quota.
     The borrowed quota is at most the borrowing limit. Lent quota, which counts as negative, is at most the lending

@@ -1,4 +1,4 @@
-"""An application of one's own is four methods, and trains like any other."""
+"""A user's application has four methods, and trains like any other."""
 
 import numpy as np
 import pytest

@@ -30,7 +30,7 @@ def begun(folder, application=JOB):
 @pytest.mark.parametrize("died_at", [3, 9, 14])
 def test_a_run_goes_on_where_the_dead_controllers_storage_stood(tmp_path, died_at):
     undisturbed = Trainer(JOB, RULE, OPTIONS).run(17, machines("a", "b"))
-    begun(tmp_path).run(died_at, machines("a", "b"))  # nobody says good-bye
+    begun(tmp_path).run(died_at, machines("a", "b"))  # without farewell messages
     again = begun(tmp_path)
     assert died_at - 4 <= again.clock <= died_at
     record = again.run(17, machines("c"))

@@ -24,7 +24,7 @@ orders = st.lists(st.integers(0, SERVER), max_size=40)
 
 
 class Run:
-    """Partitions that start when they may, and end when a test says so; so does the server's answer."""
+    """Partitions that start as soon as allowed, and end when a test decides; the server's answers likewise."""
 
     def __init__(self, staleness):
         self.flow = Dataflow(
@@ -39,7 +39,7 @@ class Run:
             self.orders[partition] = self.flow.compute(partition, 0)
 
     def happen(self, what):
-        """Have a partition push what it computes, or the server answer; let all start that now may."""
+        """Let a partition push its gradient, or the server answer; then start all partitions that may start."""
         if what == SERVER:
             self.answer()
         elif what in self.orders:
@@ -139,7 +139,7 @@ DESCENT = Sgd(learning_rate=0.5)
     [
         (FACTORS, DESCENT, {}, DENSEST),
         (FACTORS, Adagrad(learning_rate=0.1), {"staleness": 0}, DENSEST),
-        (FACTORS, Adam(learning_rate=0.1), {}, 0),  # moves where nothing is pushed
+        (FACTORS, Adam(learning_rate=0.1), {}, 0),  # changes that involve no push
         (FACTORS, DESCENT, {"staleness": 2}, DENSEST),
         (FACTORS, DESCENT, {"pushes": Pushes.ROWS}, 1),
         (FACTORS, DESCENT, {"pushes": Pushes.DENSE}, 0),

@@ -1,4 +1,4 @@
-"""The clock loop stays on the device, and compiles nothing after its first clock."""
+"""The clock loop stays on the device, and compiles no code after its first clock."""
 
 import logging
 import re

@@ -36,7 +36,7 @@ class Forgetful:
 
 
 class Local(InProcess, contextlib.nullcontext):
-    """Machines of this process that say that they are processes."""
+    """Machines in this process that claim to be processes."""
 
     def __init__(self, application, options):
         super().__init__(application)

@@ -1,4 +1,4 @@
-"""Random faults: each run ends with the parameters of an undisturbed one, or with one line that says why; nobody stays behind."""
+"""Random faults: each run ends with the undisturbed parameters, or with one line that gives the cause, and leaves no process."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def left_behind(session):
 
 
 def ends_well(seed, folder):
-    """Run a fault and say whether it ended as it must."""
+    """Inject a fault and return whether the run ended as required."""
     fault = draw(seed)
     running = begun(fault, folder)
     if fault.kind == "controller":

@@ -1,4 +1,4 @@
-"""How machines' processes are started: never forked from what would make them others than spawned ones."""
+"""The start of machines' processes: they are never forked from a process whose state differs from that of a spawned one."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def told(code, **environment):
-    """Run code that prints, in an interpreter of its own, as a process has one fork server."""
+    """Run code that prints in a separate interpreter, since a process has one fork server."""
     head = "import os, signal, multiprocessing.forkserver as server\nfrom optim.training.processes import context_of\n"
     head += "def way(): print(context_of().get_start_method())\n"
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}

@@ -1,4 +1,4 @@
-"""A shard's arrays: by rows and by whole gradients the same update, and the choice between the two."""
+"""A shard's arrays: updates by rows and by full gradients are equal, and the choice between them."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What gradients and a whole clock become on a GPU: no way back to the host, no double precision, no racing additions."""
+"""Gradients and a complete clock on a GPU: no transfer to the host, no double precision, no racing additions."""
 
 import jax.numpy as jnp
 import pytest

@@ -1,4 +1,4 @@
-"""One machine by itself: what it keeps, what it answers, and what it says when something goes wrong."""
+"""A single machine: its stored state, its answers, and its messages after errors."""
 
 import sys
 import warnings
@@ -70,7 +70,7 @@ def test_a_copy_is_read_before_what_is_served_and_only_at_its_clock():
 def test_a_shard_is_hosted_once_a_generation():
     machine = Machine("m", JOB)
     host(machine, 0, clock=3, generation=2)
-    # Hosted again in its own generation it keeps what it has applied since.
+    # Hosted again in the same generation, it keeps the updates applied since.
     (served,) = host(machine, 0, clock=7, generation=2)
     assert (served.clock, machine.served[0].clock) == (3, 3)
     host(machine, 0, clock=7, generation=3)

@@ -16,7 +16,7 @@ RATE = 0.25
 
 @dataclass
 class Counting:
-    """Gradients of whole numbers over four partitions of unlike sizes; a test spoils some of them."""
+    """Integral gradients over four partitions of different sizes; a test makes some of them non-finite."""
 
     spoil: object = lambda gradient, partition, clock: gradient
     num_partitions: int = 4

@@ -48,7 +48,7 @@ def test_what_goes_to_the_storage_is_a_checkpoint():
 
 
 def test_a_choice_given_as_a_text_is_that_choice():
-    """Trainers compare by identity: a text that stayed one would train without what it asks for."""
+    """Trainers compare by identity: a string that stayed one would train without the requested trainer."""
     texts = ClusterOptions(pushes="dense", non_finite="skip")
     assert texts == ClusterOptions(pushes=Pushes.DENSE, non_finite=NonFinite.SKIP)
     assert texts.pushes is Pushes.DENSE

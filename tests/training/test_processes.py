@@ -1,4 +1,4 @@
-"""Machines as processes: a kill is a real one, and nothing is left behind."""
+"""Machines as processes: a kill is real, and no process remains."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Kept pushes: replayed after a server's death they bring back its bits, and nothing is computed again that needn't be."""
+"""Stored pushes: replaying them after a server's death restores its bits, and only missing gradients are computed again."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gradients as they are pushed: whole or by rows."""
+"""Pushed gradients: complete or by rows."""
 
 import numpy as np
 import pytest

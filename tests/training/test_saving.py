@@ -1,4 +1,4 @@
-"""A checkpoint on demand: what it holds is what a loss of all machines leaves."""
+"""A checkpoint on demand contains the state that remains after a loss of all machines."""
 
 import pytest
 

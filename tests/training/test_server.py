@@ -1,4 +1,4 @@
-"""One shard: what it takes, in which order it adds, and what it hands out."""
+"""A single shard: the pushes that it accepts, the order of its additions, and its answers."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_without_the_fixed_order_of_the_sum_bits_differ(monkeypatch):
 
 @pytest.mark.parametrize("sync_every", [1, 2, 4])
 def test_a_copy_is_sent_at_every_clock_that_is_asked_for_with_the_values_of_that_clock(sync_every):
-    # At the second clock one partition has nothing to say, at the third none has.
+    # At the second clock one partition has no gradient, at the third none has.
     clocks = [[push(clock, partition) for partition in range(P)] for clock in range(CLOCKS)]
     clocks[1][2] = replace(clocks[1][2], weight=0.0)
     clocks[2] = [replace(each, weight=0.0) for each in clocks[2]]

@@ -1,4 +1,4 @@
-"""Long vectors lie in rows of shared memory while their messages travel: rows are each one's own, and bits stay."""
+"""Long vectors are in rows of shared memory while their messages travel: rows are not shared, and bits don't change."""
 
 import itertools
 import os

@@ -120,7 +120,7 @@ def test_an_eviction_with_a_warning_computes_nothing_twice():
 
 
 def test_a_warned_eviction_is_safe_even_if_everybody_dies_while_shards_move():
-    """What was drained to the backups before the move is what is gone back to."""
+    """A rollback returns to the state that was sent to the backups before the move."""
     trainer = Trainer(*JOBS["logistic regression"], ClusterOptions(num_shards=3, sync_every=100))
     trainer.run(6, STORM[:2])
     trainer.controller.evict(["t0", "t1"])

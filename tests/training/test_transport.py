@@ -1,4 +1,4 @@
-"""Machines within this process: what is sent to one that is gone is lost, and its name is free again."""
+"""Machines within this process: messages to a removed machine are lost, and its name is free again."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def heard(transport):
 
 @pytest.fixture
 def transport():
-    """One machine, m, that has said that it is ready."""
+    """One machine, m, that has reported that it is ready."""
     found = InProcess(CountingApplication(1, 1))
     found.start("m")
     assert [type(message) for message in heard(found)] == [Ready]

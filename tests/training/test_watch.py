@@ -1,4 +1,4 @@
-"""Machines that give no sign of life are found, and nobody else is taken for dead."""
+"""Machines without a sign of life are detected, and no other machine is declared dead."""
 
 from optim.training.processes import HeartbeatMonitor
 
@@ -13,7 +13,7 @@ class Hand:
 
 
 def look(watch, clock, seconds, beats):
-    """Look every quarter of a second for so long; return who was found silent."""
+    """Check every quarter of a second for a given time; return the silent machines."""
     found = []
     for _ in range(round(seconds * 4)):
         clock.now += 0.25

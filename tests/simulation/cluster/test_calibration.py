@@ -1,4 +1,4 @@
-"""A run's jobs beside the summaries of published clusters, by hand."""
+"""A run's jobs compared with the summaries of published clusters, by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Policies of one's own: of a file, of another package, and what is said of one that can't be had."""
+"""User policies from a file or another package, and the messages for unavailable ones."""
 
 import pytest
 
@@ -41,7 +41,7 @@ class MyPolicy(PlanningPolicy):
 
 @pytest.fixture
 def file(tmp_path):
-    """A file of one's own."""
+    """A user's file."""
     path = tmp_path / "mine.py"
     path.write_text(MINE)
     return path
@@ -97,7 +97,7 @@ def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
     with pytest.raises(InvalidOptionError, match=r"broken, .*theirs, .*yarn-cs"):
         make_policy("nonsense", JOBS)
     with pytest.raises(InvalidOptionError, match="cannot construct"):
-        make_policy("theirs", JOBS)  # it has options that nobody gives
+        make_policy("theirs", JOBS)  # it has options that are never set
 
 
 def test_names_of_policies_are_those_of_the_catalogue():

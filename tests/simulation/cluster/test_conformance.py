@@ -1,4 +1,4 @@
-"""Every policy holds to what the contract says; policies that don't are found out."""
+"""Every policy satisfies the contract; violations are detected."""
 
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from tests.support.policies import CLUSTER_POLICIES
 @pytest.mark.parametrize("count", [13, pytest.param(20, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", sorted(CLUSTER_POLICIES))
 def test_a_policy_of_the_catalogue_conforms(name, count, monkeypatch):
-    """To 13 jobs, with most gangs and two of a group and an app; policies of one's own are played with 20."""
+    """Up to 13 jobs, mostly gangs, two in a group and two in an app; user policies run with 20."""
     monkeypatch.setattr(conformance, "small_workload", partial(conformance.small_workload, count=count))
     assert check_policy(lambda jobs: make_policy(name, jobs)) == ()
 

@@ -70,7 +70,7 @@ def worlds(draw):
 
 
 def _both_logs(world, seed=0, failing=(), tries=None):
-    """Return a run, and the plain engine with its log; `failing` are more columns of the jobs, `tries` what they come to."""
+    """Return a run, and the plain engine with its log; `failing` are further columns of the jobs, `tries` their outcomes."""
     sizes, racks, jobs, policy, options = world
     submit, gpus, duration, slowdown = zip(*jobs, strict=True)
     first = submit[0]
@@ -214,7 +214,10 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
 
 
 def test_of_two_machines_that_one_victim_leaves_the_first_counts():
-    """The gang of three leaves both machines to the short job; the first is wholly its own, so nobody else is stopped."""
+    """The gang of three leaves both machines to the short job.
+
+    The first machine belongs to it entirely, so no other job is stopped.
+    """
     jobs = [(0, 3, 10 * MS, (10**6,) * 3), (0, 1, 20 * MS, (10**6,) * 3), (MS, 2, MS, (10**6,) * 3)]
     policy = IndexPolicy(name="srtf", key=Key.REMAINING_TIME, preempts=Preempts.AT_EVENTS)
     run, plain = _both_logs(([2, 2], [0, 0], jobs, policy, EngineOptions(overhead_s=0)))

@@ -1,4 +1,4 @@
-"""Stretched ranges against closed forms, and what is learnt from the past against worlds whose error is known."""
+"""Stretched ranges against closed forms, and calibration from the past against worlds with known error."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_jobs_that_wait_still_are_taken_to_start_now():
     made = outcomes(5, 0.0)
     late = [replace(each, start_us=each.start_us + 10**14) for each in made]
     assert learn_spread(late, LATE, 100).held == 0.0
-    # Four hours on nobody knows yet that they will wait for much longer: their intervals may hold still.
+    # After four hours, it is not known yet that they will wait much longer: their intervals may still be valid.
     assert learn_spread(late, int(4 * HOUR) * S, 100).held > 0.5
 
 
@@ -198,7 +198,7 @@ def test_a_policy_that_kills_spares_jobs_without_a_limit(name, options):
 
 @pytest.mark.parametrize(("name", "options"), KILLING)
 def test_where_no_job_has_a_limit_one_that_kills_is_calibrated_as_one_that_does_not(name, options):
-    """On one machine with room for one gang, estimates decide nothing but who is stopped."""
+    """On one machine with capacity for one gang, estimates determine only which job is stopped."""
     jobs = busy_world()
     pending, present, cluster, _, history = state_of(jobs, int(jobs.submit_us[-1]))
     few = ForecastOptions(draws=10, arrival_days=0, calibration_moments=8, history_weeks=100)

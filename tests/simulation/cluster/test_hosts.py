@@ -59,7 +59,7 @@ def test_a_gang_is_refused_or_done(world, spread, name):
 
 
 def test_hosts_count_under_every_policy():
-    """Two jobs of one GPU and all vCPUs take turns; whoever doesn't know hosts says so."""
+    """Two jobs of one GPU and all vCPUs take turns; policies without host demands report it."""
     jobs = workload([(0, 1, 5), (0, 1, 5)], cpu_milli=np.array([8000, 8000]))
     cluster = Cluster(gpus=np.array([2]), cpus=np.array([8.0]))
     for name in ("fifo", "las", "drf", "tetris"):

@@ -1,4 +1,4 @@
-"""An index policy decides the same in the compiled loop and by planning: around nothing, with nothing to share, and undisturbed."""
+"""An index policy decides the same in the compiled loop and by planning with wrappers that have no effect."""
 
 from collections import Counter
 from dataclasses import replace
@@ -34,7 +34,7 @@ OPTIONS = {
 
 
 class Nothing(Wrapper):
-    """Changes nothing."""
+    """A wrapper without effect."""
 
     wrap = "nothing"
     steers_placement = False
@@ -55,7 +55,7 @@ def _events(run):
 
 
 def _world(seed):
-    """Draw machines of up to four GPUs, up to a dozen jobs, a policy and what it is played under."""
+    """Draw machines of up to four GPUs, up to a dozen jobs, a policy and the settings of the run."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 5, rng.integers(1, 5))
     count = int(rng.integers(3, 13))

@@ -1,4 +1,4 @@
-"""Machines that fail: how often, what jobs lose, and that every policy gets its jobs done in between."""
+"""Failing machines: their frequency, the lost work, and the completion of all jobs under every policy."""
 
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -175,7 +175,7 @@ def test_parts_of_gpus_of_a_machine_that_is_down_are_nobodys(monkeypatch):
 
 
 def test_a_policy_may_ask_often_while_it_waits_for_a_repair(monkeypatch):
-    """Two thousand calls with nothing running, which would end the run if all machines were up."""
+    """Two thousand calls without running jobs, which would end the run if all machines were up."""
     _failing_at(monkeypatch, 1, 2001, 10**6)
 
     def again(view):
@@ -269,13 +269,13 @@ def test_a_job_that_never_reaches_a_checkpoint_is_given_up():
 
 
 def replay_ends(run):
-    """Tell whether nobody holds GPUs at the end of a log."""
+    """Return whether no GPU is in use at the end of a log."""
     starts, stops = (run.log.kind == Event.START).sum(), run.log.is_lost.sum()
     return starts == stops
 
 
 class Nobody(Scripted):
-    """Lets nobody run, and asks to be called every hour; counts its calls."""
+    """Run no job, and request a call every hour; count the calls."""
 
     calls = 0
 

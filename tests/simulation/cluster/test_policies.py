@@ -1,4 +1,4 @@
-"""Policies by name: worked examples, exact indices, and what they order."""
+"""Policies by name: worked examples, exact indices, and their orders."""
 
 from fractions import Fraction
 
@@ -208,7 +208,7 @@ def test_a_key_tells_apart_machines_that_differ_in_any_column(column):
 
 @pytest.mark.parametrize("wrapped", ["", "patience+"])
 def test_a_key_goes_by_what_is_in_files(tmp_path, wrapped):
-    """A sample of service, and a policy of one's own: with other contents it is another run, elsewhere the same content isn't."""
+    """A sample of service, and a user's policy: with other contents it is another run, at another path the same content isn't."""
     task = Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
     sample, mine = tmp_path / "sample.csv", tmp_path / "mine.py"
     sample.write_text("duration\n5\n")
@@ -231,7 +231,7 @@ def test_a_placement_may_be_written_as_a_text():
 
 
 def test_gittins_goes_by_a_sample_of_service(tmp_path):
-    """Of 2 and 12 GPU-seconds: at 0 the index is (1 / 2) / 2, at 2 it is 1 / 10, and from 12 on nobody is left."""
+    """Of 2 and 12 GPU-seconds: at 0 the index is (1 / 2) / 2, at 2 it is 1 / 10, and from 12 on no job is left."""
     path = tmp_path / "service.csv"
     path.write_text("duration\n2\n12\n")
     jobs = workload([(0, 1, 5)])

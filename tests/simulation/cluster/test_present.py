@@ -34,7 +34,7 @@ NEVER_STOPS = (
 
 @st.composite
 def interrupted(draw):
-    """Jobs with ties and gangs wider than a machine, a policy that stops nobody, and a time in the midst."""
+    """Jobs with ties and gangs wider than a machine, a policy that stops no job, and a time during the run."""
     count = draw(st.integers(2, 12))
     submit = sorted(draw(st.lists(st.integers(0, 15), min_size=count, max_size=count)))
     duration = S * np.array(draw(st.lists(st.integers(1, 9), min_size=count, max_size=count)))
@@ -106,7 +106,7 @@ JOBS = Workload(submit_us=np.zeros(3, int), gpus=np.array([2, 4, 1]), duration_u
 def test_a_running_job_keeps_what_it_attained_and_its_machine():
     las = IndexPolicy(name="las", key=Key.ATTAINED_SERVICE, preempts=Preempts.AT_EVENTS)
     run = simulate(JOBS, Cluster.grid("1x4"), las, present=held((2 * S, 0, [(0, 2)])))
-    # At 10 s job 0 has attained 8 s x 2; the others have attained nothing and go first.
+    # At 10 s job 0 has attained 8 s x 2; the others have attained no service and precede it.
     assert run.log.rows()[:2] == [(2 * S, Event.START, 0, ((0, 2),)), (10 * S, Event.PREEMPT, 0, ())]
     assert run.log.rows()[2][:3] == (10 * S, Event.START, 1)
 

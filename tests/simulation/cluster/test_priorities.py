@@ -32,7 +32,7 @@ def _tree_text(rng, users):
 
 
 def _world(seed, folder):
-    """Draw machines of up to four GPUs, up to thirty jobs of users, partitions and qualities of service, and what they are played under."""
+    """Draw small machines, up to thirty jobs of users, partitions and qualities of service, and the settings of the run."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 5, rng.integers(1, 5))
     count, users = int(rng.integers(3, 31)), tuple(f"u{i}" for i in range(int(rng.integers(1, 6))))
@@ -86,7 +86,7 @@ def _world(seed, folder):
         planned=_planned(len(sizes), np.random.default_rng([8, seed])),
     )
     policy = Multifactor(MultifactorOptions(**own), jobs)
-    if rng.random() < 0.5:  # tiers and factors of partitions, which slurm.conf alone tells
+    if rng.random() < 0.5:  # tiers and factors of partitions, which only slurm.conf contains
         (folder / "slurm.conf").write_text(CONF)
         told = Multifactor(MultifactorOptions(conf=folder / "slurm.conf"), jobs)
         policy.partition_factor, policy.tier = told.partition_factor, told.tier

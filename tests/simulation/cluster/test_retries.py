@@ -1,4 +1,4 @@
-"""Tries that fail: what each reason's class does with them, in both engines, by hand."""
+"""Failing attempts: the treatment of each class of reasons, in both engines, by hand."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def _play(jobs, is_planned=False, **options):
     ],
 )  # fmt: skip
 def test_a_failed_try_is_queued_again_as_its_class_says(rule, reason, good, events, is_planned):
-    """Tries fail after 3 s, and starts but the first cost 1 s; a job is held back for 2 s, in which the other one starts."""
+    """Attempts fail after 3 s, and starts except the first cost 1 s; after a failure a job waits 2 s, in which the other one starts."""
     run = _play(_failing(reason, good=good), is_planned, retries=rule)
     assert [(time // US, kind, job) for time, kind, job, _ in run.log.rows()] == events
 

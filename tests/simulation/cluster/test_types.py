@@ -103,7 +103,7 @@ def test_preemption_takes_gpus_of_the_right_type_and_spares_the_others():
 
 @pytest.mark.parametrize("name", ["fifo", "static"])
 def test_nobody_passes_a_wider_job_of_the_same_type(name):
-    """Two GPUs of the first type, one of the second: the third job waits behind the second, the fourth for nobody."""
+    """Two GPUs of the first type, one of the second: the third job waits for the second, the fourth for no job."""
     usable = [(1, 0), (1, 0), (1, 0), (0, 1)]
     jobs = workload([(0, 1, 10), (0, 2, 10), (0, 1, 10), (0, 1, 10)], gpu_type_slowdown_ppm=np.array(usable) * PPM)
     cluster = Cluster(gpus=np.array([2, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))

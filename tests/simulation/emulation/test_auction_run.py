@@ -1,4 +1,4 @@
-"""What an auction's leases hold of the apps' work, and what lateness does to fairness; playing is tested by the command."""
+"""The apps' work under an auction's leases, and the effect of lateness on fairness; tests of the command cover execution."""
 
 import math
 from dataclasses import replace
@@ -46,7 +46,7 @@ def instance_of(free=4, **fields):
 
 
 class Plan:
-    """The grants of a decision, and nothing else."""
+    """The grants of a decision."""
 
     def __init__(self, *grants):
         self.grants = np.array(grants).reshape(-1, 3)

@@ -1,4 +1,4 @@
-"""One job of a plan: the machines that each slot gives it, its clocks of training, and the row that tells of them."""
+"""One job of a plan: its machines in each slot, its clocks of training, and its row of results."""
 
 import contextlib
 import itertools
@@ -34,7 +34,7 @@ def run_of(machines, work, **options):
 
 
 class Fitted:
-    """A run whose machines of this process come and go when they are told to."""
+    """A run whose machines, in this process, start and stop on request."""
 
     def __init__(self, run):
         self.run = run
@@ -69,7 +69,7 @@ def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
     assert (job.machines.transient, job.machines.reliable) == (["worker-0", "worker-1"], ["server-2"])
     assert run.changes == 2
     job.fit(1)
-    job.fit(1)  # who has been ordered is on the way
+    job.fit(1)  # the ordered machine is on its way
     assert list(job.machines.joining) == ["worker-3", "worker-4"]
     job.come()
     assert (len(job.machines.transient), len(job.machines.reliable), run.changes) == (4, 1, 3)
@@ -253,7 +253,7 @@ def test_the_error_is_of_the_time_since_the_first_slot():
 
 
 class Dying(Local):
-    """Machines that end as they start, but for those whose number is told."""
+    """Machines that end at their start, except those with given numbers."""
 
     started = 0
     up_at = frozenset()
@@ -271,7 +271,7 @@ class Dying(Local):
 
 @pytest.mark.parametrize(("up_at", "started"), [((), MAX_FAILED + 1), ((4,), MAX_FAILED + 4)])
 def test_a_job_whose_processes_end_as_they_start_is_given_up(monkeypatch, up_at, started):
-    """They would be started anew without end; one that comes up begins the count again."""
+    """They would be started again without end; a successful start resets the count."""
     monkeypatch.setattr(job_run, "Processes", Dying)
     monkeypatch.setattr(Dying, "started", 0)
     monkeypatch.setattr(Dying, "up_at", frozenset(up_at))

@@ -1,4 +1,4 @@
-"""Rounds of leases by the apps' own speeds: against a second account, and what is on offer and left after each."""
+"""Rounds of leases with the apps' speeds: against a second account, with the offers and leftovers of each round."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ def instance_of(*apps, gpus=4, free=None):
 
 
 class Plan:
-    """The grants of a decision, and nothing else."""
+    """The grants of a decision."""
 
     def __init__(self, *grants):
         self.grants = np.array(grants).reshape(-1, 3)
@@ -134,12 +134,12 @@ def test_with_fairness_those_who_are_worst_off_bid_and_the_others_take_what_is_l
     (unfair,) = [row for row in played(instance, plan, 2, fairness=1.0)[0] if row.round == 1]
     assert (unfair.app, unfair.gpus) == ("old", 4)
     both = [row for row in played(instance, plan, 2, fairness=0.0)[0] if row.round == 1]
-    # Where both bid, GPUs go to whose rho they lower most: of 9,000 minutes that have passed nobody can win any back.
+    # If both bid, GPUs go to the app whose rho they lower most: of 9,000 past minutes, no app can recover any.
     assert [(row.app, row.gpus) for row in both] == [("new", 4)]
 
 
 def test_the_present_of_an_app_is_that_of_its_agent_after_as_much_time():
-    """`ProfileAgent.advance` is the second account: it ages an app that does as its profile says."""
+    """`ProfileAgent.advance` is the second account: it advances an app exactly as its profile predicts."""
     from optim.models.auction.bids import with_allocation
     from optim.solvers.auction.mechanism import ProfileAgent
 

@@ -1,4 +1,4 @@
-"""Real processes under a simulated start: the simulation's bill, an undisturbed run's losses, and nobody left behind."""
+"""Real processes under simulated leases: the simulation's bill, an undisturbed run's losses, and no remaining process."""
 
 import contextlib
 import multiprocessing
@@ -18,7 +18,7 @@ OPTIONS = ReplayOptions(clocks=40, hour_s=0.0, max_processes=2)
 SPIKES = [(0, 40_000)] + [
     pair for time_s in range(9_000, 20 * DAY_S, 27_000) for pair in ((time_s, 500_000), (time_s + 600, 40_000))
 ]
-"""Every seven and a half hours an eviction of anybody who bids the on-demand price, first in the midst of the third hour."""
+"""Every seven and a half hours all bids at the on-demand price are evicted, first within the third hour."""
 
 
 def in_process(application, cluster):
@@ -41,7 +41,7 @@ def spiky(policy):
 
 @pytest.fixture(scope="module")
 def checkpointing():
-    """A job on processes that loses what it did since its last checkpoint: timeline, rows, and summary."""
+    """A job on processes that loses its work since the last checkpoint: timeline, rows, and summary."""
     timeline = spiky("standard-checkpoint")
     return timeline, *play(timeline)
 
@@ -130,11 +130,11 @@ def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warn
     assert [row.clock for row in rows if row.event == Change.RESTARTED] == back_to
     if policy == "proteus" and timeline.result.evictions:
         computed_once = options.clocks * max(8, options.max_processes)
-        assert (summary.gradients == computed_once) is is_warned  # who is killed at work has it done again
+        assert (summary.gradients == computed_once) is is_warned  # the work of a killed machine is done again
 
 
 def test_the_death_of_whoever_is_killed_is_known_before_the_job_goes_on(monkeypatch):
-    """More machines than partitions: of some nobody waits for anything, who would notice that they are dead?"""
+    """More machines than partitions: no partition waits for some machines, so how would their death be detected?"""
     drawn, kill, killed = drawn_world(0, job_hours=6.0, baseline=16, max_spot=48), Replay._kill, []
 
     def watched(run, number):

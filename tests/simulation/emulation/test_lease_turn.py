@@ -43,7 +43,7 @@ def test_an_apps_work_is_its_clocks_at_the_scale_of_time(tmp_path):
 
 
 class Clockwork:
-    """A trainer of which each clock takes as long as a test says, by a clock that only it advances."""
+    """A trainer whose clocks take as long as a test specifies, measured by a clock that only it advances."""
 
     def __init__(self, seconds, monkeypatch):
         self.seconds, self.clock, self.now, self.stop_at = list(seconds), 0, 100.0, 0
@@ -63,7 +63,7 @@ class Clockwork:
     [
         ([0.5, 0.5, 0.5, 0.5], 3, 1.5),  # the third ends with the lease
         ([0.4, 0.4, 0.4, 0.4], 3, 1.2),  # 0.3 s are left, and a clock takes 0.4
-        ([0.4, 0.4, 0.9, 0.1], 3, 1.7),  # nobody could know that it would take longer
+        ([0.4, 0.4, 0.9, 0.1], 3, 1.7),  # the longer duration was not predictable
         ([2.0, 0.1], 1, 2.0),
     ],
 )
@@ -157,7 +157,7 @@ def test_leases_end_and_begin_real_processes_that_go_on_from_checkpoints(tmp_pat
 
 
 class Local(InProcess):
-    """Machines of this process in place of processes; what they compute is kept."""
+    """Machines in this process instead of processes; their results are recorded."""
 
     played: ClassVar[list] = []
 

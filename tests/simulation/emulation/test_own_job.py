@@ -45,7 +45,7 @@ def test_a_gradient_takes_the_jobs_seconds_times_its_pace():
 
 
 class Watched:
-    """A timer that never sleeps, but moves on by what it is asked to sleep for."""
+    """A timer that never sleeps, but advances by the requested sleep."""
 
     def __init__(self):
         self.now, self.naps = 5.0, []
@@ -65,7 +65,8 @@ def test_shares_are_of_the_timers_seconds(monkeypatch):
     timer = Watched()
     hold_share(0.005, 0.25, begun=5.0, spent=0.0, timer=timer)
     assert timer.now - 5.0 == pytest.approx(0.005 / 0.25)
-    # It sleeps after stints of three looks, a thousandth of a second each at least, for what they were too fast.
+    # It sleeps after each group of three checks, at least a thousandth of a second each, for the time that they were
+    # too fast.
     assert len(timer.naps) == pytest.approx(0.005 / 0.0016, abs=2)
     assert max(timer.naps) <= 0.0016 / 0.25 + 1e-9
 

@@ -30,7 +30,7 @@ def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
     assert sum(workers for job in jobs for workers, _ in job.machines.values()) == plan.workers[:, 3].sum()
     assert sum(servers for job in jobs for _, servers in job.machines.values()) == plan.ps[:, 3].sum()
     assert [job.last_slot for job in jobs] == plan.completion.tolist()
-    # Work is the job's own, not what the plan allots: rounded up it is what the solvers count with.
+    # Work is that of the job, not the plan's allotment: rounded up, it is the number that the solvers use.
     assert all(instance.work[job.job] - 1 < job.work <= instance.work[job.job] for job in jobs)
     assert all(job.last_slot < job.planned_slots <= job.last_slot + 1 for job in jobs)
 
@@ -71,7 +71,7 @@ def test_processes_are_counted_in_the_fullest_slot_those_of_all_jobs_together():
 
 
 class Told:
-    """A run that notes what it is told, and fails if it is to."""
+    """A run that records its calls, and fails on request."""
 
     def __init__(self, job, options, *, share, scale, clock):
         self.job, self.share, self.scale, self.clock, self.error = job, share, scale, clock, None
@@ -151,7 +151,7 @@ def test_options_out_of_range_are_refused(wrong):
 
 
 def plan_of(machines, work, **fields):
-    """A job's plan, at linear speed unless told otherwise."""
+    """A job's plan, at linear speed by default."""
     return JobPlan(job=0, name="j", machines=machines, work=work, **{"speeds": (1.0, 2.0, 3.0), **fields})
 
 

@@ -1,4 +1,4 @@
-"""A run's clock and its slowdown: the same in all processes, and held while processes start."""
+"""A run's clock and its slowdown: equal in all processes, and paused while processes start."""
 
 import math
 import pickle
@@ -80,7 +80,7 @@ def test_who_sleeps_while_it_is_held_sleeps_on_until_its_seconds_are_over(world,
     clock.resume()
 
     def on_nap():
-        if len(world.naps) == 1:  # after half of it, it is held; the nap that was begun goes on
+        if len(world.naps) == 1:  # the clock pauses after half of the nap, which then continues
             world.now -= 5.0
             clock.pause()
             world.now += 5.0

@@ -1,4 +1,4 @@
-"""A timeline says what the simulation says: the same bill, free hours, work and machines, at every time."""
+"""A timeline agrees with the simulation: the same bill, free hours, work and machines, at every time."""
 
 import pytest
 from hypothesis import given, reject
@@ -17,7 +17,7 @@ from tests.support.spot.worlds import DAY_S, drawn_world, world
 CLOCKS = 50
 JOB = {"job_hours": 4.0, "baseline": 16, "max_spot": 48, "horizon": 3.0}
 SPIKE = [(0, 40_000), (9_000, 500_000), (9_600, 40_000), (14_500, 500_000), (15_000, 40_000)]
-"""Two evictions of anybody who bids the on-demand price; checkpoints take five minutes each."""
+"""Two evictions of all bids at the on-demand price; checkpoints take five minutes each."""
 
 
 @pytest.fixture(scope="module")

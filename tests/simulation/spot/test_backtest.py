@@ -1,4 +1,4 @@
-"""Back-tests: the same for any number of processes, never trained on what is tested, gaps drawn again."""
+"""Back-tests: equal for any number of processes, never trained on the test data, with gaps drawn again."""
 
 from dataclasses import replace
 

@@ -144,7 +144,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
     assert np.array_equal(np.where(whole < present, whole, np.inf), np.where(cut < present, cut, np.inf))
     first, *others = leases
     keep = expected_ratio(job, brain, now, leases, renewed=first)
-    # To give machines back is a change of the footprint, and costs what one costs.
+    # Returning machines is a change of the footprint, at the cost of a change.
     drop = expected_ratio(job, brain, now, others, change_h=7 / 60)
     assert brain.should_renew(seen, first) == (keep <= drop)
 
@@ -236,7 +236,7 @@ class _AskedAlways(BidBrainPolicy):
 
 
 class _AsksForLittle(BidBrainPolicy):
-    """Asks for one machine wherever BidBrain asks for any, and every time it is asked counts."""
+    """Request one machine whenever BidBrain requests any, and count every request."""
 
     asked = 0
 
@@ -264,7 +264,7 @@ def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hour
 @pytest.mark.parametrize("paid", [40_000, 45_000, 50_000])
 @pytest.mark.parametrize("age_s", [0, 1, 1800, 3598, 3599])
 def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_asked_for(paid, age_s):
-    """More is asked for while the dear hour of a lease lasts, which ends at any second; from 9000 s on all is dear."""
+    """More requests follow while the expensive hour of a lease lasts, which ends at any second; from 9000 s on all prices are high."""
     job = world(((0, 40_000), (9_000, 42_000), (12_000, 100_000)), baseline=16)
     brain, now = Proteus(job), 7_200
     lease = LiveLease(

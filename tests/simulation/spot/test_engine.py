@@ -22,7 +22,7 @@ PLAIN = {"serial": 0.0, "startup_min": 0.0, "scale_min": 0.0, "eviction_min": 0.
 
 
 class Scripted(Policy):
-    """Ask for what a script says at each time."""
+    """Request machines by a script of times."""
 
     name = "scripted"
     has_reliable = False
@@ -81,7 +81,7 @@ def test_an_eviction_costs_an_elastic_trainer_a_pause_and_others_their_work():
         2 + idle, abs=1e-3
     )  # the pause falls into the time without machines
     assert hours[Recovery.NOTHING] == pytest.approx(2040 / HOUR + 2)
-    assert hours[Recovery.CHECKPOINT] == hours[Recovery.NOTHING]  # nothing was written before
+    assert hours[Recovery.CHECKPOINT] == hours[Recovery.NOTHING]  # no checkpoint was written before
 
 
 def test_a_checkpoint_saves_the_work_up_to_it():
@@ -247,7 +247,7 @@ def test_a_policy_sees_prices_room_and_work_left_as_they_are():
 
 def test_machines_work_from_the_end_of_their_start_up_on():
     options = {**PLAIN, "job_hours": 1.1, "startup_min": 6.0}
-    # The job is what the baseline does in an hour; the first six minutes are paid for without work.
+    # The job is the baseline's work of one hour; the first six minutes are paid without work.
     assert seconds(world(CALM, **options), Scripted({0: ask(4, 100_000)})) == pytest.approx(HOUR + 360)
 
 
@@ -261,7 +261,7 @@ def test_a_checkpoint_that_an_eviction_cuts_short_saves_nothing():
     path = ((0, 50_000), (1200, 200_000), (1440, 50_000))
     script = {0: ask(4, 100_000), 1440: ask(4, 100_000)}
     options = {**PLAIN, "job_hours": 1, "checkpoint_min": 5.0, "restart_min": 5.0}
-    # The checkpoint begun at 1200 would be whole at 1500; the machines are gone at 1320.
+    # The checkpoint begun at 1200 would be complete at 1500; the machines are lost at 1320.
     policy = Scripted(script, Recovery.CHECKPOINT, every_s=1200)
     assert seconds(world(path, **options), policy) == pytest.approx(1440 + HOUR + 2 * 300)
 
@@ -278,7 +278,7 @@ def test_a_restart_from_a_checkpoint_costs_its_time_and_the_work_since_is_done_a
 def test_an_elastic_job_pauses_for_machines_that_join_and_for_those_that_are_given_back():
     options = {**PLAIN, "job_hours": 2, "scale_min": 3.0}
     joined = Scripted({0: ask(2, 100_000), 600: ask(2, 100_000)})
-    # Two machines work 600 s, then nobody for 180 s, then four.
+    # Two machines work 600 s, then none for 180 s, then four.
     assert seconds(world(CALM, **options), joined) == pytest.approx(600 + 180 + (4 * 7200 - 2 * 600) / 4)
     dropped = Scripted({0: ask(4, 100_000), 1800: ask(4, 100_000)}, keep=False)
     found = run_policy(world(CALM, **{**options, "job_hours": 3}), dropped, 0)

@@ -22,7 +22,7 @@ from tests.support.spot.worlds import SEEDS, drawn_world, world
 HOUR = 3600
 ROUNDING = 1e-9
 STEPS = st.lists(st.tuples(st.integers(5, 4000), st.sampled_from([1, 2, 6])), min_size=1, max_size=14)
-"""Seconds that a price stays, and the price; few prices, so that many are equal and some are told again."""
+"""Durations of prices, and prices; few distinct prices, so that many are equal and some are repeated."""
 
 
 @given(STEPS, st.integers(-3000, 3000), st.integers(1, 2000))
@@ -38,7 +38,7 @@ def test_the_lowest_price_of_a_slot_is_that_of_all_its_seconds(steps, begin, slo
 
 
 class Gambler(Policy):
-    """Ask at random where the price is at most a limit, and where it looks ahead, only for what an eviction makes free."""
+    """Request at random where the price is at most a limit, and, when looking ahead, only hours that an eviction makes free."""
 
     name = "gambler"
     recovery = Recovery.ELASTIC
@@ -144,7 +144,7 @@ def test_plans_lie_above_their_bounds(seed, hours):
 
 
 def test_plans_are_near_their_bounds():
-    """No theorem says how near: a job of two hours that needs a part of another was seen a fifth above (seed 84)."""
+    """No theorem bounds the difference: a job of two hours that needs a part of another was a fifth above (seed 84)."""
     excess = []
     for seed in range(12):
         job = drawn_world(seed, job_hours=4, baseline=16, max_spot=48)
@@ -257,7 +257,7 @@ def test_the_limit_on_spot_machines_counts_their_size(size):
 
 
 def test_a_slot_that_the_prices_end_in_counts():
-    """The prices end within a slot, whose first part can be used, too: a bound without it would be too high."""
+    """The prices end within a slot, and its first part is usable: a bound without it would be too high."""
     job = small_world([1.0], [[(0, 4)] * 1], job_hours=20, baseline=1, max_spot=1, startup_min=0, tick_s=120)
     paths = [PricePath(time_s=np.array([0, 40 * 3600]), price_micro=np.array([40_000, 80_000]))]
     history = history_of(job.history.markets, paths, end_s=80 * 3600 + 60, gap_s=100 * 86_400)

@@ -55,10 +55,10 @@ def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin
 
 @pytest.fixture(scope="module")
 def is_free():
-    """Of each second, whether a bid that is below the next rise, held from before it, has it in a lease of less than an hour."""
+    """For each second: whether a bid below the next rise, placed before it, covers the second in a lease of less than an hour."""
     found = np.zeros(9000, dtype=bool)
     for rise, after in RISES:
-        found[rise : rise + 120] = True  # held from the second before
+        found[rise : rise + 120] = True  # allocated since the previous second
         for second in range(rise - 1, max(-1, rise - 3600), -1):
             if price(second) >= after:
                 break

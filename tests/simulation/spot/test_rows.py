@@ -124,7 +124,7 @@ def test_means_are_over_the_starts_that_all_policies_have_done_but_those_that_ne
     def row(policy, usd, is_done):
         return row_of_run(replace(RUN, policy=policy, cost_micro=round(1e6 * usd), is_done=is_done))
 
-    # Start 1, which `some` doesn't do, is dear: without it `all` costs less, as start by start.
+    # Start 1, which `some` doesn't run, is expensive: without it `all` costs less, as in each single start.
     done = {
         "all": [(1, True), (9, True), (3, True)],
         "some": [(2, True), (0, False), (4, True)],

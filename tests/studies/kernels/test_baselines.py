@@ -1,4 +1,4 @@
-"""The loops in C and in Numba that kernels are measured beside do the kernels' work, whatever part each thread has."""
+"""The C and Numba loops that kernels are compared with do the kernels' work, for every split over threads."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -77,7 +77,7 @@ def test_without_a_compiler_there_are_no_loops(monkeypatch):
 
 
 def test_subnormal_numbers_are_still_there_once_the_library_is_loaded(loops):
-    """Linked with the usual fast flags, it would switch them off for the whole process."""
+    """Linked with the usual fast flags, it would disable subnormal numbers for the entire process."""
     assert np.float64(5e-324) * 0.75 == 5e-324
     assert np.float64(2e-308) / 4 > 0
 

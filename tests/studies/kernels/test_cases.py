@@ -1,4 +1,4 @@
-"""Every side of a contest does the same work, whatever the case."""
+"""Both sides of a comparison do the same work in every case."""
 
 import numpy as np
 import pytest

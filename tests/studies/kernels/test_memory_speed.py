@@ -1,4 +1,4 @@
-"""The memory's speed is measured on working sets that no cache holds, and nothing is faster than it."""
+"""The memory's speed is measured on working sets larger than all caches, and no kernel is faster."""
 
 import numpy as np
 import pytest

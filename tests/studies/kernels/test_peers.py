@@ -51,7 +51,7 @@ class Tensor:
 
 @pytest.fixture
 def made(monkeypatch):
-    """Install a stand-in for PyTorch that keeps every tensor made; it has no Ray beside it."""
+    """Install a stand-in for PyTorch that stores every created tensor; Ray is absent."""
     tensors = []
     torch = SimpleNamespace(from_numpy=lambda array: tensors.append(Tensor(array)) or tensors[-1], __file__="torch.py")
     monkeypatch.setitem(sys.modules, "torch", torch)

@@ -1,4 +1,4 @@
-"""A server in a process of its own: it applies what lies in shared memory, whenever it is asked."""
+"""A server in a separate process applies the contents of shared memory on every request."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def test_a_server_in_a_process_of_its_own_applies_what_lies_in_shared_memory():
         server.update()
     assert server.parameters() == pytest.approx(start - 0.2 * np.mean(pushes, axis=0), abs=1e-6)
     before = server.parameters()
-    pushes[1][:] = 0  # each round writes what the workers have then
+    pushes[1][:] = 0  # each round writes the current values of the workers
     server.update()
     assert server.parameters() == pytest.approx(before - 0.1 * (pushes[0] + pushes[2]) / 3, abs=1e-6)
     server.close()

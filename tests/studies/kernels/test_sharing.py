@@ -119,7 +119,7 @@ step = jax.jit(_step)
 
 
 def complementarity(market, point):
-    """Return the mean of all products of a limit's multiplier and what is left of it."""
+    """Return the mean of all products of a limit's multiplier and its slack."""
     used = market.cap - (market.speed * point.share).sum(axis=1)
     rest = market.supply - point.share.sum(axis=0)
     products = (point.share * point.slack, point.cap_price * used, point.price * rest)
@@ -128,7 +128,7 @@ def complementarity(market, point):
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
 def test_near_the_end_a_step_takes_all_complementarity_down_as_it_aims_to(seed):
-    """Whole Newton steps change the sum of products to first order by what they aim at: each limit counts in that."""
+    """Full Newton steps change the sum of products, to first order, by their target: each limit counts in it."""
     market, present = drawn(seed), jnp.ones(USERS, dtype=bool)
     point = cold_start(market, present)
     for _ in range(7):

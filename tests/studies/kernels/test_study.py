@@ -1,4 +1,4 @@
-"""The kernels' suite: which rows there are, what they tell, and that none depends on a clock."""
+"""The kernels' suite: its rows, their contents, and their independence of clocks."""
 
 import json
 
@@ -22,7 +22,7 @@ def works(**request):
 
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch, server_here):
-    """Let the roof's buffers be small: nothing is judged by them here."""
+    """Make the buffers of the roofline small: these tests do not judge times."""
     monkeypatch.setattr("optim_studies.kernels.memory_speed.roof_bytes", lambda: 1 << 16)
 
 

@@ -144,7 +144,7 @@ def test_a_batch_stands_for_its_whole_partition():
 
 
 def test_topics_stand_still_where_the_inference_has_arrived():
-    """At a fixed point of batch inference the natural gradients of all documents add up to nothing."""
+    """At a fixed point of batch inference, the natural gradients of all documents sum to 0."""
     application = ALL[2]
     parameters = application.initial_parameters().astype(np.float64)
     for _ in range(400):
@@ -214,7 +214,7 @@ def test_more_partitions_than_examples_are_refused():
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
 def test_drawn_ratings_are_products_of_standard_factors_and_noise(noise):
-    """Their mean is 0 and their variance 1 and the noise's, whatever the rank."""
+    """Their mean is 0, and their variance is 1 plus that of the noise, for every rank."""
     application = MatrixFactorisation(
         num_users=400, num_items=300, num_ratings=20_000, num_factors=8, noise=noise, num_partitions=2
     )

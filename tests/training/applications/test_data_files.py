@@ -1,4 +1,4 @@
-"""Files of one's own: what is read is what was written, and a wrong line is named."""
+"""Users' data files: written data is read back, and messages name the wrong line."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""The compiled capacity scheduler against the one that plans anew at each instant: the same log, figures and counts."""
+"""The compiled capacity scheduler against the one that plans again at each instant: equal logs, figures and counts."""
 
 from dataclasses import fields
 from unittest.mock import patch
@@ -183,7 +183,7 @@ def test_a_run_ends_after_so_many_passes_without_a_running_job(count, is_done):
 
 
 class Lazy(YarnCs):
-    """Plans nothing."""
+    """A policy without plans."""
 
     def plan(self, view):
         del view

@@ -33,7 +33,7 @@ def play(jobs, cluster, policy, options, seed=0):
 
 @st.composite
 def planned_worlds(draw):
-    """Machines of two types in two racks, jobs with all that a workload may say of them, and rules."""
+    """Machines of two types in two racks, jobs with every field of a workload, and rules."""
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     count = draw(st.integers(1, 6))
     whole = st.integers(0, 12)
@@ -105,7 +105,7 @@ def test_a_log_with_one_number_changed_is_refused(world, seed, data):
     claimed = LoggedRun(policy="any", log=replace(run.log, **{column: values}), metrics=figures, rules=rules)
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(claimed,))
     if all(found.is_ok for _, found in check_runs(record)):
-        # Another GPU that had room, a job just like this one, or a microsecond: progress is rounded to whole ones, and
+        # Another GPU with capacity, a job equal to this one, or a microsecond: progress is rounded to integers, and
         # figures are compared to a billionth.
         assert column in ("machine", "slot", "job") or (column == "time_us" and abs(change) <= 2)
 
@@ -299,7 +299,7 @@ def test_pauses_work_and_losses_on_a_shared_gpu_count_as_shares_of_it():
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 1000), st.integers(1, 20)), min_size=1, max_size=6))
 def test_time_held_in_shares_is_that_of_work_and_of_pauses(rows):
-    """On GPUs of one machine and no failures, nothing else is done with it."""
+    """With GPUs of one machine and no failures, this option has no other effect."""
     rows = sorted(rows)
     jobs = workload(
         [(submit, 1, run) for submit, _, run in rows], share_milli=np.array([share for _, share, _ in rows])

@@ -35,7 +35,7 @@ def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, 
         UnsupportedProblemError, match=f"j1 needs {gang} GPUs of one type, .* more than {most} for it; enlarge"
     ):
         checked(name, jobs)
-    is_none = ", but the cluster has"  # whatever the policy
+    is_none = ", but the cluster has"  # for every policy
     with pytest.raises(
         (UnsupportedProblemError, InvalidProblemError), match=f"policy {name} cannot be simulated|{is_none}"
     ):

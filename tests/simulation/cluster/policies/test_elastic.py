@@ -1,4 +1,4 @@
-"""Policies that choose widths, types or whom to admit: by hand, by brute force, and by what no schedule exceeds."""
+"""Policies that choose widths, types or jobs to admit: by hand, by brute force, and against upper bounds."""
 
 from dataclasses import replace
 from itertools import permutations, product
@@ -97,7 +97,7 @@ def _total(order, types, times):
 
 
 def test_a_type_that_is_busy_counts_as_busy():
-    """The fast type is held; a later job doesn't wait for it to save one of its 11 s."""
+    """The fast type is in use; a later job doesn't wait for it to save one of its 11 s."""
     assert _on_two([(10, 1000), (10, 11)], [0, 5]) == [10, 16]  # 5 s more on the fast one would be 20
     assert _on_two([(500, 1000), (10, 11)], [0, 5]) == [500, 16]
 
@@ -133,7 +133,7 @@ def test_equal_jobs_take_turns_by_rounds(name):
 
 
 def test_a_job_is_refused_where_its_utility_does_not_pay_and_nothing_exceeds_the_bound():
-    """Eighty jobs for one GPU: the price rises until only what is worth it is admitted."""
+    """Eighty jobs for one GPU: the price rises until only jobs of sufficient value are admitted."""
     rng = np.random.default_rng(3)
     rows = [(0, 1, int(1800 * rng.integers(1, 5))) for _ in range(80)]
     jobs, one = workload(rows), Cluster.grid("1x1")

@@ -1,4 +1,4 @@
-"""Gandiva by hand: turns, affinity, packings that are kept or undone, moves, growth."""
+"""Gandiva by hand: turns, affinity, packings that last or are undone, moves, growth."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,10 @@ def test_nodes_have_affinity():
     ids=["both compute little", "both compute all the time"],
 )
 def test_a_packing_is_kept_if_both_get_more_done(busy, ends, kept):
-    """Tried at once: kept where two fit beside each other, undone where they halve each other's speed."""
+    """Packings are tried at once.
+
+    They last if two jobs fit together, and are undone if they halve each other's speed.
+    """
     run = _run([(0, 1, 50), (0, 1, 50)], "1x1", {"packs": True}, busy_milli=np.array([busy, busy]))
     assert run.figures["packings_kept"] == kept
     if kept:
@@ -69,7 +72,7 @@ def test_small_jobs_make_way_for_a_gang_wider_than_a_machine():
 
 
 def test_a_job_that_opted_in_takes_idle_gpus_and_gives_them_back():
-    """Two GPUs while nobody else is there: 20 of 40 s of work in 10 s; then one."""
+    """Two GPUs while there are no other jobs: 20 of 40 s of work in 10 s; then one."""
     run = _run([(0, 1, 40), (10, 1, 100)], "1x2", {"grows": True}, max_gpus=np.array([2, 1]))
     assert (run.end_us / US).tolist() == [30, 110]
 

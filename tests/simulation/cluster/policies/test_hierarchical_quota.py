@@ -77,7 +77,7 @@ def test_nothing_is_taken_back_where_the_rules_say_never():
 )
 def test_limits_of_borrowing_and_of_lending_bind(a, b, third):
     jobs = jobs_of((0, 1, 100, "a"), (0, 1, 100, "a"))
-    found, _ = ends(pair(a, b), replace(jobs, groups=("a", "b")))  # nobody is in b
+    found, _ = ends(pair(a, b), replace(jobs, groups=("a", "b")))  # b has no jobs
     assert found == [100, third]
 
 
@@ -133,7 +133,7 @@ def test_a_job_is_not_stopped_before_its_minimum_run_time():
 
 @pytest.mark.parametrize(("is_by_ancestor", "at"), [(True, 40), (False, 70)])
 def test_the_minimum_run_time_is_that_below_the_first_common_ancestor_or_of_the_queue(is_by_ancestor, at):
-    """KAI's page on minimum run times: queue a of cohort A (40 s) says 70 s itself; b is not of A."""
+    """KAI's page on minimum run times: queue a of cohort A (40 s) sets 70 s itself; b is not in A."""
     tree = quota_tree(
         *(("c", "", 0, None, None), ("A", "c", 0, None, None), ("a", "A", 1, None, None), ("b", "c", 1, None, None)),
         rules=ANY,
@@ -183,7 +183,7 @@ def test_shares_that_would_only_change_sides_stop_nobody():
 
 
 def test_a_queue_of_higher_priority_takes_what_others_borrowed():
-    """KAI's order of what is over quota: first by the queue's priority."""
+    """KAI's order of jobs over quota: first by the queue's priority."""
     for priority, end in ((100, 100), (200, 30)):
         tree = pair(
             (0, None, None), (0, None, None), shares=(ShareRule.FINAL_SHARE,), priority=np.array([0, 100, priority])
@@ -193,7 +193,10 @@ def test_a_queue_of_higher_priority_takes_what_others_borrowed():
 
 
 def test_queues_that_used_less_of_late_borrow_first_with_a_half_life():
-    """a used two GPUs for 100 s, b nothing: at 100 s one GPU is free for a borrowed job of each, and b's, submitted later, comes first."""
+    """a used two GPUs for 100 s, b none.
+
+    At 100 s one GPU is free for a borrowed job of either queue, and b's job, submitted later, comes first.
+    """
     for half_life_h, expected in ((0.0, [120, 140]), (1.0, [140, 120])):
         tree = replace(
             pair((0, None, None), (0, None, None), half_life_h=half_life_h), nominal=np.array([[1000], [0], [0]])
@@ -241,7 +244,7 @@ def test_a_label_of_a_flavor_names_its_type_of_gpu():
 
 
 def test_a_machine_has_all_labels_of_its_flavor_that_name_anything():
-    """Two pools of one type: the flavors differ by the pool alone, and each one's quota is kept; a label of neither says nothing."""
+    """Two pools of one type: the flavors differ only by the pool, and each one has its quota; a label of neither has no effect."""
     labels = {"reserved": ("A100", "bought", "zone-1"), "spot": ("A100", "rented", "zone-1")}
     tree = quota_tree(("c", "", 0, None, None), ("a", "c", 0, 0, None), flavors=("reserved", "spot"), labels=labels)
     tree = replace(tree, nominal=np.array([[0, 0], [2000, 1000]]))
@@ -260,7 +263,7 @@ def test_a_machine_has_all_labels_of_its_flavor_that_name_anything():
 
 
 def test_reclaim_is_only_as_wide_as_the_place_needs():
-    """b's gang of two needs one machine: of a's jobs on the other machine none is stopped, and the older of the two is spared in vain."""
+    """b's gang of two needs one machine: no job of a on the other machine is stopped."""
     tree = pair((2, None, None), (2, None, None))
     jobs = jobs_of(*[(number, 1, 100, "a") for number in range(4)], (10, 2, 20, "b"))
     _, run = ends(tree, jobs, "2x2")
@@ -269,7 +272,7 @@ def test_reclaim_is_only_as_wide_as_the_place_needs():
 
 
 def held_at(jobs, log):
-    """Yield each instant with the GPUs that each queue holds after it, who waits, and who runs."""
+    """Yield each instant with the GPUs of each queue after it, and the waiting and the running jobs."""
     rows, running = log.rows(), {}
     for at, (time, kind, job, _) in enumerate(rows):
         if kind == Event.START:
@@ -289,8 +292,11 @@ def held_at(jobs, log):
 @settings(max_examples=60)
 @given(st.data())
 def test_every_instant_keeps_to_the_quotas_and_leaves_none_idle_that_a_waiting_job_could_have(data):
-    """By linear programming: what runs is admitted, no job waits that could be admitted in free GPUs, and none within its
-    queue's quota while others borrow; single GPUs on one machine, so that there is always a place."""
+    """Check by linear programming that the right jobs run.
+
+    The running jobs are admissible. No waiting job could be admitted on free GPUs, and none within its queue's quota waits
+    while others borrow. Single GPUs on one machine always have a place.
+    """
     tree = data.draw(trees(rules=ANY))
     gpus = max(1, int(tree.nominal.sum()) // 1000)
     names = sorted(tree.queues)
@@ -318,7 +324,7 @@ def test_every_instant_keeps_to_the_quotas_and_leaves_none_idle_that_a_waiting_j
                 if common is None or other == queue[job]:
                     continue
                 mine, yours = (path[: path.index(common)] for path in (tree.path(queue[job]), tree.path(other)))
-                # What its own queue may not borrow, nobody's leaving gives it.
+                # If its own queue may not borrow, no departure admits it.
                 is_possible = is_admitted(tree, {queue[job]: wanted[queue[job]]})
                 is_promised = is_possible and any(fits_below(tree, node, wanted, queue[job]) for node in mine)
                 assert not is_promised or any(fits_below(tree, node, used, other) for node in yours)

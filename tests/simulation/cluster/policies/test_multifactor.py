@@ -105,7 +105,7 @@ def test_age_grows_up_to_the_maximum_and_begins_again_at_a_stop():
 
 
 def test_who_used_less_goes_first():
-    """By hand: u's first job runs for an hour; then v, who used nothing, goes before u's second job, submitted earlier."""
+    """By hand: u's first job runs for an hour. Then v, without usage, precedes u's second job, submitted earlier."""
     jobs = workload(
         [(0, 1, HOUR), (1, 1, 10), (2, 1, 10)],
         user=np.array([0, 0, 1]),
@@ -178,7 +178,7 @@ def test_a_job_is_exempt_from_preemption_for_a_while(tmp_path):
 
 
 def test_a_scavengers_time_is_charged_by_its_factor(tmp_path):
-    """u's hour at factor 0 counts nothing, v's second counts."""
+    """u's hour at factor 0 doesn't count, v's second counts."""
     qos = write(tmp_path / "qos.txt", QOS.replace("normal|10|scavenger", "normal|10|"))
     jobs = workload(
         [(0, 1, HOUR), (0, 1, 1000), (5, 1, 10), (6, 1, 10)],
@@ -292,15 +292,17 @@ def test_what_contradicts_itself_is_refused_in_a_line(tmp_path, files, options, 
 
 
 def told(rows, **more):
-    """Return jobs whose stated estimates are their run times, unless a fourth number says otherwise."""
+    """Return jobs whose stated estimates are their run times, unless a fourth number gives another estimate."""
     jobs = workload([row[:3] for row in rows], **more)
     return replace(jobs, estimate_us=np.array([row[-1] for row in rows]) * US)
 
 
 def test_the_first_by_priority_has_the_reservation_and_others_may_pass_it():
-    """Two GPUs, one of them busy up to 100. Gangs of two wait, u's from 10 on and v's from 20, who used nothing: v's is reserved at 100.
+    """The gang of the user without usage is reserved first, and short jobs fill the time before it.
 
-    A single GPU of 60 s at 30 ends before and starts; one of 90 s would hold the gang up, and waits behind both. Two of 100 s more.
+    One of two GPUs is busy up to 100. Gangs of two wait, u's from 10 on and v's, without usage, from 20: v's is reserved at
+    100. At 30, a job of 60 s on one GPU ends before 100 and starts. A job of 90 s would delay the gang, and waits behind
+    both gangs, which take 100 s each.
     """
     jobs = told(
         [(0, 1, 100), (10, 2, 10), (20, 2, 10), (30, 1, 60), (31, 1, 90)],

@@ -1,4 +1,4 @@
-"""OASiS by hand: what a job could gain at prices."""
+"""OASiS by hand: the payoff of a job at prices."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.support.small_clusters import workload
 
 @pytest.mark.parametrize("gang", [1, 2])
 def test_a_job_pays_for_the_part_of_a_slot_that_its_work_ends_in(gang):
-    """One and a half slots of work, which is worth next to nothing once it is late, at the same price in each slot."""
+    """One and a half slots of work, almost without value once it is late, at the same price in each slot."""
     policy = Oasis(OasisOptions(slot_s=900.0), workload([(0, gang, 1350)]))
     policy.rules(EngineOptions(overhead_s=0))
     policy.begin(Cluster.grid("1x2"), 0)

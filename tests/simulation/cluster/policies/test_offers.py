@@ -1,4 +1,4 @@
-"""Mesos' locks by a script of two frameworks, and Omega's conflicts by going through who commits when."""
+"""Mesos' locks by a script of two frameworks, and Omega's conflicts by enumerating commits."""
 
 from itertools import product
 
@@ -26,7 +26,7 @@ def test_an_offer_locks_what_it_holds_until_it_is_answered():
 
 
 def test_offers_go_to_the_least_share_and_end_what_a_gang_waits_for():
-    """b holds nothing when its GPU comes free at 12: it is asked before a, whose job came earlier."""
+    """b has no GPU when its GPU becomes free at 12: it gets the offer before a, whose job came earlier."""
     rows = [(0, 3, 30), (0, 1, 10), (2, 1, 5), (2, 1, 5)]
     run = _run(rows, [0, 1, 0, 1], "mesos", {"decide_s": 1})
     # 0-1: a takes 3; 1-2: b takes 1 until 12; 12-13: b (share 0) takes it until 18; 18-19: a takes it
@@ -48,7 +48,7 @@ def test_the_first_job_waits_for_a_better_place_as_long_as_it_may():
 def test_two_schedulers_conflict_when_the_same_gpus_are_gone(widths, times):
     """First-fit on one machine of four: both plan on the snapshot of their start, the earlier commit wins, the other tries again.
 
-    A decision takes a second, and half a second a GPU; a scheduler that finds no place looks again when something ends.
+    A decision takes a second, and half a second per GPU; a scheduler that finds no place tries again when a job ends.
     """
     run = _run(
         [(when, width, 100) for when, width in sorted(zip(times, widths, strict=True))],

@@ -61,7 +61,10 @@ class TestConservativeByHand:
         assert _starts("conservative", "1x4", rows)[0] == [0, 10, 0, 14, 14]
 
     def test_an_early_end_compresses_the_schedule_in_order(self):
-        """4 nodes: A says 20 s and ends after 5: B moves from 20 to 5, and C, reserved at 24, to 9; D, that started in the hole, stays."""
+        """4 nodes: A estimates 20 s and ends after 5.
+
+        B moves from 20 to 5, and C, reserved at 24, to 9; D, which started in the gap, stays.
+        """
         rows = [(0, 3, 5), (0, 4, 4), (0, 2, 6), (1, 1, 4)]
         estimates = [20, 4, 6, 4]
         assert _starts("conservative", "1x4", rows, estimates)[0] == [0, 5, 9, 1]
@@ -107,7 +110,7 @@ def _places(cluster, free, gang):
 
 
 def _held(run, jobs, at, by_estimate):
-    """Return (end, machine, GPUs) of what runs started at or before a time and not over, by estimate or as it was."""
+    """Return (end, machine, GPUs) of the jobs running at a time, by estimate or by their true run time."""
     found = []
     ends = {job: time for time, kind, job, _ in run.log.rows() if kind == Event.END}
     for time, kind, job, places in run.log.rows():
@@ -119,7 +122,7 @@ def _held(run, jobs, at, by_estimate):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_first_in_line_starts_no_later_than_if_nothing_had_passed_it(seed):
-    """The oracle: from any instant at which a job is the first that waits, with nobody started after it, ends as estimates say."""
+    """The oracle: from any instant at which a job is the first to wait, with no job started after it, ends equal the estimates."""
     jobs, cluster = _random(seed)
     run = simulate(jobs, cluster, make_policy("easy", jobs))
     sizes, checked = cluster.gpus.tolist(), 0
@@ -178,8 +181,11 @@ def test_no_reserved_start_is_late_while_no_estimate_is_too_short(name, seed):
 
 class TestWrongEstimates:
     def test_a_job_that_outruns_its_estimate_is_thought_to_take_twice_as_long(self):
-        """B waits for A, said to end at 5: from 5 on A is thought to end at 10, so that D (5 s) may pass and C (6 s) not; from 10 on at 20, so
-        that C may. A ends at 12, and B starts after C."""
+        """B waits for A, estimated to end at 5.
+
+        From 5 on, A is expected to end at 10, so D (5 s) may pass but not C (6 s); from 10 on at 20, so C may pass. A
+        ends at 12, and B starts after C.
+        """
         rows = [(0, 3, 12), (1, 4, 2), (5, 1, 6), (5, 1, 5)]
         starts, ends = _starts("easy", "1x4", rows, [5, 2, 6, 5])
         assert starts == [0, 16, 10, 5]
@@ -212,7 +218,10 @@ class TestWrongEstimates:
         assert said in str(replay(other, Cluster.grid("1x1"), run.log, run.rules)[1])
 
     def test_a_guess_is_a_quantile_of_the_users_past(self):
-        """u ran for 2, 4 and 6 s: with the median B is thought to take 4 s and passes the gang, that waits 5 s more; v knows nothing yet."""
+        """u ran for 2, 4 and 6 s.
+
+        With the median, B is expected to take 4 s and passes the gang, which waits 5 s more; v has no history yet.
+        """
         rows = [(0, 1, 2), (2, 1, 4), (6, 1, 6), (12, 1, 5), (12, 2, 1), (12, 1, 4)]
         stated = np.array([2, 4, 6, 5, 1, 0]) * US
         for quantile, start in ((0.5, 12), (1.0, 18)):
@@ -228,7 +237,7 @@ class TestWrongEstimates:
 
 class TestTypes:
     def test_a_reservation_is_on_the_types_that_the_job_can_use(self):
-        """The gang needs the second machine's type: the first one's GPUs are nobody's to keep."""
+        """The gang needs the second machine's type: the GPUs of the first need not be reserved."""
         cluster = Cluster(gpus=np.array([2, 2]), kind=np.array([0, 1]), kinds=("old", "new"))
         either, new = [PPM, PPM], [0, PPM]
         jobs = Workload(
@@ -243,7 +252,7 @@ class TestTypes:
         assert not replay(jobs, cluster, run.log, run.rules)[1]
 
     def test_hosts_that_are_full_by_then_count(self):
-        """B needs all memory from 10 on: C (20 s) may take no GPU beside it, though one is left."""
+        """B needs all memory from 10 on: C (20 s) may take no GPU together with B, although one is free."""
         cluster = Cluster(gpus=np.array([4]), cpus=np.array([8.0]), memory_gb=np.array([64.0]))
         jobs = workload(
             [(0, 2, 10), (0, 2, 5), (0, 1, 20)],
@@ -280,7 +289,7 @@ def test_only_first_come_first_served_has_reservations(other):
 
 
 class TestPlans:
-    """Machines that leave by plan: nothing starts that can't end before, by its estimate."""
+    """Machines with planned outages: no job starts that can't end before, by its estimate."""
 
     def test_a_job_that_cannot_end_before_waits_until_the_machine_is_back(self):
         """The machine is away from 10 to 20: A (5 s) and C (4 s, at 6) run before, B (8 s, at 5) after; `fifo` starts B at 5 and it crashes."""
@@ -312,7 +321,7 @@ class TestPlans:
         assert (run.log.kind == Event.FAIL).sum() == sum(begin <= run.log.time_us[-1] for _, begin, _ in windows)
 
     def test_a_machine_that_fails_in_its_window_returns_once(self):
-        """Reasons to be away are counted: a failure in the window adds no event of its own."""
+        """Reasons of outages are counted: a failure in the window adds no further event."""
         cluster = Cluster.grid("1x1")
         alone = [each[:2] for each in islice(outages(cluster, EngineOptions(mtbf_hours=1, repair_hours=1), 3), 4)]
         (first, _), (back, _), *_ = alone

@@ -28,7 +28,7 @@ def _starts(jobs, cluster, name, options=None, seed=0, **engine):
 
 
 def _many(asks, count):
-    """One machine of many GPUs, and `count` tasks of each user: what they ask for in vCPUs and GB."""
+    """One machine with many GPUs, and `count` tasks of each user, with demands in vCPUs and GB."""
     users = np.repeat(np.arange(len(asks)), count)
     return workload(
         [(0, 1, 100)] * len(users),
@@ -57,7 +57,7 @@ def test_dominant_shares_are_those_of_the_linear_programme(asks):
     count = np.array([np.sum(np.array(starts)[jobs.group == user] == 0) for user in range(len(asks))])
     part = np.array(asks) / total  # of a task, by resource
     dominant = part.max(axis=1)
-    # max t with dominant_i x_i = t and all resources kept; what users have tasks for bounds x
+    # max t with dominant_i x_i = t within all resources; the number of tasks bounds x
     found = linprog(
         np.append(np.zeros(len(asks)), -1.0),
         A_ub=np.hstack([part.T, np.zeros((2, 1))]),
@@ -106,7 +106,7 @@ def test_locality_is_relaxed_after_its_tries(racks, start):
 
 @pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
 def test_a_job_that_no_host_has_room_for_holds_up_none_of_its_width(is_taken_back):
-    """Two GPUs are free, or held beyond a quota; the first job in line asks for more vCPUs than the hosts have left."""
+    """Two GPUs are free, or above a quota; the first job in line requests more vCPUs than the hosts have free."""
     rows = [(0, 1, 100), (0, 1, 100), (0, 2, 100 if is_taken_back else 1), (10, 2, 5), (10, 2, 5)]
     jobs = workload(
         rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"), cpu_milli=np.array([4000, 0, 0, 7000, 1000])
@@ -218,7 +218,7 @@ def test_the_job_that_aligns_best_comes_first_and_short_ones_by_their_weight():
 
 
 def test_users_far_below_their_share_come_first():
-    """User 1 holds nothing: with fairness its long job comes before the short one of the user that holds a GPU."""
+    """User 1 has no GPU: with fairness its long job precedes the short one of the user that has a GPU."""
     rows = [(0, 1, 100), (1, 1, 10), (1, 1, 50), (1, 1, 60)]
     jobs = workload([(0, 1, 100), (0, 1, 5), *rows[1:]], group=np.array([0, 0, 0, 1, 1]), groups=("a", "b"))
     for fairness, starts in ((0, [5, 15]), (0.6, [100, 5])):
@@ -246,7 +246,7 @@ def test_locality_is_relaxed_after_so_many_tries():
 
 
 def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
-    """Two machines of four for `a`; what `b` and `c` share goes by GPU-hours, one to three; `d` has no jobs here."""
+    """Two machines of four for `a`; `b` and `c` share the rest by GPU-hours, one to three; `d` has no jobs here."""
     path = tmp_path / "quotas.csv"
     path.write_text("vc,node num\na,2\nd,9\n")
     jobs = workload([(0, 1, 10), (0, 1, 10), (0, 1, 30)], group=np.arange(3), groups=("a", "b", "c"))
@@ -275,7 +275,7 @@ def test_users_are_those_that_the_table_names():
 
 
 def test_users_take_turns_from_one_pass_to_the_next():
-    """One GPU; a's jobs were all submitted before b's: they alternate, and a user who comes late saved no turns up."""
+    """One GPU; a's jobs were all submitted before b's: they alternate, and a late user has no saved turns."""
     rows = [(0, 1, 10)] * 8 + [(35, 1, 10)] * 2
     group = np.array([0] * 4 + [1] * 4 + [2] * 2)
     jobs = workload(rows, group=group, groups=("a", "b", "c"), priority=np.full(10, 1))

@@ -1,4 +1,4 @@
-"""Rounds of auctions among simulated apps: leases, payments, who may bid, and logs that can be replayed."""
+"""Rounds of auctions among simulated apps: leases, payments, eligible bidders, and logs that can be replayed."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def test_the_worst_off_takes_all_it_can_use_until_the_lease_ends():
     """App 1 comes when app 0 has the GPU; at the next lease app 1, which waits, is worse off in its ideal time's measure."""
     jobs = minutes([(0, 1, 60, 0), (5, 1, 10, 1)])
     run = checked(jobs, Cluster.grid("1x1"), "themis-greedy", {"lease_min": 20})
-    assert ends(run) == [80.0, 30.0]  # between 20 and 40 minutes app 1 leases the GPU; what it leaves idles
+    assert ends(run) == [80.0, 30.0]  # between 20 and 40 minutes app 1 leases the GPU; its forfeited share is idle
     rows = [(time / MINUTE_US, kind, job) for time, kind, job, _ in run.log.rows()]
     assert rows == [(0, 0, 0), (20, 1, 0), (20, 0, 1), (30, 2, 1), (40, 0, 0), (80, 2, 0)]
 
@@ -91,13 +91,13 @@ def test_an_app_puts_its_next_job_on_the_gpus_that_another_left(name):
 
 
 def test_two_equal_apps_pay_for_each_other_and_the_leftover_goes_round():
-    """Four GPUs, two apps that can use them all: two each, less what they pay, plus what is left over."""
+    """Four GPUs, two apps that can use them all: two each, minus their payments, plus the leftover."""
     jobs = minutes([(0, 1, 100, app) for app in (0, 1) for _ in range(4)])
     run = checked(jobs, Cluster.grid("1x4"), "themis", {"fairness": 0})
     figures = run.figures
     assert figures["payments_left_open"] == 0
     assert figures["gpus_left_over"] > 0
-    assert run.allocated_gpu_us == pytest.approx(800 * MINUTE_US)  # leftovers are given away: nothing idles
+    assert run.allocated_gpu_us == pytest.approx(800 * MINUTE_US)  # leftovers are assigned: no GPU is idle
     assert max(ends(run)) <= 240.0
 
 

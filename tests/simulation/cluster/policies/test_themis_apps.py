@@ -9,7 +9,7 @@ from optim.simulation.cluster.policies.themis.apps import MINUTE_US, AppTracker,
 
 
 def profiles(app, gpus, minutes=10):
-    """Return what is known of apps whose jobs have all just been submitted, by app."""
+    """Return the known facts of apps whose jobs have all just been submitted, by app."""
     jobs = np.arange(len(app))
     view = SimpleNamespace(
         now_us=0, submit_us=0 * jobs, app=np.array(app), gpus=np.array(gpus), slowdown_ppm=np.zeros((len(app), 3))

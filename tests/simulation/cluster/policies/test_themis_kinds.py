@@ -44,7 +44,7 @@ def test_other_gpus_count_by_what_they_do_for_the_app():
 
 
 def test_gpus_of_other_types_are_first_of_all_for_jobs_that_can_not_use_the_one_on_offer():
-    """Of the app's demand of 4 only 2 can be had on the type: the first two GPUs held elsewhere are the other job's."""
+    """Of the app's demand of 4, only 2 are available on the type: the first two GPUs of the other type belong to the other job."""
     found = kinds(TWICE)
     assert found.beside(0, ((0, 2),), 1, demand=2) == NOTHING
     assert found.beside(0, ((0, 3),), 1, demand=2) == OtherTypeHoldings(1, pytest.approx(3.5))

@@ -24,7 +24,7 @@ def falling(job):
 
 
 def until(progress):
-    """Return what jobs have reported by their progress."""
+    """Return the losses that jobs have reported by their progress."""
     return lambda job: falling(job)[: int(progress[job] * (POINTS - 1)) + 1]
 
 
@@ -44,7 +44,7 @@ def test_halving_keeps_the_best_third_of_a_rung_once_all_have_come_through():
     found = tuner.review(second, until(second))
     assert found.killed == {1, 2}
     assert found.expected == {0: pytest.approx(2 / 3)}
-    assert not tuner.review({0: 0.9}, until({0: 0.9})).paused  # the last rung has nobody to wait for
+    assert not tuner.review({0: 0.9}, until({0: 0.9})).paused  # the last rung waits for no other trial
 
 
 def test_what_trials_are_expected_to_do_adds_up_to_successive_halving():
@@ -75,7 +75,7 @@ def test_curves_kill_the_poor_and_expect_half_of_the_promising():
 
 
 def tuned_world():
-    """Two apps of nine trials, a minute a step; the losses are in the order of the trials."""
+    """Two apps of nine trials, a minute per step; the losses are in the order of the trials."""
     count = 18
     return Workload(
         submit_us=np.zeros(count, np.int64),

@@ -86,7 +86,7 @@ def test_a_gang_waits_for_a_good_place_and_then_takes_any():
     assert (run.first_start_us / US).tolist() == [0, 0, 25]
     assert run.end_us[2] == 45 * US
     eager = _play(rows, Cluster.grid("2x4"), "patience", {"wait_s": 10}, spread=True, slowdown_ppm=slow)
-    assert (eager.first_start_us / US).tolist() == [0, 0, 25]  # bad places of others are held back, too
+    assert (eager.first_start_us / US).tolist() == [0, 0, 25]  # bad places of other jobs have a delay as well
     careless = {"wait_s": 10, "max_slowdown": 2}
     assert (
         _play(rows, Cluster.grid("2x4"), "patience", careless, spread=True, slowdown_ppm=slow).first_start_us / US

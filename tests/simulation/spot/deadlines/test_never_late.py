@@ -1,4 +1,4 @@
-"""`deadline-dp` is never late, whatever traces do and hazards say, in back-tests and in a launcher of one's own."""
+"""`deadline-dp` is never late, for any traces and hazards, in back-tests and in a user's launcher."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.support.spot.zones import drawn, drawn_in_seconds, zone_job, zone_mar
 
 
 def wrong_hazards(rng, tick_s):
-    """Return hazards that have nothing to do with the traces: of anything, ten times as high or low, or reversed."""
+    """Return hazards unrelated to the traces: arbitrary, ten times too high or low, or reversed."""
     base = prior_hazards(decision_s(tick_s))
     kind = rng.integers(0, 5)
     if kind == 0:
@@ -70,7 +70,7 @@ class FakeCloud:
         self.held, self.ready_s, self.lost_s = Machines.NONE, 0.0, np.inf
 
     def launch(self, kind, now_s):
-        """Launch machines; tell whether there are any."""
+        """Launch machines; return whether any are available."""
         if kind is Machines.SPOT:
             if self.rng.random() < 0.3:
                 return False

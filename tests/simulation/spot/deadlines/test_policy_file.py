@@ -1,4 +1,4 @@
-"""Spells by hand, and a policy's file: what is written is read, and what can't be trusted is refused."""
+"""Spells by hand, and a policy's file: written values are read back, and implausible ones are rejected."""
 
 import json
 from contextlib import suppress

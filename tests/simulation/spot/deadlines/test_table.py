@@ -1,4 +1,4 @@
-"""The table's least mean is that of trying everything, and its entries are safe whatever hazards say."""
+"""The table's least mean equals that of enumeration, and its entries are safe for any hazards."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Values over several zones: beside recursions by hand, the table of one zone, and what they must never do."""
+"""Values over several zones, compared with recursions by hand and the table of one zone, and their invariants."""
 
 import itertools
 import math
@@ -82,7 +82,7 @@ def test_one_zone_without_memory_or_set_ups_is_that_of_the_exact_table(come, go,
 
 
 def by_hand(groups, *, work, slack, setup, move):
-    """Return values of the rules in whole ticks, written apart: set-ups of no tick or one, a region a group, billed by the tick."""
+    """Return values of the rules in full ticks, by separate code: set-ups of no tick or one, one region per group, billed by the tick."""
     count, ages = len(groups), groups[0].hazards.num_ages
     rate = [group.price_usd * HOURS for group in groups]
     hazard = [group.hazards.hazard for group in groups]
@@ -245,7 +245,7 @@ def test_a_zone_is_worth_less_the_dearer_younger_farther_and_slower_it_is():
         found,
     )
     assert found[0] < min(found[1:])
-    # Expected to be held for 50 ticks, of which there is work for 20.
+    # Expected to last 50 ticks, of which 20 have work.
     assert found[2] == pytest.approx(found[0] + 0.1 * HOURS * 20)
     assert found[4] == pytest.approx(found[0] + 0.5)
 
@@ -264,7 +264,7 @@ def test_a_table_fits_whatever_the_job(tick_s, cells, work_s, slack_s):
 
 
 def test_it_waits_for_a_cheap_zone_near_by_while_there_is_time():
-    # The cheap zone goes for a tick now and then; the dear one is always there.
+    # The cheap zone is unavailable for a tick occasionally; the expensive one is always available.
     market = zone_market("xxxx-xxxx-xxxx-xxxx-xxxxxxxxxx", "x" * 30, spot=[1.0, 2.5], tick_s=600)
     job = zone_job(market, 20, 29, setup=0)
     chain = hazards([0.9, 0.9], [0.2, 0.2])
@@ -317,7 +317,7 @@ def test_the_pace_of_a_zone_follows_what_was_seen_of_it():
     # Of an eighth of the hazards 2.5 ends were expected: (5 + 0) / (5 + 2.5) is nearer to a half than to one, in powers of 2.
     assert [calm.factor(kind, -1) for kind in (0, 1)] == [0.125, 0.0625]
     young = watched(chain, [1, 0, 0])
-    # The first spell is of an age that nobody knows; the second is a tick old.
+    # The first spell has an unknown age; the second is a tick old.
     found = float(chain.first_hazard(1)[0, 1])
     assert -np.expm1(-young._due[:, 1]) == pytest.approx([0.2, found])
     assert young._ends == [0, 1]

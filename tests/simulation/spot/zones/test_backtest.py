@@ -1,4 +1,4 @@
-"""Back-tests over zones: the same for any number of processes, every row beside the proven least, one's own policies."""
+"""Back-tests over zones: equal for any number of processes, every row with the proven least cost, user policies."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The engine over zones by hand: set-ups, moves, evictions, probes, and what a policy gets to know."""
+"""The engine over zones by hand: set-ups, moves, evictions, probes, and the policy's information."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ OD = [Offer(zone, False) for zone in range(3)]
 
 
 class Scripted(ZonePolicy):
-    """Want what a script says from each tick on, and keep what was seen."""
+    """Request offers by a script of ticks, and record the views."""
 
     name = "scripted"
 
@@ -102,7 +102,7 @@ def test_facts_tell_everything_but_the_traces():
 
 
 def followed(market, job, best, billing):
-    """Run what a plan says."""
+    """Execute a plan."""
     script = {-(-stay.end_s // market.tick_s): () for stay in best.plan}
     script |= {stay.begin_s // market.tick_s: (Offer(stay.zone, stay.is_spot),) for stay in best.plan}
     return run_zones(market, job, Scripted(script), 0, billing=billing)
@@ -123,7 +123,7 @@ def test_a_set_up_may_end_within_a_tick_and_so_may_the_job():
     )
     policy = Scripted({0: SPOT[:1]})
     run = run_zones(market, job, policy, 0)
-    # 420 s of work in the first tick, 280 in the second: 880 s at 1.2 dollars an hour.
+    # 420 s of work in the first tick, 280 in the second: 880 s at 1.2 dollars per hour.
     assert [(view.work_left_s, view.setup_left_s) for view in policy.views] == [(700, 0), (280, 0)]
     assert (run.end_s, run.stays) == (880, (Allocation(0, True, 0, 880),))
     assert run.units == 880 * 1_200_000
@@ -153,7 +153,7 @@ def test_a_long_set_up_spans_ticks_and_is_lost_with_the_machines():
     [
         ("per-second", 0.5 + 0.25 + 1.0, 0),
         ("whole-ticks", 0.5 + 0.25 + 1.0, 0),
-        # The machines are lost after half an hour, and again after an hour and a half that began at 1 dollar an hour.
+        # The machines are lost after half an hour, and again after an hour and a half that began at 1 dollar per hour.
         ("aws-2017", 1.0 + 0.5, 1800),
         ("aws-2009", 1.0, 1800 + 1800),
     ],
@@ -166,7 +166,7 @@ def test_bills_follow_the_rule(billing, usd, free_s):
 
 
 def plain_run(market, job, script, billing):
-    """Return (units, end, work, lost) of a script by a clock that counts every second, in whole numbers."""
+    """Return (units, end, work, lost) of a script by a clock that counts every second, in integers."""
     held, launched, setup, state, work, units, lost, now = None, 0, 0, 0, 0, 0, 0, 0
     while now < len(market) * market.tick_s and now < 2 * -(-job.deadline_s // market.tick_s) * market.tick_s:
         tick = now // market.tick_s

@@ -61,14 +61,14 @@ JOB = one_zone_job(10, 20, 0.5)
     [
         # On spot machines it stays, however far ahead or behind.
         (4.0, 9.5, "spot", (SPOT,)),
-        # Idle: spot where there is any; else on demand only where behind the line (half an hour of work an hour).
+        # Idle: spot if available; otherwise on demand only if behind the line (half an hour of work per hour).
         (4.0, 8.1, "idle", (SPOT, ON_DEMAND)),
         (4.0, 8.0, "idle", (SPOT,)),
         (4.0, 7.9, "idle", (SPOT,)),
         # On demand it stays until it is ahead by two changeovers: work of 0.5 h, or more, beyond the line.
         (4.0, 7.6, "on-demand", (ON_DEMAND,)),
         (4.0, 7.5, "on-demand", (SPOT, ON_DEMAND)),
-        # Ahead, but without spot: leaving would cost a changeover more, and gain nothing.
+        # Ahead, but without spot: leaving would cost another changeover without any gain.
         (4.0, 7.4, "on-demand", (SPOT, ON_DEMAND)),
     ],
 )

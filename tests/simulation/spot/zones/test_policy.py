@@ -1,4 +1,4 @@
-"""Guarded policies keep every deadline that can be kept, whatever traces do and whatever they would rather do."""
+"""Guarded policies meet every feasible deadline, for any traces and any preferences of the policy."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ def test_lifetimes_are_time_watched_over_losses_with_a_prior():
     assert not memory.was_there(0)
     for tick, is_there in ((1, True), (3, True), (8, False), (9, False), (12, True)):
         memory.note(replace(view, tick=tick, seen=((tick, is_there), None)))
-    # Watched from 1 to 3 and from 3 to the loss seen at 8; nothing is known between 8 and 12.
+    # Observed from 1 to 3 and from 3 to the loss seen at 8; the time between 8 and 12 is unknown.
     assert memory.lifetime_s(0) == pytest.approx((6 + 7) / 2 * 3600)
     assert memory.lifetime_s(1) == 6.0 * 3600
     assert memory.was_there(0)

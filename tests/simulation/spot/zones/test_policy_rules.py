@@ -1,4 +1,4 @@
-"""Every rule of every policy over zones on traces small enough for a bill by hand: dollars, and what was held when."""
+"""Every rule of every policy over zones, on traces small enough for a bill by hand: dollars and allocations."""
 
 import pytest
 
@@ -87,14 +87,15 @@ def test_adaptive_probes_nothing_dearer_than_what_it_holds():
 def test_skynomad_waits_while_work_is_worth_less_than_on_demand_and_takes_it_under_pressure():
     market = zone_market("-" * 24, spot=[1.0])
     cost, held = stays("skynomad", market, zone_job(market, 6, 20))
-    # Work for 6 ticks and a launch on demand costs 3 * 7 / 6 = 3.5 a tick; it is worth 3 * 20 / (20 - t) > 3.5 from t = 3.
+    # Work for 6 ticks and a launch on demand costs 3 * 7 / 6 = 3.5 per tick; its value is 3 * 20 / (20 - t) > 3.5 from
+    # t = 3.
     assert held == [(0, 3, 10, "d")]
     assert cost == 21.0
 
 
 def test_skynomad_takes_spot_at_once_where_its_launch_and_work_cost_less_than_on_demand():
     market = zone_market("x" * 10, spot=[2.1])
-    # A launch and 3 ticks of work cost 2.1 * 4 / 3 = 2.8 a tick of work, which is worth 3.
+    # A launch and 3 ticks of work cost 2.1 * 4 / 3 = 2.8 per tick of work, with a value of 3.
     assert stays("skynomad", market, zone_job(market, 3, 10)) == (pytest.approx(8.4), [(0, 0, 4, "s")])
 
 
