@@ -1,7 +1,7 @@
 """Keep solutions as the best known of the references that they solve: ``make best FILES='heavy-0.json ...'``.
 
-Of what ships and what a file holds the better plan stays, and the better bound with its proof, each where it came from;
-nothing gets worse. What doesn't verify is refused.
+Of the shipped solution and a file, the better plan and the better bound with its proof remain, each from its origin; no
+value gets worse. Solutions that don't verify are rejected.
 """
 
 import json
@@ -38,7 +38,7 @@ def best_of(shipped: Solution, found: Solution) -> Solution:
 
 
 def keep(path: str | Path, models: Path = MODELS) -> str:
-    """Keep what is better in a file than in what ships; return what was done, in a line.
+    """Keep the better parts of a file and the shipped solution; return a description of the change, in one line.
 
     Raises
     ------

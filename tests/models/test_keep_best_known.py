@@ -1,4 +1,4 @@
-"""Keeping the best solutions known: plan and bound apart, nothing worse, nothing that doesn't verify."""
+"""Storing the best known solutions: plan and bound separately, no worse values, and only verified solutions."""
 
 from dataclasses import replace
 

@@ -127,7 +127,7 @@ def test_an_unknown_format_or_a_ratio_out_of_place_is_refused():
 @pytest.mark.parametrize("format", ["lp", "mps"])
 @pytest.mark.parametrize("name", ["a *\\\nmin\nx: 1 y", "x\nOBJSENSE\n    MIN", "a\rb", "a\u2028b", "\x1b[2J", "é $x$"])
 def test_a_name_adds_no_line_to_a_model(name, format):
-    """An instance's name stands in a remark: whatever it is, all other lines are those of the plain instance."""
+    """An instance's name is in a remark: for any name, all other lines equal those of the plain instance."""
     instance = optim.reference_instance("tiny-0")
     plain, hostile = (optim.export(replace(instance, name=given), format).split("\n") for given in ("plain", name))
     differing = [line for line, other in zip(hostile, plain, strict=True) if line != other]

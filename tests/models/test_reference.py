@@ -49,7 +49,7 @@ def test_is_proven_optimal_where_instances_are_small(name):
 
 
 class Stated(msgspec.Struct):
-    """What is read of a large solution, of whose plan and proof nothing is asked."""
+    """Fields read from a large solution if neither its plan nor its proof is requested."""
 
     objective: float
 

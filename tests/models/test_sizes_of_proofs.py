@@ -1,4 +1,4 @@
-"""Small files that ask for much: checkers take memory that grows with the file, and say in a line where it is too much."""
+"""Small files with large requirements: the checkers' memory grows with the file, and one line reports if it is too much."""
 
 import tracemalloc
 from dataclasses import replace
@@ -37,7 +37,7 @@ DEPTH = 1_500
 
 @pytest.fixture
 def peak():
-    """Return a function that tells the most memory taken so far, in MiB."""
+    """Return a function that gives the maximum memory so far, in MiB."""
     tracemalloc.start()
     yield lambda: tracemalloc.get_traced_memory()[1] / MIB
     tracemalloc.stop()
@@ -113,7 +113,7 @@ def test_documents_of_more_objects_lists_or_values_than_are_read_are_refused_bef
     ):
         decode(data, list)
     with read_limits(**{what: 201}):
-        assert len(decode(data, list)) == 201 - (what == "lists")  # the outer one counts, too
+        assert len(decode(data, list)) == 201 - (what == "lists")  # the outer one counts as well
 
 
 def test_prices_of_many_slots_end_in_a_line_and_not_in_hours():
@@ -125,7 +125,7 @@ def test_prices_of_many_slots_end_in_a_line_and_not_in_hours():
 
 @pytest.mark.parametrize("start", [1, -1])
 def test_a_schedule_of_many_parts_ends_in_a_line_and_not_in_hours(start):
-    """20,000 parts of a job run side by side, until one of the jobs that come each microsecond takes their GPU, or beside those."""
+    """20,000 parts of a job run until, or together with, jobs that arrive each microsecond and take their GPU."""
     count, others = 20_000, 2_000
     submit = np.append(0, np.arange(others))
     duration = np.append(5_000_000, np.ones(others, np.int64))

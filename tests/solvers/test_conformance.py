@@ -1,4 +1,4 @@
-"""The conformance checks accept an honest solver, and each refuses what it is there for."""
+"""The conformance checks accept an honest solver, and each rejects the fault that it tests."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -32,7 +32,7 @@ def honest() -> Trial:
 
 
 def tampered(trial: Trial, name: str, solution: Solution) -> Trial:
-    """Put an answer in place of the trial's own."""
+    """Replace the trial's answer."""
     trial.__dict__[name] = solution
     return trial
 

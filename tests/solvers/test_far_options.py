@@ -1,4 +1,4 @@
-"""Numeric options at the far ends of their ranges: a run ends by its time limit all the same, and what it says verifies."""
+"""Numeric options at the ends of their ranges: a run still ends by its time limit, and its claims verify."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LIMIT_S, LATEST_S = 0.3, 5.0
 
 
 def numeric(solver: Solver) -> Iterator[tuple[str, type]]:
-    """Yield a solver's whole-number and number options."""
+    """Yield a solver's integer and float options."""
     hints = get_type_hints(solver.options_type)
     for field in fields(solver.options_type):
         hint = hints[field.name]

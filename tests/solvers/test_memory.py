@@ -1,4 +1,4 @@
-"""Solving again and again takes no more memory: whatever a compiled loop makes is released."""
+"""Repeated solves don't increase memory: all arrays of compiled loops are released."""
 
 import gc
 
@@ -22,7 +22,7 @@ SOLVERS = {
 def live_allocations():
     """Give a function that counts what compiled loops have allocated and not released.
 
-    Garbage is collected only here: whatever was made since is young then, and the rest of the process isn't walked over.
+    Garbage is collected only here: new objects are young then, and the rest of the process isn't traversed.
     """
     gc.disable()
 

@@ -1,4 +1,4 @@
-"""Bounds that solvers tell as they run: stopping rules and progress displays believe them, so each must hold when it is told."""
+"""Bounds that solvers report during a run: stopping rules and progress displays rely on them, so each must hold at once."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -28,7 +28,7 @@ FEW = {"branch-and-price": {"search_moves": 20}, "search": {"num_moves": 2000}}
 
 
 class Listener(SilentProgress):
-    """Keep what each task tells, in the order of tasks."""
+    """Record the reports of each task, in the order of tasks."""
 
     def __init__(self) -> None:
         self.open: list[list[Mapping[str, float | None]]] = []

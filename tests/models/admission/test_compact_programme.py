@@ -30,7 +30,7 @@ OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.34535773057462, "tiny-2": 307.83812756
 
 @given(clusters())
 def test_the_best_point_is_worth_as_much_as_the_packing_ilps_and_makes_a_plan(given_instance: AdmissionInstance):
-    """The packing ILP in turn finds the best of all plans, by enumeration of them all: see its own tests."""
+    """The packing ILP in turn finds the best of all plans, by enumeration; it has separate tests."""
     model = compact_model(given_instance)
     found = optimum(model)
     packing = packing_model(given_instance, enumerate_schedules(given_instance), is_integer=True)
@@ -101,7 +101,7 @@ def test_workers_of_one_slot_all_have_the_demands_with_which_it_starts():
 
 
 def test_whole_chunks_waste_what_is_left_of_a_slot():
-    """Chunks of 0.7 slots: a worker finishes one a slot, three finish four; by worker-slots three would do."""
+    """Chunks of 0.7 slots: a worker finishes one per slot, three finish four; by worker-slots three would suffice."""
     wasteful = job(epochs=2, chunks=2, minibatch_s=7, utility={"kind": "table", "table": [9, 5, 2]})
     for chunk_integral, most, expected in ((True, 1, 0), (True, 3, 5), (False, 2, 5), (False, 1, 2)):
         narrow = instance(

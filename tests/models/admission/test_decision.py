@@ -1,4 +1,4 @@
-"""Counts stripped of what is superfluous, and checked row by row in integers."""
+"""Counts without superfluous units, checked row by row in integers."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Forecast files: what is written is read, and what contradicts itself is refused in one line that says what."""
+"""Forecast files: written files are read back, and contradictory ones are rejected in one line with the cause."""
 
 import json
 from dataclasses import replace

@@ -22,7 +22,7 @@ def build(*jobs, **cluster):
 
 
 def worth_nothing_alone(instance):
-    """Return the jobs that no schedule over the empty cluster is worth anything for, by the checker's own programme."""
+    """Return the jobs for which no schedule on the empty cluster has a positive value, by the checker's dynamic programme."""
     exact = read_exact_instance(instance)
     size = (exact.horizon, len(exact.resources))
     worker = np.zeros((len(exact.worker_servers.count), *size))

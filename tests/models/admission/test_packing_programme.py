@@ -191,7 +191,7 @@ def test_splits_workers_over_single_servers_but_not_over_a_class():
 
 
 def test_a_class_of_shared_servers_holds_only_sums_of_what_single_ones_hold():
-    """Two servers of 3 hold no worker of 2 beside a PS of 2, although the class has room for both thrice."""
+    """Two servers of 3 hold no worker of 2 together with a PS of 2, although the class has three times the capacity for both."""
     found = enumerate_schedules(
         instance(job(worker=[2], ps=[2], ps_mbps=1), horizon=1, shared_servers=servers([3], count=2)),
         level=Level.CLASSES,

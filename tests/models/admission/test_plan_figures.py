@@ -59,7 +59,7 @@ def test_refused_jobs_are_those_without_workers() -> None:
 
 
 def test_rows_are_tight_for_jobs_that_can_run_in_the_slot() -> None:
-    """The small job has no time after slot 0: from then on what is left is too little for anybody."""
+    """The small job has no time after slot 0: from then on the remaining capacity is too small for any job."""
     room = [servers(("3",))]
     small = job("small", worker=("1",), ps=("0",), utility=StepDocument(5.0, 0))
     large = job("large", worker=("2",), ps=("0",), chunks=2)

@@ -1,4 +1,4 @@
-"""Plans and proofs as plain values, and back: what a file can't mean is refused."""
+"""Conversion of plans and proofs to plain values and back; invalid files are rejected."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Documents of admission instances, in and out, and what makes one invalid."""
+"""Reading and writing documents of admission instances, and the causes of invalid ones."""
 
 import json
 from typing import Any

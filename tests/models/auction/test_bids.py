@@ -104,13 +104,13 @@ def test_the_empty_row_takes_a_lease_longer_than_the_slowest_row_unless_it_is_kn
 
 
 def test_gangs_beyond_the_demand_less_what_is_held_are_not_bid_for():
-    """Of 8 GPUs 3 are held: a third gang of 2 would help, but not with all of its GPUs."""
+    """3 of 8 GPUs are occupied: a third gang of 2 would help, but not with all of its GPUs."""
     table = rows(held_gpus=3, held_locality=Locality.CLUSTER, gang=2)
     assert {k for k, _, _ in table.rows} == {2, 4}
 
 
 def test_a_bundle_counts_on_the_union_with_what_is_held_wherever_it_may_lie():
-    """Two GPUs of a machine are held; two more on another one make an app of one rack, or of two."""
+    """Two GPUs of a machine are occupied; two more on another machine make an app span one rack, or two."""
     known = {"active_apps": 1.0, "slowdown": Slowdown(slot=1.0, machine=1.0, rack=1.3, cluster=1.3)}
     trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=4)
     own = with_allocation(profile(trials=(trial,), **known), auction([2, 2, 2]).cluster, [(0, 2)])
@@ -121,7 +121,7 @@ def test_a_bundle_counts_on_the_union_with_what_is_held_wherever_it_may_lie():
 
 
 def test_rows_that_name_machines_stay_beside_the_gpus_held():
-    """Of machine 0 the first slot's GPUs are held, machine 1 is its neighbour, machine 2 lies in another rack."""
+    """The GPUs of the first slot of machine 0 are occupied, machine 1 is its neighbour, machine 2 is in another rack."""
     where = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
     own = with_allocation(profile(elapsed_min=5.0), where, [(0, 2)])
     offer = auction([(0, [0, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
@@ -140,7 +140,7 @@ def test_rows_that_name_machines_stay_beside_the_gpus_held():
 
 
 def test_rows_beside_the_gpus_held_are_as_good_as_any_placement_there():
-    """Each named row's rho is that of the union of its machines' slots and the GPUs held, at worst."""
+    """Each named row's rho is at most that of the union of its machines' slots and the app's GPUs."""
     where = auction([(0, [2, 2]), (0, [4]), (1, [4])]).cluster
     for slot, place in ((0, [(0, 1)]), (2, [(2, 3)]), (3, [(1, 1), (3, 2)])):
         del slot

@@ -1,4 +1,4 @@
-"""Auctions from Python lists and from files: written ones are read back, and what is wrong is named."""
+"""Auctions from Python lists and from files: written ones are read back, and errors are named."""
 
 import json
 from dataclasses import replace
@@ -165,7 +165,7 @@ def test_a_file_says_where_held_gpus_are():
     instance = holding({"places": [[1, 3]]})
     assert instance.profiles[0].held_places == ((1, 3),)
     assert instance.profiles[0].held_gpus == 3
-    assert (instance.bids.locality == Locality.NAMED).any()  # rows beside what is held
+    assert (instance.bids.locality == Locality.NAMED).any()  # rows in addition to current GPUs
     written = PROBLEM.write_instance(instance)
     assert PROBLEM.write_instance(PROBLEM.read_instance(written)) == written
     far = holding({"gpus": 3, "locality": "slot"})

@@ -1,4 +1,4 @@
-"""From shares to whole GPUs: the rules, which GPUs are kept, and that nothing is lost."""
+"""From shares to integral GPUs: the rules, the GPUs that the app keeps, and the conservation of GPUs."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ CLUSTER = cluster_from_documents(
     ("rule", "share", "bundle", "gang", "kept"),
     [
         (FLOOR, 0.5, 5, 1, 2),
-        (FLOOR, 0.3, 2, 1, 1),  # .6 of a GPU: one is kept
+        (FLOOR, 0.3, 2, 1, 1),  # .6 of a GPU: the app keeps one
         (FLOOR, 0.2, 2, 1, 0),  # .4 of a GPU
         (FLOOR, 0.6, 4, 4, 0),  # less than the gang
         (FLOOR, 0.75, 8, 2, 6),
@@ -57,7 +57,7 @@ def test_never_more_than_the_bundle_and_always_whole_gangs(rule, share, gangs, g
 @given(st.floats(0, 1), st.integers(1, 40))
 def test_floor_nearest_and_ceil_are_in_order(share, bundle):
     floor, nearest, ceil = (grant_size(rule, share, bundle) for rule in (FLOOR, NEAREST, CEIL))
-    assert floor <= nearest + 1  # half a GPU is kept as one by floor, and rounds up to one
+    assert floor <= nearest + 1  # floor keeps one GPU for half a GPU, and half a GPU rounds up to one
     assert nearest <= ceil
 
 

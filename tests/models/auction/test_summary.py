@@ -1,4 +1,4 @@
-"""Figures of auctions and allocations, by hand, and what the problem tells of them."""
+"""Figures of auctions and allocations, by hand, and the problem's description of them."""
 
 from dataclasses import replace
 
@@ -60,7 +60,7 @@ def test_the_placement_score_is_the_mean_of_gpus():
 
 
 def test_fairness_after_payment_is_that_of_the_best_row_which_the_grant_satisfies():
-    """The first app keeps its row of two GPUs of one slot, the second nothing that it has bid for."""
+    """The first app keeps its row of two GPUs of one slot, the second none of its bids."""
     load = plan_load(ONE, PLAN)
     assert load["max_rho"] == 1.0
     assert load["max_rho_paid"] == 1.0

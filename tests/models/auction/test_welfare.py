@@ -16,7 +16,7 @@ from tests.support.auction.patterns import hull_bound, maximal_patterns, pattern
 from tests.support.auction.strategies import auctions, named_auctions
 
 TOL = 1e-6
-"""HiGHS' own gap."""
+"""The gap of HiGHS."""
 
 
 def value(model):

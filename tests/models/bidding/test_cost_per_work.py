@@ -1,4 +1,4 @@
-"""Cost per work against published figures, against the checker's own sums, and by its symmetries."""
+"""Cost per work against published figures, against the checker's sums, and by its symmetries."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.support.bidding.small_markets import all_footprints, hour_instance, p
 
 EVICTED, USABLE, PRICE = (0.55, 0.055), (0.679167, 0.9725), 0.10
 PUBLISHED = {0.0: (0.06626, 0.09717), 0.25: (0.08308, 0.09857), 0.5: (0.11134, 0.10000), 0.4125: (0.09949, 0.09949)}
-"""Loss by an eviction in hours: cost per work of a risky and of a safe bid at $0.10 an hour."""
+"""Loss by an eviction in hours: cost per work of a risky and of a safe bid at $0.10 per hour."""
 
 
 @pytest.mark.parametrize("term", EvictionTerm)

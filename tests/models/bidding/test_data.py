@@ -1,4 +1,4 @@
-"""Scalability curves by what defines them, and windows of history, caps and labels that are invalid."""
+"""Scalability curves by their definition, and invalid windows of history, caps and labels."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Figures of bidding instances and footprints by hand, and what the problem tells of them."""
+"""Figures of bidding instances and footprints by hand, and the problem's description of them."""
 
 from dataclasses import replace
 

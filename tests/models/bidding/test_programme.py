@@ -48,7 +48,7 @@ def test_only_those_who_hold_a_bid_that_is_outbid_lose_by_it(charges, counts, ex
 
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 1.0])
 def test_tangents_follow_a_curve_as_far_as_all_machines_together_go(ratio):
-    """Without machines of one's own: V = 2 k for k up to 6, work V / (1 + 0.1 V), a dime each."""
+    """Without existing machines: V = 2 k for k up to 6, work V / (1 + 0.1 V), a dime each."""
     curve = Scalability(kind=CurveKind.SATURATING, serial=0.1, base=1.0)
     instance = hour_instance([0], [0.1], [2.0], max_count=6, fixed_usd=0.4, scalability=curve)
     best = min(0.4 + 0.1 * k - ratio * 2 * k / (1 + 0.2 * k) for k in range(7))

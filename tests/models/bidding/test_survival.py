@@ -1,4 +1,4 @@
-"""What must last the hour: figures by hand, files, and what is refused."""
+"""The chance constraint: figures by hand, files, and rejected values."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ BIDS = [
 
 
 def two_markets(**fields):
-    """Return two markets, each lost within the hour with probability one half by a cause of its own."""
+    """Return two markets, each lost within the hour with probability one half by an independent cause."""
     half = float(np.log(2))
     return BiddingInstance.from_bids(
         BIDS, survival={"min_capacity": 2, "probability": 0.6, "by_market": [half, half], **fields}

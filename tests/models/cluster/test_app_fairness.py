@@ -1,4 +1,4 @@
-"""Fairness of apps by hand, and of apps of one job beside that of jobs."""
+"""Fairness of apps by hand, and of apps of one job compared with that of jobs."""
 
 import numpy as np
 import pytest

@@ -112,7 +112,7 @@ def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
     assert metrics.rho_space_min == pytest.approx(6 / 10)
     assert metrics.jct_mean_h * 3600 == pytest.approx((4 + 6 + 16) / 3)
     gone = replace(run, is_done=np.array([True, False, True]))
-    assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app isn't whole
+    assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app is incomplete
     alone = replace(run, is_done=np.array([True, False, False]))
     assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no app is: what there is counts
 

@@ -1,4 +1,4 @@
-"""The published tables add up, and failed jobs' logs tell their reasons."""
+"""The published tables add up, and failed jobs' logs give their reasons."""
 
 import math
 

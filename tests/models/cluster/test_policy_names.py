@@ -1,4 +1,4 @@
-"""Names of policies in logs: what can be one, and which of them a key tells."""
+"""Names of policies in logs: valid names, and the name that a key contains."""
 
 import pytest
 

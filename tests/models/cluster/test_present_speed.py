@@ -1,4 +1,4 @@
-"""Jobs whose speed changes with their steps: what seems left, and policies that go by it."""
+"""Jobs whose speed changes with their steps: the apparent remaining time, and policies that use it."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ ONE = Cluster.grid("1x1")
 
 
 def by_steps(pace, duration, served):
-    """Return what seems left, by walking the steps one by one."""
+    """Return the apparent remaining time, by adding up the steps one by one."""
     steps, parts = 12_000, len(pace)
     times = np.repeat(np.array(pace, float), steps // parts)
     times *= duration / times.sum()

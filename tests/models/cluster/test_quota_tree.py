@@ -42,7 +42,7 @@ def test_a_cohorts_own_quota_is_a_pool_that_its_queues_share():
 
 
 def drawn_usage(data, tree):
-    """Return usage that was admitted queue by queue, in whole GPUs."""
+    """Return usage that was admitted queue by queue, in integral GPUs."""
     ledger, used = QuotaLedger(tree), {}
     for queue in data.draw(st.permutations(sorted(tree.queues.values()))):
         most = ledger.available(queue, 0) // 1000

@@ -1,4 +1,4 @@
-"""Every array of a logged run, changed: refused in a line that names it, or known to say nothing that is checked."""
+"""Every changed array of a logged run is rejected in a line that names it, or is known to contain no checked claim."""
 
 import json
 from dataclasses import MISSING, fields, make_dataclass, replace
@@ -28,7 +28,7 @@ HARMLESS = {
 
 
 CAME_LATER = {f"jobs.{name}" for name, column in columns_of(Workload).items() if column.since == LATER}
-"""Columns that earlier files lack, which are read with what nothing said means."""
+"""Columns that earlier files lack; they are read with their default."""
 
 
 def _filled(values, number):

@@ -1,4 +1,4 @@
-"""Runs on disk come back as they were; what is no run is refused in one line."""
+"""Runs on disk are read back unchanged; other files are rejected in one line."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every field of a logged run's header, changed: refused in a line that names it, or known to say nothing that is checked."""
+"""Every changed field of a logged run's header is rejected in a line that names it, or is known to contain no checked claim."""
 
 import json
 import re
@@ -47,7 +47,7 @@ HARMLESS = {
     r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|kills_at_limit|quotas)": {"gone"},
     r"metrics\.\d+\.(wait_order_share|wait_max_\w+_h)": {"gone"},
 }
-"""What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
+"""Allowed changes: records and names, rules that a log never needed, the policy's additional figures, weaker claims."""
 
 
 def test_the_file_holds_as_it_was_written(logged, tmp_path):

@@ -112,7 +112,7 @@ def test_room_beside_gpus_is_that_of_vcpus_and_memory():
 
 
 def test_gpus_that_starts_name_are_held_from_then_on_once_however_many_share_them():
-    """GPU 0; GPUs 1 and 2; GPU 0 again beside its first holder; then all leave, the sharers one by one."""
+    """GPU 0; GPUs 1 and 2; GPU 0 again, shared with its first job; then all leave, the sharing jobs one by one."""
     places = [(0, 0), (0, 1), (1, 0), (0, 0)]
     log = EventLog(
         time_us=np.arange(6),

@@ -1,4 +1,4 @@
-"""Clusters and workloads: what they fill in, and what they refuse."""
+"""Clusters and workloads: their defaults, and rejected values."""
 
 import numpy as np
 import pytest

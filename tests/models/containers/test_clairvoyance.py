@@ -33,7 +33,7 @@ def test_accepts_what_is_so(claim):
 
 def test_a_rate_above_its_amount_is_throttled_and_a_held_resource_is_killed_once_a_cycle():
     assert check_clairvoyant(SERIES, replace(CLAIM, total=5.0)) == ["the plan totals 4, not 5"]
-    nothing = replace(HELD, plan={0: (1.0, 0.0)})  # 2 + 12, and all of the harm there can be
+    nothing = replace(HELD, plan={0: (1.0, 0.0)})  # 2 + 12, and the maximum of violations
     assert check_clairvoyant(SERIES, nothing) == [
         "the plan totals 14, not 8",
         "the plan's 14 lies more than 1 % above the bound of 8",

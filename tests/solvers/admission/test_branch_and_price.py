@@ -21,7 +21,7 @@ from tests.support.admission.tiny import job_document, tiny_instance
 
 @cache
 def solved(name, solver="branch-and-price"):
-    """Return a reference instance and what a solver proves of it when nothing stops it."""
+    """Return a reference instance, and the bound that a solver proves of it without limits."""
     instance = optim.reference_instance(name)
     return instance, optim.solve(instance, solver)
 
@@ -42,7 +42,7 @@ def test_proves_the_optimum_of_tiny_instances(name, optimum, solver):
 
 
 def test_a_looser_tolerance_ends_the_search_and_claims_no_optimum():
-    """What the checker calls optimal is 1e-6 whatever was asked for; a gap that is wider is a gap limit."""
+    """The checker calls a gap of 1e-6 optimal for any requested gap; a wider gap is a gap limit."""
     instance = optim.reference_instance("tiny-1")
     solution = optim.solve(instance, "branch-and-price", options={"tol": 0.1, **FEW_MOVES})
     assert solution.termination == "gap_limit"
@@ -113,7 +113,7 @@ def test_goes_on_where_the_servers_of_a_class_hold_less_than_the_class(instance)
 @pytest.mark.parametrize("has_cuts", [True, False], ids=["cuts", "splits-alone"])
 def test_six_jobs_that_crowd_two_equal_servers(has_cuts, monkeypatch):
     # A class of 20 holds 6 + 6 + 4 + 4; two servers of 10 do so only in pairs of 6 and 4, and 6 + 7 + 7 not at all.
-    if not has_cuts:  # with them few points crowd a server
+    if not has_cuts:  # with them few points overload a server
         monkeypatch.setattr(CutSeparator, "separate", lambda self, *loads: [])
     sizes = (("7", 3.0), ("7", 3.0), ("6", 3.0), ("3", 1.0), ("3", 1.0), ("4", 1.5))
     jobs = [JobSketch(worker=(size,), ps=("0.1",), utility=ConstantDocument(value)) for size, value in sizes]

@@ -1,4 +1,4 @@
-"""Options of column generation out of their ranges; what it finds is tested with the packing LP."""
+"""Options of column generation outside their ranges; the tests of the packing LP cover its results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The solver `compact-milp`: what it finds, what it claims, how it stops."""
+"""The solver `compact-milp`: its plans, claims and stopping."""
 
 import _thread
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NAME = "compact-milp"
 
 
 class Recorder(SilentProgress):
-    """Remember what was told."""
+    """Record the reports."""
 
     def __init__(self) -> None:
         self.told: list[Mapping[str, float | None]] = []
@@ -186,7 +186,7 @@ def test_a_point_that_highs_calls_infeasible_is_no_decision(monkeypatch: pytest.
 
 
 def test_says_so_when_a_point_breaks_rows_in_exact_arithmetic(monkeypatch: pytest.MonkeyPatch):
-    """Two jobs on one server that holds one of them, after HiGHS was told that it holds both."""
+    """Two jobs on one server that holds one of them, after HiGHS was given a capacity for both."""
     narrow = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([1]))
     wide = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([2]))
     monkeypatch.setattr(

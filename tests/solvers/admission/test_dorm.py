@@ -1,4 +1,4 @@
-"""Dorm: its programme against enumeration, its bounds, what is held between events."""
+"""Dorm: its programme against enumeration, its bounds, and constant allocations between events."""
 
 import math
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ from tests.support.admission.strategies import ServerSketch
 EXACT = DivisionLimits(columns=1000, nodes=100_000, time_s=60.0, relative_gap=0.0)
 CONFINED = DivisionLimits(columns=0, nodes=100_000, time_s=60.0, relative_gap=0.0)
 TOL = 1e-6
-"""HiGHS' own tolerance of rows and integers."""
+"""HiGHS' tolerance of rows and integers."""
 
 
 def seeded_problem(seed: int) -> DivisionProblem:
-    """Return a programme small enough to enumerate; limits on sums avoid ties with what counts can add up to."""
+    """Return a programme small enough to enumerate; limits on sums avoid ties with possible sums of counts."""
     rng = np.random.default_rng(seed)
     jobs, classes, resources = ((2, 2, 1), (2, 1, 2), (3, 1, 2))[int(rng.integers(3))]
     is_shared = bool(rng.integers(2)) and classes == 1
@@ -126,7 +126,7 @@ def test_the_programme_equals_enumeration(seed: int) -> None:
 
 
 def test_a_confined_programme_may_leave_every_job_as_it_is() -> None:
-    """The relaxation changes both jobs by halves where one may change: what the other holds stays allowed."""
+    """The relaxation changes both jobs by halves although one may change: the allocation of the other stays feasible."""
     problem = DivisionProblem(
         worker_demand=np.ones((2, 1)),
         ps_demand=np.zeros((2, 1)),
@@ -272,7 +272,7 @@ def test_a_job_that_fits_nowhere_takes_no_place_among_the_waiting() -> None:
 
 
 def test_a_programme_has_no_more_time_than_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A programme that time ends leaves what is held, and is counted."""
+    """A programme that reaches its time limit leaves the allocations unchanged, and is counted."""
     given_s = []
 
     def give_up(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:

@@ -41,7 +41,7 @@ def test_divides_anew_when_a_job_arrives_or_completes() -> None:
 
 
 def test_a_ps_counts_towards_the_share_of_its_own_servers() -> None:
-    """A PS a worker takes a quarter of its hosts, a worker an eighth of its own."""
+    """One PS per worker takes a quarter of its hosts, a worker an eighth of its hosts."""
     heavy, light = job(9, ps=("1",), workers_per_ps="1"), job(9)
     instance = cluster(
         [heavy, light],
@@ -68,7 +68,7 @@ def test_a_ps_is_added_when_the_need_steps_up() -> None:
 
 
 def test_grows_by_whole_chunks_where_these_count() -> None:
-    """A chunk takes two worker-slots: of the three workers that fit, the third would finish nothing."""
+    """A chunk takes two worker-slots: three workers fit, but the third would complete no chunk."""
     sketch = job(4, 9, chunk_slots="2")
     instance = cluster([sketch], ServerSketch(capacity=("3",)), horizon=1, chunk_integral=True)
     assert workers(instance) == [{0: 2}]

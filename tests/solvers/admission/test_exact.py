@@ -27,7 +27,7 @@ NOBODY = AdmissionPlan.from_rows([], [])
 
 @cache
 def solved(name):
-    """Return a reference instance, and what is proven of it."""
+    """Return a reference instance, and its proven bound."""
     instance = optim.reference_instance(name)
     return instance, optim.solve(instance, "exact", options=FEW_MOVES)
 
@@ -82,7 +82,7 @@ def test_the_compact_programme_hands_its_best_plan_over():
 
 
 def test_a_plan_that_is_handed_over_is_the_answer(monkeypatch):
-    # Neither the first plan nor the tree's search finds any; what the tree proves is unchanged by where a plan is from.
+    # Neither the first plan nor the tree's search finds any plan; the origin of a plan doesn't affect the tree's bound.
     instance, known = solved("tiny-1")
     monkeypatch.setattr(CompactThread, "find_plan", lambda self: known.decision)
     monkeypatch.setattr(CompactThread, "start", lambda self: None)
@@ -104,7 +104,7 @@ def test_an_error_of_highs_is_raised_where_plans_are_asked_for(monkeypatch):
 
 
 class Finder:
-    """Finds what it is given, and remembers what it is told."""
+    """Return a given plan, and record the reports."""
 
     def __init__(self, *plans):
         self.plans, self.learned = list(plans), []
@@ -157,7 +157,7 @@ def tampered(solution, rng):
             rows = solution.decision.workers.copy()
             rows[rng.integers(len(rows)), 3] += 1_000
             return replace(solution, decision=replace(solution.decision, workers=rows))
-        case 3:  # a job of which too little is said that it can earn
+        case 3:  # a job whose stated payoff is too low
             job = int(np.argmax(proof.payoff))
             payoff = proof.payoff.copy()
             payoff[job] *= 1 - share
@@ -165,7 +165,7 @@ def tampered(solution, rng):
         case 4 if inner:  # a branch whose one side is left out
             k = int(rng.choice(inner))
             nodes[k] = replace(nodes[k], high=nodes[k].low)
-        case _:  # a leaf that is said to be empty
+        case _:  # a leaf that falsely claims to be empty
             nodes[leaf] = replace(nodes[leaf], proof=None)
     return replace(solution, certificate=replace(solution.certificate, proof=TreeProof(nodes=tuple(nodes))))
 

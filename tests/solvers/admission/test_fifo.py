@@ -24,7 +24,7 @@ def workers(instance: AdmissionInstance, number: int) -> list[dict[int, int]]:
 
 
 def test_nobody_overtakes_a_head_that_does_not_fit() -> None:
-    """Job 1 waits for three of four workers; job 2 would fit beside job 0 but waits behind it."""
+    """Job 1 waits for three of four workers; job 2 would fit together with job 0 but waits behind it."""
     instance = cluster([job(3, 2), job(3), job(1)], ServerSketch(capacity=("4",)))
     assert workers(instance, 3) == [{0: 3}, {0: 3}, {1: 3, 2: 1}, {}]
 
@@ -78,7 +78,7 @@ def test_raises_a_number_too_small_to_finish_a_chunk() -> None:
 
 
 def test_those_that_started_first_keep_their_room() -> None:
-    """Job 0 waits for the night; when room falls again, job 1, which started before it, keeps its own."""
+    """Job 0 waits for the night; when capacity falls again, job 1, which started before it, keeps its allocation."""
     by_slot = ServerSketch(capacity=(("1",), ("3",), ("1.9",), ("1.9",)))
     instance = cluster([job(1, 9, worker=("1.5",)), job(1, 9)], by_slot)
     assert workers(instance, 1) == [{1: 1}, {0: 1, 1: 1}, {1: 1}, {1: 1}]

@@ -1,4 +1,4 @@
-"""The solver `online`: what it decides, in which order, what it records and what it claims."""
+"""The solver `online`: its decisions, their order, its records and its claims."""
 
 from dataclasses import replace
 from typing import Any
@@ -229,7 +229,7 @@ def test_strict_prices_state_their_ratio_and_its_conditions() -> None:
 
 
 def test_strict_prices_that_prove_no_ratio_say_why(tmp_path) -> None:
-    """A class of one's own states no theorem, and with bounds=seen U grows with the jobs."""
+    """A user's class states no theorem, and with bounds=seen U grows with the jobs."""
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice\n\nclass Mine(ZeroStartPrice):\n    pass\n"

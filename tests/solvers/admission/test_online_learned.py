@@ -24,7 +24,10 @@ from tests.support.admission.tiny import job_document, tiny_instance
 
 
 def planted() -> tuple[AdmissionInstance, AdmissionInstance]:
-    """Return a day, and an earlier one like it: a cheap job comes first, and takes what a dear one needs later."""
+    """Return a day and a similar earlier one.
+
+    A job of low value comes first and takes capacity that one of high value needs later.
+    """
 
     def day(dear: float) -> AdmissionInstance:
         return tiny_instance(

@@ -1,4 +1,4 @@
-"""Solvers don't mind the unit of worths: what is found in utils is found in thousandths and millions of them."""
+"""Solvers don't depend on the unit of values: results are equal in utility units, thousandths and millions of them."""
 
 import math
 from dataclasses import fields, replace

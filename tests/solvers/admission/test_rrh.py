@@ -81,7 +81,7 @@ def test_runs_the_higher_rank_first() -> None:
 
 
 def test_ranks_by_cost_alone_where_the_reward_has_no_weight() -> None:
-    """The large job is dearer to others, and as valuable a slot: only its share of the cluster sets it back."""
+    """The large job displaces more value, and has equal value per slot: only its share of the cluster is a disadvantage."""
     waiting = job(1, worker=("1",), utility=TableDocument([9.0, 8.0, 7.0, 6.0]))
     wide = job(1, worker=("2",), utility=TableDocument([9.5, 8.5, 7.5, 6.5]))
     instance = cluster([wide, waiting], ServerSketch(capacity=("2",)))
@@ -109,7 +109,7 @@ def test_passes_over_a_job_that_does_not_fit() -> None:
 
 
 def test_gives_up_a_job_once_it_is_worthless() -> None:
-    """Both promise completion in slot 1; the dearer one takes the server, the other's time is then over."""
+    """Both promise completion in slot 1; the job of higher value takes the server, and the other's time is then over."""
     cheap, dear = (job(1, 2, utility=StepDocument(value=value, max_delay=1)) for value in (5.0, 9.0))
     instance = cluster([cheap, dear], ServerSketch(capacity=("1",)))
     assert workers(instance, threshold=-100.0) == [{1: 1}, {1: 1}, {}, {}]

@@ -38,7 +38,7 @@ def test_treats_shared_servers(solver: str) -> None:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("solver", RIVALS)
 def test_verifies_on_clusters_of_every_form(solver: str, seed: int) -> None:
-    """Shared and separate servers, segments, whole chunks, capacities by slot, shares of a server."""
+    """Shared and separate servers, segments, integral chunks, capacities by slot, shares of a server."""
     instance = seeded_instance(seed)
     solution = optim.solve(instance, solver)
     assert optim.verify(instance, solution).raise_unless_ok().objective == pytest.approx(solution.objective)

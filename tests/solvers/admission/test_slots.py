@@ -1,4 +1,4 @@
-"""The engine of the slot-by-slot solvers: what policies see, what they may do, what becomes of it."""
+"""The engine of the slot-by-slot solvers: the views and actions of policies, and the results."""
 
 from collections.abc import Callable, Mapping
 
@@ -171,7 +171,7 @@ def test_shows_a_policy_only_jobs_that_have_arrived() -> None:
 
 @given(seed=seeds, slot=st.integers(0, 5))
 def test_decides_without_knowledge_of_later_jobs(seed: int, slot: int) -> None:
-    """Jobs that arrive in a slot or later, whatever they are, change nothing before it."""
+    """Jobs that arrive in a slot or later change no earlier decision."""
     instance = seeded_instance(seed)
     for make_policy in POLICIES.values():
         seen = []
@@ -251,7 +251,7 @@ def test_leaves_out_what_earns_nothing_and_counts_it() -> None:
 
 
 def test_shrinks_and_pauses_a_job_that_loses_its_room_and_resumes_it() -> None:
-    """Capacities 3, 1, 0, 3: two of three workers go, then the last; a later job gets nothing of theirs."""
+    """Capacities 3, 1, 0, 3: two of three workers leave, then the last; a later job gets none of their capacity."""
     falling = ServerSketch(capacity=(("3",), ("1",), ("0",), ("3",)))
     instance = cluster([job(3, 2), job(1)], falling)
     recorder, outcome = recorded(instance, FifoPolicy(FixedWorkers(3, 3, np.random.default_rng(0))))

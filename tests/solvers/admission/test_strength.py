@@ -1,6 +1,6 @@
 """How strong the parts are, without a clock: a ratchet of rounds and gaps after so many steps, moves or nodes.
 
-Limits are a little above what is reached. Raise none of them without a reason; lower them when a part gets better.
+Limits are slightly above the current results. Raise none of them without a reason; lower them when a part improves.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Allocations on concrete GPUs: what is given, taken back, filled up and exchanged stays sound."""
+"""Allocations on concrete GPUs: grants, returns, fillings and exchanges keep them valid."""
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +15,7 @@ from tests.support.auction.strategies import auctions, named_auctions
 
 
 def check(instance, tables, allocation):
-    """Every bundle fits where it lies, and what is free is what nobody holds."""
+    """Every bundle fits at its place, and the free GPUs are those that no app has."""
     row = tables.chosen_rows(allocation.choice)
     facts = read_facts(instance)
     assert not check_entries(facts, allocation.placement, "placement")
@@ -70,7 +70,7 @@ def test_a_bundle_goes_where_least_room_is_left():
     instance = auction(places, [(5, "rack", 3.0)])
     allocator = Allocator(Tables.build(instance))
     assert allocator.filled(allocator.empty()).placement.tolist() == [[0, 0, 3], [0, 1, 2]]
-    instance = auction(places, [(3, "cluster", 3.0)])  # small remainders first: whole machines stay free
+    instance = auction(places, [(3, "cluster", 3.0)])  # small remainders first, so that complete machines stay free
     allocator = Allocator(Tables.build(instance))
     assert allocator.filled(allocator.empty()).placement.tolist() == [[0, 0, 1], [0, 1, 2]]
 

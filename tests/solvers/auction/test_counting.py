@@ -20,13 +20,13 @@ def arrays(apps):
 
 
 def most(apps, room):
-    """Return the most welfare of any choice of at most one row an app."""
+    """Return the largest welfare of any choice of at most one row per app."""
     choices = product(*[[(0, 0.0), *app] for app in apps])
     return max(sum(w for _, w in choice) for choice in choices if sum(k for k, _ in choice) <= room)
 
 
 def worth(choice, offset, size, weight, room):
-    """Return the welfare of a choice, which must keep to the apps' own rows and to the room."""
+    """Return the welfare of a choice, which must consist of the apps' own rows and fit into the capacity."""
     taken = choice[choice >= 0]
     owner = np.searchsorted(offset, taken, side="right") - 1
     assert (choice[owner] == taken).all()

@@ -42,7 +42,7 @@ def check_against_enumeration(instance, solver, **options):
     for i in np.flatnonzero(plan.row >= 0).tolist():
         others = solution.objective - float(instance.weight[plan.row[i]])
         share = math.exp(others - optimum(instance, absent=i))
-        if share <= 1:  # a better use of what is left may exist beside an allocation that isn't optimal
+        if share <= 1:  # for an allocation that isn't optimal, a better use of the leftover may exist
             assert plan.share_low[i] - TOL <= share <= plan.share_high[i] + TOL
     return solution, best
 
@@ -58,7 +58,7 @@ def test_a_bundle_goes_past_machines_that_others_name():
 
 
 def test_no_bundle_moves_to_a_machine_that_lacks_its_slot():
-    """Two machines of a slot held and one of 4 free, one of 4 alone: as much is free on each, but not slot by slot."""
+    """Two machines have one occupied slot and one with 4 free GPUs, one machine has only 4: equal free totals, but not by slot."""
     instance = auction(
         [(0, [0, 4]), (1, [4]), (1, [0, 4])],
         [(3, "slot", 3.0)], [(3, "rack", 3.0)], [(4, "slot", 3.0)], [(2, "slot", 3.0)],
@@ -69,7 +69,7 @@ def test_no_bundle_moves_to_a_machine_that_lacks_its_slot():
 
 
 def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
-    """Without the third, a leaf awards 4 GPUs of the first and 8 of the last, which is never priced: nothing is better there."""
+    """Without the third, a leaf awards 4 GPUs of the first and 8 of the last, which is never priced: no better award is there."""
     instance = auction([5, 5], [({0: 2, 1: 2}, 3.24)], [(4, "machine", 2.52)], [({0: 5}, 2.66)], [({0: 4, 1: 4}, 3.59)])
     solution, best = check_against_enumeration(instance, "exact", payments="closed")
     assert solution.objective == pytest.approx(best, abs=TOL)
@@ -93,7 +93,7 @@ def test_exact_finds_the_optimum_and_every_payment(instance):
 
 @given(st.one_of(auctions(), named_auctions()), st.sampled_from(list(PaymentRule)))
 def test_grants_that_are_decided_are_those_of_exact_payments(instance, rule):
-    """By enumeration: whatever the intervals' widths, every app keeps what its true share gives."""
+    """By enumeration: for all widths of intervals, every app keeps the grant of its true share."""
     solution, best = check_against_enumeration(instance, "exact", rule=rule.value)
     assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
     assert verify(instance, solution).is_ok
@@ -134,7 +134,7 @@ def test_a_bid_that_keeps_nobody_out_costs_nothing():
 
 
 def test_removing_a_loser_can_only_raise_the_others_shares():
-    """One GPU, values (.2, 1) and (.2, .5) relative to nothing: c = .4, and 1 without the rival."""
+    """One GPU, values (.2, 1) and (.2, .5) relative to the empty row: c = .4, and 1 without the rival."""
     with_rival = solve(auction([1], [(1, "slot", 5.0)], [(1, "slot", 2.5)]), "exact", options={"payments": "closed"})
     assert shares(with_rival)[0] == pytest.approx((0.4, 0.4))
     assert shares(solve(auction([1], [(1, "slot", 5.0)]), "exact")) == [(1.0, 1.0)]
@@ -241,7 +241,7 @@ def test_a_gap_that_is_small_enough_ends_the_search(gap):
 
 
 def test_a_tree_that_ends_with_leaves_of_which_nobody_knows_is_complete(monkeypatch):
-    """Where the GPUs alone count and no search tells that three fives find no room on two machines of 8."""
+    """Only the number of GPUs counts, and no search shows that three bundles of 5 don't fit on two machines of 8."""
     instance = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
     monkeypatch.setattr(bundle_type_lp, "MOST_PATTERNS", 0)
     monkeypatch.setattr(packing, "MOST_LOOKED", 0)

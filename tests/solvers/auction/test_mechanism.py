@@ -1,4 +1,4 @@
-"""Agents and arbiter: who may bid, that grants can't overlap, where the leftover goes, what bidding costs."""
+"""Agents and arbiter: eligible bidders, disjoint grants, the place of the leftover, and the cost of bidding."""
 
 from dataclasses import replace
 
@@ -88,7 +88,7 @@ def test_what_payments_leave_goes_to_apps_outside_first():
 
 
 def test_a_bidder_whose_demand_is_met_gets_nothing_of_the_leftover():
-    """One app alone keeps its whole bundle; it can use 4 GPUs of 8."""
+    """A single app keeps its entire bundle; it can use 4 GPUs of 8."""
     where = cluster(machines=2, gpus=4)
     trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=4)
     agent = ProfileAgent("a", AppProfile(elapsed_min=0.0, active_apps=1.0, trials=(trial,)))

@@ -118,7 +118,7 @@ def test_loads_move_between_machines_with_equal_slots_only(seed):
     "machines", [[5, 4], [(0, [3, 1]), (0, [5])]]
 )  # best fit places the first, exchange the second
 def test_places_that_hold_less_than_is_placed_there_are_no_room(machines, monkeypatch):
-    """Whoever finds places, what they hold counts: nothing is stated as placed that isn't."""
+    """For every placement method, occupied GPUs count: no bundle is reported as placed that isn't."""
     instance = auction(machines, [(4, "machine", 2.0)], [(5, "machine", 2.0)])
     row = np.arange(2)
     assert Packer(instance).place(row) is not None
@@ -175,18 +175,18 @@ def test_bundles_take_the_fullest_room_and_of_equal_rooms_the_first(bundles, fre
 @pytest.mark.parametrize(
     ("load", "shift", "after"),
     [
-        ((5, 1), 2, (3, 3)),  # what flows over finds room
+        ((5, 1), 2, (3, 3)),  # the overflow finds capacity
         ((5, 3), 1, (4, 4)),  # it flows over elsewhere
         ((5, 4), 1, (4, 5)),  # both flow over, before and after, by as much in all
         ((4, 5), 1, (3, 6)),
         ((3, 5), -1, (4, 4)),  # the other way
-        ((3, 3), 1, None),  # nothing flows over
+        ((3, 3), 1, None),  # no overflow
         ((5, 3), 3, None),  # 2, then 3
         ((2, 5), -5, None),  # 2, then 4
     ],
 )
 def test_load_is_shifted_unless_the_overflow_grows(load, shift, after):
-    """From the first rack of 3 to the second; an overflow is what loads exceed them by, added up."""
+    """From the first rack of 3 to the second; an overflow is the total excess of loads over the racks."""
     loads = np.array(load)
     assert _has_shifted(loads, np.array([3, 3]), 0, 1, shift) is (after is not None)
     assert tuple(loads.tolist()) == (after or load)
@@ -203,7 +203,7 @@ def test_load_is_shifted_unless_the_overflow_grows(load, shift, after):
     ],
 )
 def test_machines_are_of_one_kind_where_slot_by_slot_as_much_is_free(machines, kinds):
-    """A kind is told by the first machine of it."""
+    """Its first machine identifies a type."""
     slot_machine = np.repeat(np.arange(len(machines)), [len(slots) for slots in machines])
     kind, first = _kinds(slot_machine, np.concatenate(machines), len(machines))
     assert kind.tolist() == kinds

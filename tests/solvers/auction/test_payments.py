@@ -96,7 +96,7 @@ def test_it_is_told_how_many_payments_are_decided():
 
 
 def test_the_prices_of_one_programme_spare_winners_a_tree():
-    """Machines of 3 for bundles of 3 and of 2: counted, three small ones fill what the large one leaves, of which two fit."""
+    """Machines of 3 for bundles of 3 and of 2: by number, three small ones fit after the large one, but only two can be placed."""
     instance = auction([3, 3], [(3, "machine", 20.0)], *[[(2, "machine", 3.0)]] * 3)
     solution = solve(instance, "exact", options={"payments": "closed"})
     assert verify(instance, solution).is_ok
@@ -122,7 +122,7 @@ def test_decided_payments_grant_what_closed_ones_do(seed, fields):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_passed_on_from_winner_to_winner_is_an_allocation(seed):
-    """Many equal bundles on machines that are tight: the checker places every witness anew."""
+    """Many equal bundles on full machines: the checker places every witness again."""
     options = GeneratorOptions(num_apps=40, num_gpus=160, num_machines=20, gangs="any", widest="machine")
     instance = generate(options, seed)
     solution = solve(instance, "exact")

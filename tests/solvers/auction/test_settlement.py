@@ -71,7 +71,7 @@ def test_what_is_complete_is_not_called_cut_though_its_time_is_over():
 
 
 class Awarding(AbstractAuctionSolver[PaymentOptions]):
-    """Gives the one app its one bid, and says how far above the bound is."""
+    """Award the single app its single bid, with a bound above it by a given amount."""
 
     def __init__(self, apart):
         self.apart = apart
@@ -112,7 +112,7 @@ def test_a_heuristics_bounds_hold_for_all_and_without_each_winner(instance):
 
 @pytest.mark.parametrize("solver", ["exact", "greedy"])
 def test_a_lotterys_small_share_is_decided_only_where_its_ends_meet(solver):
-    """Beside an app without any GPU, which is worth next to nothing, shares are small: a billionth is much of them."""
+    """With an app without GPUs, whose value is almost 0, shares are small: a billionth is a large part of them."""
     bids = {
         "A": [(11, "cluster", 0.5)],
         **{n: [(5, "machine", rho)] for n, rho in (("B", 1.0), ("C", 1.1), ("D", 1.2))},

@@ -1,4 +1,4 @@
-"""Whether anything works at all, losses taken off: then there is something to search for, and otherwise nothing."""
+"""Whether any footprint has positive work after losses; otherwise there is no search."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Joint limits may be in any unit: what a cap of 5 instances allows, one of 5e-10 does at 1e-10 an instance."""
+"""Joint limits may have any unit: a cap of 5 instances equals one of 5e-10 with 1e-10 per instance."""
 
 from dataclasses import replace
 

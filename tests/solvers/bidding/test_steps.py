@@ -1,4 +1,4 @@
-"""Steps of local search by hand: what is within reach, what fits, what is better."""
+"""Steps of local search by hand: reachable footprints, feasibility, and improvements."""
 
 import numpy as np
 import pytest

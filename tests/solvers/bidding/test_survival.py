@@ -1,4 +1,4 @@
-"""The compiled distribution of what lasts against all outcomes, and covers without which no footprint keeps enough."""
+"""The compiled distribution of surviving capacity against all outcomes, and covers that every feasible footprint meets."""
 
 import numpy as np
 import pytest

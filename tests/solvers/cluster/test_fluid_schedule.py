@@ -20,7 +20,7 @@ def flows_of(rows, gpus, key, is_by_work):
 
 
 def by_microseconds(rows, gpus, rank):
-    """Play static ranks one microsecond after the other: the most urgent first, the last on what is left."""
+    """Simulate static ranks one microsecond after the other: the most urgent first, the last on the remaining GPUs."""
     left, end, now = [duration * width for _, width, duration in rows], [0] * len(rows), 0
     while any(work > 1e-9 for work in left):
         free = gpus

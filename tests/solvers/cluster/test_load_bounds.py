@@ -46,6 +46,6 @@ def test_nobody_is_late_where_work_fits():
 
 
 def test_the_overload_begins_after_work_that_could_have_waited():
-    """The long job of a late deadline runs first; what is late at 6 is only what came at 3."""
+    """The long job with a late deadline runs first; only the job that came at 3 is late at 6."""
     release, work = np.array([0.0, 3.0, 3.0]), np.array([9.0, 2.0, 2.0])
     assert overloaded_interval(release, work, np.array([50.0, 6.0, 6.0]), 1.0) == pytest.approx((3.0, 6.0))

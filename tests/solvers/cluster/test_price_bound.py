@@ -67,7 +67,7 @@ def test_of_equal_jobs_the_best_schedule_is_proven(rows, gpus, best):
 
 
 def _best_of_all_mixtures(rows, gpus, horizon):
-    """Return the least mean flow time over mixtures of schedules a job, whole seconds at a time, GPUs held on average: by one LP."""
+    """Return the least mean flow time over mixtures of schedules, in integral seconds and with average GPU usage."""
     columns, cost = [], []
     for number, (release, width, duration) in enumerate(rows):
         for when in combinations(range(release, horizon), duration):
@@ -89,7 +89,7 @@ def _best_of_all_mixtures(rows, gpus, horizon):
 )  # no price that changes when jobs of a divisible schedule end helps
 @example(([(0, 3, 3), (0, 1, 4)], Cluster.grid("1x3")))  # a price that changes at 3 s helps
 def test_no_prices_prove_more_and_some_nearly_as_much(world):
-    """The best prices that change at whole seconds prove what a programme over all schedules of each job says."""
+    """The best prices that change at integral seconds prove the value of a programme over all schedules of each job."""
     rows, cluster = world
     horizon = max(release for release, _, _ in rows) + sum(duration for _, _, duration in rows)
     best = _best_of_all_mixtures(rows, cluster.num_gpus, horizon)
@@ -102,7 +102,7 @@ def test_no_prices_prove_more_and_some_nearly_as_much(world):
 
 @pytest.mark.prove
 def test_of_few_drawn_jobs_nearly_the_best_prices_are_found():
-    """40 jobs that arrive over 300 s: steps along subgradients alone stop 2 % below what a programme finds."""
+    """40 jobs that arrive over 300 s: subgradient steps alone stop 2 % below the value of the programme."""
     rng = np.random.default_rng(1)
     rows = sorted(zip(*(rng.integers(*limits, 40).tolist() for limits in ((0, 300), (1, 5), (1, 100))), strict=True))
     rows = [(release - rows[0][0], width, duration) for release, width, duration in rows]

@@ -1,4 +1,4 @@
-"""Mixtures of purchases against what they must come to."""
+"""Mixtures of purchases against the totals that they must have."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_two_equal_jobs_share_two_slots_by_halves():
 
 
 def test_what_each_kind_buys_stands_for_itself():
-    """A kind that buys nothing that has a price has a row of its own all the same."""
+    """A class that buys no priced time still has a row."""
     master = Master(np.array([1.0]), np.array([1.0, 3.0]), 5.0)
     assert master.add(np.array([1]), np.array([0]), np.array([2.0]), np.array([7.0, 1.0])) == 2
     assert master.solve()[0] == pytest.approx(7 + 3 + 5 * 5)

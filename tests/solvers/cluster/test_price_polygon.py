@@ -1,4 +1,4 @@
-"""The search for the dearest prices: it looks at as many as there is room for, and what it has by then is proven."""
+"""The search for the best prices evaluates as many as its memory allows, and its bound at that point is proven."""
 
 import numpy as np
 import pytest

@@ -130,7 +130,7 @@ def test_a_type_without_gpus_is_nobodys():
 
 
 def _lexicographic(problem):
-    """Return the relative throughputs of the max-min optimum: who can't be raised at a level is found by a programme of its own."""
+    """Return the relative throughputs of the max-min optimum; a separate programme finds the jobs that can't exceed a level."""
     jobs, kinds = problem.throughput.shape
     rate = np.zeros((jobs, jobs * kinds))
     for job in range(jobs):

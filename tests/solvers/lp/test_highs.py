@@ -144,14 +144,14 @@ def test_ctrl_c_heard_by_the_watch_aborts_too(hard: Any) -> None:
 
 
 OPTIMUM = 3.2062341861483765
-"""Of the programme that HiGHS 1.12 to 1.15 call optimal at 0."""
+"""The optimum of the programme that HiGHS 1.12 to 1.15 call optimal at 0."""
 
 
 def gates() -> Any:
     """Return that programme, max f, written from its sentences.
 
-    One gate f that lets one pair a + a' or b + b' through on each of two sides, of which each costs two doors out of hundreds; three
-    pieces at least are let through where f is.
+    One gate f admits one pair a + a' or b + b' on each of two sides. Each costs two doors out of hundreds. At least
+    three pieces are admitted where f is.
     """
     lower, upper = np.zeros(9), np.array([1.0, 1, 1, 2, 2, 1, 1, 2, 2])
     rows = [
@@ -306,7 +306,7 @@ def test_nothing_is_printed_by_the_first_solver_of_a_process(words, told):
 
 
 def test_no_module_makes_or_runs_a_solver_by_itself():
-    """All go through `run_highs`: one thread, nothing printed, errors told."""
+    """All calls use `run_highs`: one thread, no output, reported errors."""
     by_itself = []
     for path in Path(optim.__file__).parent.rglob("*.py"):
         if path.name == "highs.py":
@@ -325,7 +325,7 @@ def test_no_module_makes_or_runs_a_solver_by_itself():
 
 
 def knapsack(sizes: list[int], room: int, *, is_integer: bool = True) -> pyo.ConcreteModel:
-    """Build a knapsack whose values are the squares of the sizes, plus 1 for nothing."""
+    """Build a knapsack whose values are the squares of the sizes, and 1 for the empty set."""
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(range(len(sizes)), domain=pyo.Binary if is_integer else pyo.UnitInterval)
     model.fits = pyo.Constraint(expr=sum(size * model.taken[k] for k, size in enumerate(sizes)) <= room)

@@ -170,7 +170,7 @@ def filled(layout, matrix):
 
 
 def random_matrix(first_row, seed):
-    """Return a positive definite matrix whose column j has nothing above row ``first_row[j]``."""
+    """Return a positive definite matrix whose column j has no entry above row ``first_row[j]``."""
     rng = np.random.default_rng(seed)
     count = len(first_row)
     upper = np.triu(rng.normal(size=(count, count)))

@@ -1,4 +1,4 @@
-"""Plans and claims: what the checker accepts, which row it names when it refuses, and what counters can be."""
+"""Plans and claims: accepted ones, the violated row of rejected ones, and the valid ranges of counters."""
 
 import re
 from dataclasses import replace
@@ -182,7 +182,7 @@ def test_refuses_a_completion_that_earns_less_than_the_minimum() -> None:
 
 def test_takes_the_demands_of_the_segment_in_which_the_slot_starts() -> None:
     instance = BY_HAND["segments"]
-    # The first slot's two workers need one GPU each, the second slot's two GPUs each: one a server.
+    # The first slot's two workers need one GPU each, the second slot's two GPUs each: one per server.
     spread = [(0, 0, 0, 2), (0, 1, 0, 1), (0, 1, 1, 1)]
     assert check_rows(instance, spread, ONE_PS, objective=8.0).is_ok
     assert families(check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0).violations) == {"(4)"}
@@ -390,7 +390,7 @@ def test_says_which_conditions_fail_and_claims_no_ratio() -> None:
 
 
 def test_the_fifth_condition_is_the_named_theorems() -> None:
-    """A ratio of the zero-start price doesn't rest on what the exponential one asks for."""
+    """A ratio of the zero-start price doesn't depend on the conditions of the exponential price."""
     conditions = list(strict()[1].certificate.conditions)
     assert conditions[4].startswith("C5 holds: sum of lambda a")
     conditions[4] = "C5 holds: D_0 = 1, optimum >= 2"

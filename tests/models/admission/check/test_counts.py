@@ -1,4 +1,4 @@
-"""Count cuts: the largest left-hand side over what a class holds, and what a bound gains from them."""
+"""Count cuts: the largest left-hand side over the capacity of a class, and the improvement of a bound by them."""
 
 from dataclasses import replace
 from itertools import product
@@ -213,7 +213,7 @@ def test_files_hold_gains_of_ps() -> None:
     (read,) = PROBLEM.proof_from_json(instance, document).count_cuts
     assert read.gain.tolist() == cut.gain.tolist()
     assert read.ps_gain.tolist() == [[0, 1], [1, 1]]
-    # A job that is left out of one list gains nothing there.
+    # A job that is missing from one list has no gain there.
     document["count_cuts"][0]["ps_gains"] = [("b", [1])]
     (read,) = PROBLEM.proof_from_json(instance, document).count_cuts
     assert (read.jobs.tolist(), read.ps_gain.tolist()) == ([0, 1], [[0], [1]])

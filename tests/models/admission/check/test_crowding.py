@@ -16,7 +16,7 @@ from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.tiny import job_document, tiny_instance
 
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=4)
-"""For each job what a worker takes, and its fewest workers."""
+"""For each job the demand of a worker, and its minimum number of workers."""
 
 
 def cluster(sizes: list[int], number: int, **fields: Any) -> AdmissionInstance:
@@ -86,7 +86,7 @@ def test_a_job_counts_in_the_segment_in_which_it_certainly_is(is_fixed: bool) ->
 
 
 def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() -> None:
-    """Workers that take two of three units: one a server, so that 1,200 servers hold 1,200 of them."""
+    """Workers that take two of three units: one per server, so that 1,200 servers hold 1,200 of them."""
     job = job_document("a", epochs=1, chunks=2000, worker=[2, 0])
     instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 1200}], horizon=2)
     exact = read_exact_instance(instance)

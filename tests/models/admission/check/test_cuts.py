@@ -1,4 +1,4 @@
-"""Server cuts: the largest left-hand side over one server's packings, and what a bound gains from them."""
+"""Server cuts: the largest left-hand side over one server's packings, and the improvement of a bound by them."""
 
 from dataclasses import replace
 from itertools import product
@@ -192,7 +192,10 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
 
 
 def test_tells_packings_apart_only_by_resources_that_can_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers of 2 GPUs of either job fill 8 to the last: whatever the first has, the second fits, and one packing is kept."""
+    """Two workers of 2 GPUs of either job fill 8 completely.
+
+    For every count of the first, the second fits, and one packing remains.
+    """
     monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 1)
     server = {"type": "gpus", "capacity": [8, 0], "count": 2}
     large = {"worker": [2, 0], "epochs": 1, "utility": {"kind": "table", "table": [16]}}

@@ -1,4 +1,4 @@
-"""The checker's own tables against the instance's: two derivations of the same numbers."""
+"""The checker's tables against the instance's: two derivations of the same numbers."""
 
 from dataclasses import is_dataclass
 
@@ -48,7 +48,7 @@ def assert_same_tables(instance: AdmissionInstance) -> None:
 
 
 def assert_same_room(exact: ExactInstance, instance: AdmissionInstance, i: int) -> None:
-    """Compare what a class of servers holds of one job in every segment and slot."""
+    """Compare the units of one job that a class of servers holds in every segment and slot."""
     job = exact.jobs[i]
     slots = range(instance.horizon)
     for number, demand in enumerate(job.demands):

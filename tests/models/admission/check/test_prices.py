@@ -45,14 +45,14 @@ def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> 
 
 
 def proof_and_bound(market: Market) -> tuple[PriceProof, float]:
-    """Return a valid proof, its payoffs by enumeration, and what it proves."""
+    """Return a valid proof, its payoffs by enumeration, and its bound."""
     enumerator = Enumerator(market.instance)
     payoff = [best_gain(market, [None, *enumerator.schedules(job)]) for job in range(market.instance.num_jobs)]
     return market.proof(payoff), sum(payoff) + market.rents()
 
 
 def check_proof(market: Market, proof: Any, bound: Any, **fields: Any) -> Any:
-    """Check a solution that states nothing but a bound."""
+    """Check a solution that claims only a bound."""
     return check(market.instance, solution_of(market.instance, None, **(proven_by(proof, bound) | fields)))
 
 
@@ -64,7 +64,7 @@ def test_needs_the_best_value_less_cost_over_all_stripped_schedules(instance: Ad
         expected = best_gain(market, list(enumerator.schedules(job)))
         assert needed(market, job) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
         assert needed(market, job) >= expected - 1e-12 * max(1.0, abs(expected))
-        # Leaving out what can't be worth more than `enough` changes nothing above it.
+        # Leaving out schedules of value at most `enough` changes no result above it.
         enough = abs(expected) / 2 if np.isfinite(expected) else 1.0
         assert max(enough, needed(market, job, enough=enough)) == pytest.approx(max(enough, expected), rel=CLOSE)
 
@@ -92,7 +92,7 @@ def test_needs_the_best_of_the_schedules_that_branches_leave(instance: Admission
 
 @pytest.mark.parametrize("price", [0.0, 3.0, 0.1, 1 / 3])
 def test_what_is_needed_is_never_less_than_the_exact_value_less_the_exact_cost(price: float) -> None:
-    """One worker-slot for 10: whatever a sum of doubles loses is added."""
+    """One worker-slot for 10: the rounding loss of sums of doubles is added."""
     instance = tiny_instance(job_document("a", minibatch_s=10, epochs=1, utility={"kind": "constant", "value": 10}))
     market = random_market(instance, np.random.default_rng(0), share_free=1.0)
     asked = replace(market, worker_price=np.full_like(market.worker_price, price))
@@ -101,7 +101,7 @@ def test_what_is_needed_is_never_less_than_the_exact_value_less_the_exact_cost(p
 
 
 def test_leaves_out_workers_that_finish_no_chunk() -> None:
-    """Two worker-slots a chunk: the one worker that a branch demands in slot 0 must not work for nothing."""
+    """Two worker-slots per chunk: the one worker that a branch requires in slot 0 must not work without effect."""
     instance = tiny_instance(
         job_document("a", minibatch_s=20, epochs=1, utility={"kind": "constant", "value": 10}),
         chunk_integral=True,

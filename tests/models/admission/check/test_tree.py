@@ -64,7 +64,7 @@ class TreeBuilder:
         return number
 
     def leaf(self, left: Left) -> PriceProof | None:
-        """Return a proof for what is left, None where nothing is."""
+        """Return a proof for the remaining plans, None if there are none."""
         if not all(left):
             return None
         market = random_market(self.instance, self.rng, share_free=0.7)
@@ -81,7 +81,7 @@ def all_schedules(instance: AdmissionInstance) -> Left:
 
 
 def check_tree(instance: AdmissionInstance, nodes: Sequence[TreeNode], bound: float) -> Any:
-    """Check a solution that states nothing but a tree's bound."""
+    """Check a solution that claims only a tree's bound."""
     return check(instance, solution_of(instance, None, **proven_by(TreeProof(nodes=tuple(nodes)), bound)))
 
 

@@ -1,4 +1,4 @@
-"""Bundles against the cluster: what is refused, and by which words."""
+"""Bundles against the cluster: rejected bundles and their messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Prices and trees bound every allocation, whatever they are: against all choices of bids and all ways to place them."""
+"""Arbitrary prices and trees bound every allocation: against all choices of bids and all their placements."""
 
 import numpy as np
 import pytest

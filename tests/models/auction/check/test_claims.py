@@ -282,13 +282,13 @@ def test_apps_without_a_bid_pay_nothing() -> None:
 
 
 def stating(sentence, **changes):
-    """Return the rivals' solution under a certificate that says something."""
+    """Return the rivals' solution under a certificate with a claim."""
     solution = rivals(**changes)
     return replace(solution, certificate=replace(solution.certificate, statement=sentence))
 
 
 def test_a_mechanism_that_never_charges_can_not_say_that_its_grants_are_certain():
-    """Shares in [0, 1] with the whole bundle granted: sound as an interval, but it decides nothing."""
+    """Shares in [0, 1] with the entire bundle granted: a valid interval, but it determines no grant."""
     free = {"share_low": as_floats([0.0, 1.0]), "share_high": as_floats([1.0, 1.0]), "witnesses": {}}
     free["grants"] = sorted_entries([(0, 0, 4)])
     words = "no allocation has a log welfare above {}; {} of 1 grants are certain"

@@ -1,4 +1,4 @@
-"""Sizes of grants by the rule, and what a part of a bundle may be."""
+"""Sizes of grants by the rule, and valid parts of a bundle."""
 
 import pytest
 from hypothesis import given

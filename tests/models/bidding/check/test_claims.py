@@ -98,7 +98,7 @@ def test_a_ratio_that_is_none_is_refused(ratio):
 
 
 def test_the_empty_footprint_takes_nothing_from_a_bound_without_fixed_cost():
-    """Its cost and work are 0, and rounding of 1e-22 beside it: what works at all takes an instance and pays for it."""
+    """Its cost and work are 0, with rounding of 1e-22: any positive work needs an instance and its price."""
     instance = hour_instance([0, 1], [0.1, 0.3], [1.0, 2.0], max_count=3, fixed_usd=0.0)
     solution = solve(instance, "dinkelbach")
     found = verify(instance, solution)

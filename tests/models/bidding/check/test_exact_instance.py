@@ -1,4 +1,4 @@
-"""What the checker reads off an instance: its own curve is the instance's, and a least rate is the inverse of it."""
+"""The checker's quantities of an instance: its curve equals the instance's, and a minimum rate is the inverse of it."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_a_least_rate_is_the_last_that_does_not_suffice(curve, work):
 def test_no_work_needs_no_rate():
     assert min_rate_for(CURVES[0], 0.0) == 0.0
     assert min_rate_for(CURVES[0], 5.0) == pytest.approx(5.0)
-    assert min_rate_for(CURVES[3], 6.0) > 1e14  # beyond what the curve ever reaches
+    assert min_rate_for(CURVES[3], 6.0) > 1e14  # beyond the maximum of the curve
 
 
 def test_the_least_rate_of_a_law_that_saturates_has_a_closed_form():

@@ -43,7 +43,7 @@ def test_every_footprint_that_keeps_enough_fulfils_the_row_of_any_cover():
         everything = all_footprints(instance)
         tight += bool((everything @ checked.gain.T < checked.need).any())
     assert rows > 40
-    assert tight > 5  # rows that cut nothing off would hold, too
+    assert tight > 5  # rows without effect would hold as well
 
 
 def test_rounding_makes_rows_weaker_only():

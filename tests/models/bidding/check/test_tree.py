@@ -76,7 +76,7 @@ def inside_of(facts, box):
 
 @given(instance=varied_instances, seed=seeds)
 def test_any_multipliers_bound_every_footprint_of_a_box(instance, seed):
-    """The heart of every proof: whatever the numbers are, what they prove is true."""
+    """The core of every proof: for arbitrary numbers, the proven bound is valid."""
     facts, rng = VerifierContext(instance=instance), np.random.default_rng(seed)
     x, box = multipliers_of(facts, rng), box_of(facts, rng)
     assert check_form(facts, x) is None

@@ -1,4 +1,4 @@
-"""The checker of least costs refuses every bill, plan and potential that says too much."""
+"""The checker of least costs rejects every bill, plan and potential that claims too much."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def claim():
 
 
 def lifted(values, amount):
-    """Return a potential that says more at its first situation."""
+    """Return a potential with a larger value at its first situation."""
     found = values.copy()
     found[0, 0, 0] += amount
     return found
@@ -61,7 +61,7 @@ def test_refuses_what_is_not_so(claim, change, message):
 
 
 def test_a_stay_shorter_than_its_set_up_leaves_nothing_to_start_from():
-    """The first of two stays ends before its two ticks of set-up do; the second has to begin from nothing again."""
+    """The first of two allocations ends before its two ticks of set-up; the second has to start the set-up again."""
     market = zone_market("xxxxxxxxxx", spot=[1.0])
     job = zone_job(market, 3, 10, setup=[[2], [1]])
     claim = replace(
@@ -123,7 +123,7 @@ def lowered(market, job, claim, billing):
     found = set()
 
     def held(t, lost, place, setup_s):
-        """Return what a launch costs, and the tick and units without work that it leads to; none where it can't be had."""
+        """Return the cost of a launch, and the tick and units without work after it; None if it isn't available."""
         count = max(1, -(-setup_s // tick_s))
         end, then = t + count, lost + setup_s // unit
         if end > ticks or then > steps or not costs.has[t:end, place].all():

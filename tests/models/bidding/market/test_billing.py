@@ -88,7 +88,7 @@ def test_seconds_cost_their_share_of_the_hour_to_half_a_micro_dollar_a_line(gran
 @example(held=HOUR, billing=EC2_TODAY, end=End.EVICTED)
 @example(held=10, billing=EC2_TODAY, end=End.RETURNED)
 def test_the_lines_charge_the_hours_that_the_second_derivation_charges(held, billing, end):
-    """At 3600 micro-dollars an hour a line's amount is its seconds."""
+    """At 3600 micro-dollars per hour, a line's amount is its seconds."""
     lines = lease_lines(lease(0, held, end, count=1), FixedPrice(HOUR), billing)
     charged = charged_hours(held, billing, is_evicted=end is End.EVICTED)
     assert [line.amount_micro for line in lines if line.amount_micro] == charged

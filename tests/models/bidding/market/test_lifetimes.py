@@ -1,4 +1,4 @@
-"""Availability traces, hazards by age and part of the day, and the exact probability of what lasts."""
+"""Availability traces, hazards by age and part of the day, and the exact survival probability."""
 
 from itertools import product
 
@@ -76,7 +76,7 @@ def test_survival_goes_through_ages_and_parts_of_the_day():
     first_hour = 0.1 + 0.1 + 0.1
     assert hazards.cumulative(0, 0.0, HOUR_S) == pytest.approx(first_hour)
     assert hazards.survival(0, 0.0, HOUR_S) == pytest.approx(np.exp(-first_hour))
-    # Half an hour before six in the morning: what comes after counts twice.
+    # Half an hour before six in the morning: the time afterwards counts twice.
     assert hazards.cumulative(0, 5.5 * HOUR_S, HOUR_S) == pytest.approx(0.2 + 2 * 0.1)
     assert hazards.cumulative(0, 0.0, HOUR_S, age_s=HOUR_S) == pytest.approx(0.1)
     assert hazards.cumulative(0, 23 * HOUR_S, 2 * HOUR_S, age_s=5 * HOUR_S) == pytest.approx(0.2)

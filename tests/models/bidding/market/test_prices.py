@@ -90,6 +90,6 @@ def test_volatility_is_the_variance_of_the_price_over_on_demand_in_time_gaps_lef
     paths = [PricePath(time_s=np.array(t), price_micro=np.array(p)) for t, p in steps]
     history = history_of(markets, paths, end_s=103_600)
     assert history.gaps.tolist() == [[7200, 100_000]]
-    # An hour each at a half, one and a half, and one; nobody knows what the long gap cost.
+    # An hour each at a half, one and a half, and one; the price during the long gap is unknown.
     assert history.volatility() == pytest.approx([1 / 6, 0.0])
     assert [market.zone for market in history.with_markets([1]).markets] == ["b"]

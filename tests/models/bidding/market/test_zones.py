@@ -1,4 +1,4 @@
-"""Markets over zones refuse what contradicts itself."""
+"""Markets over zones reject contradictory data."""
 
 from dataclasses import replace
 

@@ -38,7 +38,7 @@ def test_no_prices_prove_more_than_the_best_schedule_has(world, prices, lengths)
 
 
 def _bill_by_seconds(row, by_second):
-    """Return min over whole ends C of C - r + w x the d cheapest seconds, by sorting them."""
+    """Return min over integral ends C of C - r + w x the d cheapest seconds, by sorting them."""
     release, width, duration = row
     price = [by_second[second] if second < len(by_second) else 0.0 for second in range(release, 200)]
     ends = range(duration, len(price) + 1)
@@ -52,7 +52,7 @@ def _bill_by_seconds(row, by_second):
     st.sampled_from([0, 2**50 - 2**30]),
 )
 def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, lengths, later):
-    """With prices that change at whole seconds the best end is a whole second; 35 years later it is the same to the last digits."""
+    """With prices that change at integral seconds, the best end is integral; 35 years later it is equal to the last digits."""
     from optim.models.cluster.check.bounds import min_cost
 
     release, width, duration = row
@@ -70,7 +70,7 @@ def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, lengths,
 
 
 def test_the_mean_of_far_apart_submissions_is_proven_to_the_microsecond():
-    """A job of 3 microseconds, and one 35 years later: nothing waits, and nothing more than their run times is proven."""
+    """A job of 3 microseconds, and one 35 years later: no job waits, and the bound is the sum of their run times."""
     jobs = Workload(submit_us=np.array([0, 2**50 - 7]), gpus=np.array([1, 1]), duration_us=np.array([3, 3]))
     price = PriceProof(end_us=np.array([1, 2**50 - 6, 2**50]), price=np.array([0.0, 0.0, 1e-7]))
     assert min_mean_completion(jobs, Cluster.grid("1x1"), price) <= 3e-6
@@ -270,7 +270,7 @@ def test_no_prices_of_types_prove_more_than_a_schedule_or_a_divisible_one_has(wo
 
 
 def _best_prices(rows, factor, gpus, horizon):
-    """Return what the best prices of whole seconds prove: a programme that mixes sets of seconds, each bought on one type."""
+    """Return the bound by the best prices of integral seconds: a programme that mixes sets of seconds, each bought on one type."""
     slots, columns, cost = len(gpus) * horizon, [], []
     for job, (release, width, duration) in enumerate(rows):
         kinds = np.flatnonzero(factor[job]).tolist()
@@ -290,7 +290,7 @@ def _best_prices(rows, factor, gpus, horizon):
 @given(typed_worlds(jobs=3))
 def test_nearly_the_best_prices_of_types_are_found(world):
     rows, factor, _, cluster = world
-    factor = (factor > 0).astype(int)  # equally fast wherever it can run
+    factor = (factor > 0).astype(int)  # equally fast on all usable types
     jobs = workload(rows, gpu_type_slowdown_ppm=factor * PPM)
     horizon = min(8, max(release for release, _, _ in rows) + sum(duration for _, _, duration in rows))
     best = _best_prices(rows, factor, cluster.gpus, horizon)
@@ -300,7 +300,7 @@ def test_nearly_the_best_prices_of_types_are_found(world):
 
 
 def test_types_that_jobs_cannot_share_make_the_bound_better():
-    """Ten jobs of 100 s on the one GPU of their type, while nine of another type have nothing to do: 550 s, 1,000 s, slowdown 10."""
+    """Ten jobs of 100 s share the one GPU of their type while nine others are idle: 550 s, 1,000 s, slowdown 10."""
     rows = [(0, 1, 100)] * 10
     cluster = Cluster(gpus=np.array([1, 9]), kind=np.arange(2), kinds=("a", "b"))
     typed, free = workload(rows, gpu_type_slowdown_ppm=np.array([[PPM, 0]] * 10)), workload(rows)
@@ -380,8 +380,11 @@ def test_prices_of_another_number_of_types_are_refused():
 
 
 def test_a_divisible_schedule_is_played_as_by_hand():
-    """Two GPUs; gangs of 2 (4 s) and 1 (2 s) from 0 s on, 1 (1 s) from 1 s on. By least work left the second and a half of the first
-    run first: 1 s later the third, too, has less work than the first; all by hand."""
+    """Two GPUs; gangs of 2 (4 s) and 1 (2 s) from 0 s on, 1 (1 s) from 1 s on.
+
+    By least remaining work, the second and half of the first run first; 1 s later the third has less work than the
+    first as well; all by hand.
+    """
     jobs, cluster = workload([(0, 2, 4), (0, 1, 2), (1, 1, 1)]), Cluster.grid("1x2")
     one = np.ones(3)
     by_work = DivisibleSchedule(

@@ -1,4 +1,4 @@
-"""What a record claims together: bounds beside runs that left jobs unfinished, and runs beside one another."""
+"""The joint claims of a record: bounds with runs that left jobs unfinished, and compared runs."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from tests.support.small_clusters import workload
 
 
 class FirstOnly(PlanningPolicy):
-    """Gives the first job its GPU, and nobody else any."""
+    """Give the first job its GPU, and no other job any."""
 
     name = "first-only"
 
@@ -80,7 +80,7 @@ FAILING = EngineOptions(overhead_s=60, mtbf_hours=1, repair_hours=0.5, checkpoin
 
 
 def recorded(*played):
-    """Return a record of runs of policies, each by its own options and seed."""
+    """Return a record of runs of policies, each with separate options and seed."""
     jobs, cluster = workload([(0, 1, 5000), (10, 2, 900), (10, 1, 20_000)]), Cluster.grid("2x2")
     runs = []
     for name, options, seed in played:
@@ -114,7 +114,7 @@ def test_runs_that_met_the_same_failures_stand_side_by_side():
 )
 def test_a_run_that_met_other_failures_doesnt_stand_beside(name, other, seed, cause):
     record = recorded(("fifo", FAILING, 1), (name, other, seed))
-    assert record.runs[1].log.time_us[-1] <= record.runs[0].log.time_us[-1]  # so that it is held against the other
+    assert record.runs[1].log.time_us[-1] <= record.runs[0].log.time_us[-1]  # so that it is compared with the other
     said = said_of(record)
     assert said[0] == []
     assert any(cause in each for each in said[1])

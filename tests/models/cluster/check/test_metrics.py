@@ -1,4 +1,4 @@
-"""Figures of the checker's own: by hand, and equal to the simulator's for every kind of policy and option."""
+"""The checker's figures: by hand, and equal to the simulator's for every type of policy and option."""
 
 from dataclasses import asdict, fields
 

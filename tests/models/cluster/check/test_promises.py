@@ -83,7 +83,7 @@ def test_a_promise_of_conservative_that_is_dropped_is_refused(seed):
 
 
 def _log(rows, estimates, reserved, promised):
-    """Return a log on one machine of rows (second, kind, job, GPUs), with what was reserved of each job, in seconds."""
+    """Return a log on one machine of rows (second, event type, job, GPUs), with each job's reservation, in seconds."""
     starts = [gpus for _, kind, _, gpus in rows if kind == Event.START]
     log = EventLog(
         time_us=np.array([row[0] for row in rows]) * US,
@@ -122,14 +122,17 @@ class TestKept:
         [(10, ""), (9, ""), (4, ""), (14, "no estimate was exceeded"), (11, "no estimate was exceeded")],
     )
     def test_a_job_that_outlasts_its_estimate_before_then_excuses_it(self, estimate, said):
-        """C (14 s) says 10, 9 or 4: at 10, at 9, or at 4 and again at 8 it is late; said to take 11 s it is so after the promised start only."""
+        """C (14 s) estimates 10, 9 or 4: at 10, at 9, or at 4 and again at 8 it is late; with 11 s only after the promised start."""
         jobs = workload([(0, 3, 10), (0, 4, 2), (0, 1, 14)], estimate_us=np.array([10, 2, estimate]) * US)
         log = _log(self.ROWS, [10, 2, estimate], [-1, 0, -1], [-1, 10, -1])
         assert said in _said(jobs, Cluster.grid("1x4"), log, ALL)
         assert bool(said) == bool(_said(jobs, Cluster.grid("1x4"), log, ALL))
 
     def test_what_a_job_outlasted_before_the_promise_excuses_nothing(self):
-        """C outlasts 4 s at 4, and is expected at 8 then: at 5 B (submitted then) is told 10, and nothing is outlasted later, as C ends at 8."""
+        """C exceeds 4 s at 4, and its expected end is 8.
+
+        At 5, B (just submitted) is promised 10. No later estimate is exceeded, as C ends at 8.
+        """
         rows = [*self.ROWS[:2], (8, Event.END, 2, 0), (10, Event.END, 0, 0), *self.ROWS[4:]]
         jobs = workload([(0, 3, 10), (0, 1, 8), (5, 4, 2)], estimate_us=np.array([10, 4, 2]) * US)
         swap = {0: 0, 1: 2, 2: 1}

@@ -1,4 +1,4 @@
-"""Logs with anything changed, and logs of schedules, machines and tries that can't be: each is refused, or says the same."""
+"""Changed logs, and logs of impossible schedules, machines and attempts: each is rejected, or states the same."""
 
 from dataclasses import replace
 
@@ -153,7 +153,7 @@ def log_of(events, is_named):
 
 
 def verdict_of(events, is_named, jobs=None, cluster=None):
-    """Return what is said of a record of a log, all figures being those of a run that is possible."""
+    """Return the messages for a record of a log, with the figures of a possible run."""
     plain = workload(TWO_SHARED)
     run = simulate(plain, Cluster.grid("2x2"), make_policy("fifo", plain), EngineOptions(overhead_s=0))
     metrics = measure(plain, Cluster.grid("2x2"), run)

@@ -29,7 +29,7 @@ def _worth(theta, price):
 
 
 def _best_earned(rows, theta, num_gpus, horizon):
-    """Go through all ways to run whole gangs second by second."""
+    """Enumerate all ways to run complete gangs second by second."""
 
     def utility(job, end):
         first, urgency, target = theta[job]
@@ -74,7 +74,7 @@ def test_the_bound_of_one_job_by_hand():
 
 @pytest.mark.parametrize(("off", "is_refused"), [(0.0, False), (-1e-8, True)])
 def test_a_bound_that_is_reached_is_no_contradiction(off, is_refused):
-    """One job alone, for nothing: it earns what is the most."""
+    """A single job at no cost: it earns the maximum."""
     jobs, cluster = workload([(0, 1, 6)]), Cluster.grid("1x1")
     run = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     plain = _worth([(10.0, 1.0, 4.0)], [])

@@ -1,4 +1,4 @@
-"""Splits of fractional points against their definitions written out, and what splits have cost."""
+"""Splits of fractional points against their written-out definitions, and the costs of past splits."""
 
 from collections import defaultdict
 from itertools import product
@@ -72,7 +72,7 @@ def test_splits_by_value_are_all_undecided_admissions_and_the_most_balanced_comp
 
 
 def plain_count_splits(schedules, weight, i):
-    """Return by place of a job's units the split at its average count, kept between the counts that there are."""
+    """Return for each place of a job's units the split at its average count, limited to the existing counts."""
     splits = {}
     own = [k for k in range(len(weight)) if schedules.jobs[k] == i and weight[k] > 1e-6]
     for kind, counts in ((BranchKind.WORKERS, schedules.workers), (BranchKind.PS, schedules.ps)):
@@ -118,7 +118,7 @@ def test_losses_are_learnt_a_unit_of_weight_by_job_and_of_all_jobs_for_those_not
     costs.record(candidate(2, 0.5, 0.001), 0.02, is_high=True)  # a tiny share counts as a hundredth
     assert costs.number(own) == 1
     assert costs.number(other) == costs.number(candidate(2, 0.5, 0.5)) == 0
-    # Job 0 loses (6 + 2) / 2 a unit if it is refused, and nothing if it is admitted.
+    # Job 0 loses (6 + 2) / 2 per unit if it is rejected, and 0 if it is admitted.
     assert costs.score(own, 8.0) == pytest.approx(4.0 * 0.5 * MIN_LOSS)
     assert costs.score(other, 8.0) == pytest.approx(4.0 * 0.4 * 1.0 * 0.6)
     assert costs.score(candidate(0, 0.5, 0.25, BranchKind.COMPLETION), 8.0) == 8.0 * 0.5 * 8.0 * 0.25

@@ -1,4 +1,4 @@
-"""The restricted master of the tree: what its points have of each job, and what is left of its cuts."""
+"""The restricted master of the tree: the jobs' parts of its points, and the remaining cuts."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_counts_are_those_of_a_pool_of_the_same_schedules() -> None:
 
 @pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
 def test_its_prices_pay_for_its_value(name: str) -> None:
-    """Strong duality: what rows, cuts and jobs are paid is the value, with cuts and without."""
+    """Strong duality: the payments for rows, cuts and jobs sum to the value, with cuts and without."""
     tables, rows, bounder = bounded_root(name)
     plain = NodeMaster(tables, rows, penalty=1000.0)
     plain.load_node(BranchRestrictions.free(tables))
@@ -88,7 +88,7 @@ def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundr
 
 
 def check_left_out_rows(instance: AdmissionInstance, seed: int) -> bool:
-    """Load random schedules: the fullest row of a class and slot is one that stays; tell whether any row is left out."""
+    """Load random schedules, such that the fullest row of a class and slot stays; return whether any row is left out."""
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     is_left_out, rng, side = dominated_rows(tables, rows), np.random.default_rng(seed), rows.num_worker_rows
@@ -157,7 +157,7 @@ def test_an_estimate_falls_with_its_steps_down_to_the_value_and_limits_no_later_
 
 @pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
 def test_schedules_of_the_point_are_paid_their_jobs_price(name: str) -> None:
-    """Complementary slackness: what is used loses nothing, and nothing that is known gains."""
+    """Complementary slackness: used schedules have no loss, and known schedules no gain."""
     _, _, bounder = bounded_root(name)
     point, schedules = bounder.master.solve(), bounder.master.schedules
     slack = point.job_price[schedules.jobs] - bounder.payoff(schedules, point)

@@ -1,4 +1,4 @@
-"""Pricing under branches against the list of all schedules, filtered by what each branch says."""
+"""Pricing under branches against the list of all schedules, filtered by the branches."""
 
 import math
 

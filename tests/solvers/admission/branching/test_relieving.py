@@ -1,4 +1,4 @@
-"""Splits that relieve a crowded place, by hand."""
+"""Splits that relieve an overloaded place, by hand."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def workers(value: int, slot: int) -> Branch:
 
 
 def test_a_count_in_the_crowded_place_comes_first_and_then_earlier_ones_until_they_are_fixed() -> None:
-    """One worker in each of two slots, and the third is crowded: in which segment the job is there depends on both."""
+    """One worker in each of two slots, and the third slot is overloaded: the job's segment there depends on both."""
     tables = JobTables.build(tiny_instance(job_document(segments=SEGMENTS)))
     schedules = PricedSchedules.blank(tables, np.arange(1))
     schedules.workers[0, 0, :3] = 1

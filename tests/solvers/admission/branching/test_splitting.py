@@ -42,7 +42,7 @@ def ways(units: int, number: int) -> list[tuple[int, ...]]:
 
 
 def is_held(kinds: list[Sketch], way: tuple[tuple[int, ...], ...], room: tuple[int, int], number: int) -> bool:
-    """Tell whether every server holds what it is given."""
+    """Return whether every server can hold its units."""
     return all(
         all(way[k][h] <= most for k, (_, _, most) in enumerate(kinds))
         and all(sum(way[k][h] * demand[r] for k, (_, demand, _) in enumerate(kinds)) <= room[r] for r in range(2))
@@ -79,7 +79,7 @@ def test_spreads_over_more_servers_than_functions_may_call_each_other() -> None:
 
 
 def test_spreads_more_kinds_than_functions_may_call_each_other() -> None:
-    number = 3_000  # Python's own limit is 1,000; what raises it in a process of many tests is no concern of this one
+    number = 3_000  # Python's default limit is 1,000; other tests of this process may have raised it
     placed, is_proven = pack([as_kind(k, 1, (1, 1), 1) for k in range(number)], equal_servers((number, number), 1))
     assert (placed, is_proven) == ([[1]] * number, True)
 
@@ -140,7 +140,7 @@ def test_names_the_place_that_is_crowded() -> None:
 
 
 def test_leaves_out_of_what_crowds_servers_all_that_does_not_matter() -> None:
-    # Three workers of two GPUs don't fit two servers of three; the small fourth one has nothing to do with it.
+    # Three workers of two GPUs don't fit two servers of three; the small fourth one is irrelevant.
     jobs = [job_document(f"j{i}", chunks=1, epochs=1, worker=[2 if i else 0, 1], ps=[0, 1]) for i in range(4)]
     servers = {
         "worker_servers": [{"type": "gpus", "capacity": [3, 9], "count": 2}],
@@ -156,7 +156,7 @@ def test_leaves_out_of_what_crowds_servers_all_that_does_not_matter() -> None:
 
 @pytest.mark.parametrize(("share", "is_held"), [(None, True), ("0.5", False)])
 def test_a_jobs_workers_and_pss_share_its_part_of_a_shared_server(share: str | None, is_held: bool) -> None:
-    # Two workers and two PSs of a whole unit each, on one server of four: half a server holds two of them.
+    # Two workers and two PSs of one unit each, on one server of four: half a server holds two of them.
     fields = {} if share is None else {"max_share_per_server": share}
     job = job_document("a", chunks=2, epochs=1, ps_mbps=1, worker=[1, 0], ps=[1, 0])
     instance = tiny_instance(job, shared_servers=[{"type": "box", "capacity": [4, 0], "count": 1}], **fields)

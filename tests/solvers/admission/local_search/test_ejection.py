@@ -1,4 +1,4 @@
-"""Ejection chains: who is driven out finds room or drives others out, and a refused chain leaves no trace."""
+"""Ejection chains: an ejected job finds capacity or ejects others, and a rejected chain has no effect."""
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def test_who_earns_least_over_its_cost_gives_way():
     driven_out = []
     for seed in range(20):
         search = priced(tiny_instance(*jobs, horizon=1, **servers), 0.5, seed)
-        # Who is driven out drives nobody out in turn.
+        # An ejected job ejects no other job in turn.
         search.data.payoff[:] = 0.0
         search.construct(np.arange(10), 0.1)
         while search.state.completion[10] < 0:

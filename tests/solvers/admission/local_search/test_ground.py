@@ -1,4 +1,4 @@
-"""What guides insertions: prices of rows and what cuts charge."""
+"""The guides of insertions: prices of rows, and charges of cuts."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What single moves do: they accept, refuse, re-insert and disturb prices as they say."""
+"""Single moves: acceptance, rejection, re-insertion, and perturbation of prices."""
 
 from itertools import pairwise
 

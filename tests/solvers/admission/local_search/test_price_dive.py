@@ -1,4 +1,4 @@
-"""Dives: feasible plans that re-pricing doesn't make worse than one go at the first prices, on the whole."""
+"""Dives: feasible plans; re-pricing is on average no worse than one pass at the first prices."""
 
 from functools import cache
 

@@ -109,7 +109,7 @@ def test_losses_of_one_chain_add_up():
         [(0, 0, 0, 1), (2, 0, 0, 1), (1, 2, 0, 1)], [(0, 0, 0, 1), (2, 0, 0, 1), (1, 2, 0, 1)]
     )
     search = polished(instance, plan)
-    assert search.incumbent_value == 16  # slot 1 is free: b goes there and displaces nobody
+    assert search.incumbent_value == 16  # slot 1 is free: b goes there and displaces no job
     assert ends(search) == [0, 1, 0]
 
 

@@ -1,4 +1,4 @@
-"""Cuts without a multiplier cost nothing: no charge, and no curve that pricing would have to follow."""
+"""Cuts without a multiplier are free: no charge, and no curve for pricing."""
 
 import numpy as np
 

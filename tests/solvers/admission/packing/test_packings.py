@@ -69,7 +69,7 @@ def test_lifts_gains_to_the_last_unit_one_job_after_the_other(seed: int) -> None
     lift(lifted, space, right_hand_side, False)
     assert (lifted >= 0).all()
     assert (rows @ lifted).max() <= right_hand_side
-    # The job that was lifted last, at its largest count, leaves nothing over.
+    # The job that was lifted last, at its largest count, leaves no slack.
     last = rows[:, -1] > 0
     if last.any():
         assert (rows[last] @ lifted).max() == right_hand_side
@@ -79,7 +79,7 @@ def test_lifts_gains_to_the_last_unit_one_job_after_the_other(seed: int) -> None
 
 @given(SEEDS)
 def test_a_gain_of_each_unit_is_lifted_as_far_as_the_cut_holds(seed: int) -> None:
-    """The last job gains nothing at first; the others are lifted no further."""
+    """The last job has no gain at first; the others are lifted no further."""
     rng = np.random.default_rng(seed)
     space, rows = random_space(rng, is_linear=True)
     job = job_of_kind(space)

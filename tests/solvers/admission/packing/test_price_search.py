@@ -1,4 +1,4 @@
-"""Walks and line searches lower the bound, and what plans are certified by is more than a scaled ray."""
+"""Subgradient steps and line searches lower the bound, and the certificates of plans are more than a scaled ray."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.tiny import BY_HAND
 
 LP_OPTIMUM = {"small-0": 439.1209, "small-1": 573.4873, "small-2": 498.5897}
-"""Of the packing LP, by the textbook method."""
+"""Value of the packing LP, by the textbook method."""
 
 
 def laid_out(name):

@@ -22,7 +22,7 @@ INSTANCES = st.one_of(
 
 
 def random_loads(instance: AdmissionInstance, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Draw how many workers and PSs of each job a class holds: at most what it holds of the job alone."""
+    """Draw the numbers of workers and PSs of each job in a class, at most those that the class holds of the job alone."""
     rng = np.random.default_rng(seed)
     offset = instance.jobs.segment_offset[:-1]
     loads = []
@@ -130,7 +130,7 @@ def test_lifts_a_job_that_the_load_lacks() -> None:
     instance = two_large_jobs_and_a_small_one()
     worker, ps = np.array([1.5, 1.5, 0.0]).reshape(3, 1, 1), np.zeros((3, 1, 1))
     (cut,) = CutSeparator(instance).separate(worker, ps)
-    # Of large workers a server holds one. Beside it there is room for one small worker, which costs it nothing.
+    # A server holds one large worker, and one small worker in addition, which is free.
     assert cut.jobs.tolist() == [0, 1]
     assert (cut.worker_coefficient.tolist(), cut.right_hand_side) == ([1, 1], 1)
     (cut,) = CutSeparator(instance).separate(np.array([1.8, 0.0, 3.6]).reshape(3, 1, 1), ps)

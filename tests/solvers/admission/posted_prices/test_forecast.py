@@ -1,4 +1,4 @@
-"""Learned prices: the sample-average LP, what a further day changes, and clusters that change."""
+"""Learned prices: the sample-average LP, the effect of a further day, and clusters that change."""
 
 from dataclasses import replace
 

@@ -92,7 +92,7 @@ def test_a_later_job_changes_no_earlier_decision(cluster, way, kind, seed, kept)
     for k, job in enumerate(first.tolist()):
         assert whole.decisions[job] == part.decisions[k]
         assert whole.promised.get(job) == part.promised.get(k)
-    # What ran before the next job came is the same, too.
+    # The work done before the next job arrived is the same as well.
     before = int(today.jobs.arrival[order[kept]])
     for a, b in zip(ran(whole), ran(part), strict=True):
         renamed = b.copy()
@@ -101,7 +101,7 @@ def test_a_later_job_changes_no_earlier_decision(cluster, way, kind, seed, kept)
 
 
 def ran(result: DayResult) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of workers and of PSs of all that ran, for nothing, too, in order."""
+    """Return the rows of workers and PSs of all work, including work without value, in order."""
     pairs = ((result.plan.workers, result.unfinished.workers), (result.plan.ps, result.unfinished.ps))
     both = (np.concatenate(pair) for pair in pairs)
     return tuple(rows[np.lexsort(rows.T[::-1])] for rows in both)

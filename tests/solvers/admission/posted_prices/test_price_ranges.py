@@ -69,7 +69,7 @@ def test_no_schedule_costs_more_than_its_value_at_lambda(instance: AdmissionInst
 
 @given(tiny_instances())
 def test_the_empty_clusters_worth_is_at_most_half_of_what_some_job_earns_alone(instance: AdmissionInstance) -> None:
-    """So it is at most half of the optimum. Jobs that use nothing of a side have no say in its rows."""
+    """So it is at most half of the optimum. Jobs without demand on a side don't affect its rows."""
     worth = job_value_stats(instance)
     largest = [worth.max_worker, worth.max_ps]
     if instance.has_shared_servers:

@@ -1,4 +1,4 @@
-"""Packing anew: worth at posted prices only grows, promises stay, and a planted better packing is found."""
+"""Repacking: the value at posted prices only increases, promises hold, and a planted better packing is found."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Standby by hand: who runs on what is left, in which order, and what it costs to be interrupted."""
+"""Standby by hand: the jobs that run on unallocated resources, their order, and the cost of interruptions."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def constant(value: float) -> dict:
 
 
 def cluster(*jobs: dict, price: float = 100.0, horizon: int = 4) -> Reservations:
-    """Return one GPU, dear at the posted price, and PS hosts that are free."""
+    """Return one GPU, expensive at the posted price, and PS hosts that are free."""
     today = tiny_instance(*jobs, horizon=horizon, worker_servers=[{"type": "gpu", "capacity": [1, 0], "count": 1}])
     worker = np.zeros((1, horizon, 2))
     worker[:, :, 0] = price
@@ -24,7 +24,7 @@ def cluster(*jobs: dict, price: float = 100.0, horizon: int = 4) -> Reservations
 
 
 def lived(reservations: Reservations, standby: BestEffortQueue, slots: range) -> list[float]:
-    """Run slots at prices that count nothing of what is ahead; return what each earns."""
+    """Run slots at prices that ignore later slots; return the earnings of each."""
     earned = []
     for slot in slots:
         with discounted(reservations.state, slot, ahead=1e9) as posted:
@@ -51,7 +51,7 @@ def test_a_refused_job_runs_on_what_nobody_holds() -> None:
 
 
 def test_the_dense_job_goes_first_and_work_that_is_done_makes_a_job_dense() -> None:
-    # 3 slots for 9, 1 slot for 4: 4 a slot go before 3; with two slots done the first has 9 to earn in one.
+    # 3 slots for 9, 1 slot for 4: 4 per slot precedes 3; with two slots done the first job earns 9 with one more slot.
     reservations = cluster(one("long", 3, 9.0), one("short", 1, 4.0), one("late", 1, 8.0, arrival=3), horizon=5)
     standby = BestEffortQueue(reservations, 10)
     standby.add(0)

@@ -83,7 +83,7 @@ class DippedPrice(ExponentialPrice):
 
 
 class Unrelated(LinearPrice):
-    """A theorem's name on a class that has nothing of it."""
+    """A theorem's name on a class that doesn't satisfy it."""
 
     theorem = RatioTheorem.ZERO_START
 

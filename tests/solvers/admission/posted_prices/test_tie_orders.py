@@ -1,4 +1,4 @@
-"""Drawn orders of what the online rule holds equal, beside every such order tried."""
+"""Random orders of the online rule's ties, compared with all possible orders."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ SPREAD = {
         shared_servers=[{"type": "box", "capacity": [2, 3], "count": 2}],
     ),
 }
-"""Instances on which ties decide what is earned."""
+"""Instances on which ties determine the value."""
 
 
 def drawn_totals(instance: AdmissionInstance, num_orders: int) -> list[float]:

@@ -86,7 +86,7 @@ def segment_of_slot(instance: AdmissionInstance, schedule: Schedule) -> dict[int
 
 
 def cost(instance: AdmissionInstance, schedule: Schedule, prices: Prices) -> float:
-    """Return what a listed schedule costs, straight from its use and counts."""
+    """Return the cost of a listed schedule, directly from its usage and counts."""
     total = 0.0
     for row, amount in schedule.use.items():
         side = prices.worker if row.side is Side.WORKER else prices.ps

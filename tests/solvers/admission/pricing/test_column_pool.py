@@ -1,4 +1,4 @@
-"""The pool of known schedules, taken over to what is left."""
+"""The pool of known schedules, transferred to the remaining problem."""
 
 from dataclasses import replace
 

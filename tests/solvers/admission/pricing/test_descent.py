@@ -1,4 +1,4 @@
-"""The compiled descent against the same steps written out, each calling what prices and what moves."""
+"""The compiled descent against the same steps written out, with separate calls for pricing and moves."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ INSTANCES = {f"seed {seed}": seeded_instance(seed, max_jobs=9) for seed in range
 
 @pytest.mark.parametrize(("share", "small"), [(0.0, dual_points.SMALL), (0.5, 0), (0.97, dual_points.SMALL)])
 def test_equals_the_steps_one_by_one(monkeypatch, share, small):
-    """Also where each is a call of its own, as on large instances."""
+    """Also if each step is a separate call, as on large instances."""
     monkeypatch.setattr(dual_points, "SMALL", small)
     moved = 0
     for number, instance in enumerate(INSTANCES.values()):

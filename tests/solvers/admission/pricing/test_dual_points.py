@@ -33,6 +33,6 @@ def test_finds_the_best_scale_from_above_and_from_below(steps):
 
 def test_no_scale_of_prices_for_what_is_plentiful_is_better_than_none():
     plenty = np.zeros(ROWS.num_rows)
-    plenty[: ROWS.num_worker_rows].reshape(ROWS.worker_shape)[0, 3, 0] = 1.0  # slot 3, where nobody is
+    plenty[: ROWS.num_worker_rows].reshape(ROWS.worker_shape)[0, 3, 0] = 1.0  # slot 3, which no job uses
     assert search_scale(TABLES, ROWS, plenty).bound == pytest.approx(32.0)
     assert search_scale(TABLES, ROWS, priced(0.0)).bound == pytest.approx(32.0)

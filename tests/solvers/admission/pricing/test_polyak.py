@@ -12,7 +12,7 @@ def test_a_step_goes_to_where_the_tangent_meets_the_goal() -> None:
     moved = PolyakSteps(limit, 3).next(point, bound, use, 28.0)
     assert moved is not None
     assert bound + (limit - use) @ (moved - point) == pytest.approx(28.0)
-    # In prices of whole rows the step is along the gradient.
+    # In prices of complete rows, the step is along the gradient.
     assert (moved - point) * limit == pytest.approx(-(2.0 / 0.5) * (limit - use) / limit)
 
 

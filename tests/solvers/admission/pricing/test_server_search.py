@@ -1,4 +1,4 @@
-"""The best schedule of one job within what is left of single servers, against the list of all schedules."""
+"""The best schedule of one job within the residual capacity of single servers, against the list of all schedules."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def fresh_state(instance: AdmissionInstance) -> ClusterState:
 
 
 def used_state(instance: AdmissionInstance, rng: np.random.Generator) -> ClusterState:
-    """Return a cluster with random residuals, of which many are whole, and random prices, of which many are equal."""
+    """Return a cluster with random residuals, many of them integral, and random prices, many of them equal."""
     state = fresh_state(instance)
     for side in state.sides:
         used = np.floor(rng.random(side.capacity.shape) * side.capacity)
@@ -55,7 +55,7 @@ def side_of(state: ClusterState, row: Row) -> ServerSide:
 
 
 def fits(state: ClusterState, schedule: Schedule) -> bool:
-    """Tell whether a listed schedule fits into what is left, in whole numbers."""
+    """Return whether a listed schedule fits into the residual capacity, in integers."""
     return all(
         amount <= int(side_of(state, row).residual[row.slot, row.resource, row.place])
         for row, amount in schedule.use.items()

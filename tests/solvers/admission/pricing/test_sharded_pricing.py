@@ -1,4 +1,4 @@
-"""Pricing by a crew: the same schedules, payoffs and bound as in one process, whoever answers for which shard."""
+"""Pricing by a worker pool: the same schedules, payoffs and bound as in one process, for every assignment of shards."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Servers alike folded into one place: nothing costs more or less by it; the search itself is tested with `server_search`."""
+"""Equal servers merged into one place: costs don't change; `server_search` has tests of the search itself."""
 
 import numpy as np
 import pytest
@@ -29,14 +29,14 @@ def table_of(shared, number):
 
 
 def drawn_front(rng):
-    """Draw the most PSs beside 0, 1, ... workers: fewer and fewer, and from some number of workers on none fits."""
+    """Draw the maximum PSs together with 0, 1, ... workers: non-increasing, and none from some number of workers on."""
     front = -np.sort(-rng.integers(0, 3, MOST + 1))
     front[int(rng.integers(1, MOST + 2)) :] = -1
     return front
 
 
 def test_folding_equal_servers_changes_no_cost():
-    """Up to three runs of servers, of which neighbours differ in one number of PSs or in nothing."""
+    """Up to three runs of servers; neighbours differ in one number of PSs or are equal."""
     rng = np.random.default_rng(5)
     folded = 0
     for _ in range(300):
@@ -60,7 +60,7 @@ def test_folding_equal_servers_changes_no_cost():
 
 @pytest.mark.parametrize("at", range(MOST + 1))
 def test_servers_that_differ_for_any_number_of_workers_are_two_places(at):
-    """Behind a server without room for workers, runs of such as hold two PSs or, beside `at` workers or more, one."""
+    """After a server without capacity for workers: runs of servers that hold two PSs or, with `at` workers or more, one."""
     narrow, one, other = np.full(MOST + 1, -1), np.full(MOST + 1, 2), np.full(MOST + 1, 2)
     narrow[0], other[at:] = 0, 1
     for first, second in ((one, other), (other, one)):

@@ -41,7 +41,7 @@ def frontier(
 
 
 def held(worker: Sequence[int], ps: Sequence[int], room: Sequence[int], left: Sequence[int], most: Pair) -> list[Pair]:
-    """List the pairs that a server holds: within the room, or a single unit within what is left."""
+    """List the pairs that fit on a server: within the capacity, or a single unit within the residual."""
 
     def within(y: int, z: int, limit: Sequence[int]) -> bool:
         return all(y * w + z * s <= c for w, s, c in zip(worker, ps, limit, strict=True))
@@ -125,7 +125,8 @@ def test_filling_with_workers_first_is_wrong_on_shared_servers(
 
 
 def test_a_false_infeasibility_would_refuse_the_job() -> None:
-    # The first counterexample as a whole instance: the job is admitted since the worker goes to the dearer server.
+    # The first counterexample as a complete instance: the job is admitted since the worker goes to the more expensive
+    # server.
     job = job_document("a", epochs=1, chunks=1, worker=[1, 0], ps=[2, 0], ps_mbps=1)
     servers = [{"type": "two", "capacity": [2, 0], "count": 1}, {"type": "one", "capacity": [1, 0], "count": 1}]
     instance = tiny_instance(job, shared_servers=servers)
@@ -192,7 +193,7 @@ def test_every_slot_costs_what_enumeration_says_and_splits_into_that() -> None:
 def check_split(
     places: Places, pairs: Sequence[Sequence[Pair]], costs: Sequence[tuple[float, float]], due: Pair, cost: float
 ) -> None:
-    """Check that a split has the right sums, stays on what each server holds, and costs what the table says."""
+    """Check that a split has the right sums, fits on each server, and has the cost of the table."""
     out = np.zeros((2, len(pairs)), dtype=np.int64)
     split_pair(places, len(pairs), *due, pair_scratch(*due).windows, out[0], out[1])
     assert tuple(out.sum(axis=1).tolist()) == due

@@ -1,4 +1,4 @@
-"""Boxes of footprints: their parts cover them, and nothing else."""
+"""Boxes of footprints: their parts cover exactly the box."""
 
 import math
 

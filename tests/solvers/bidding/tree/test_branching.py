@@ -61,7 +61,7 @@ def test_whole_counts_split_the_widest_range():
 def test_a_sum_is_split_where_the_planes_overlook_much():
     theta = float(-np.log(0.5))
     instance, entry = opened([2.0, 2.0], sums=(theta, 6.0, 0.2 * 0.5 * 6.0), **LOSSES)
-    assert choose_sum(instance, 1.0, 1.0, entry) is None  # the loss is what it should be
+    assert choose_sum(instance, 1.0, 1.0, entry) is None  # the loss has the expected value
     chord = 0.2 * (1 - 0.375) / -np.log(0.375) * theta
     instance, entry = opened([2.0, 2.0], sums=(theta, 6.0, chord * 6.0), **LOSSES)
     assert choose_sum(instance, 1.0, 1e-3, entry) == (THETA, pytest.approx(theta))

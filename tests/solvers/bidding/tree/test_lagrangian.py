@@ -1,4 +1,4 @@
-"""The solver's own arithmetic of bounds against the checker's, which shares no code with it."""
+"""The solver's bounds against the checker's, which shares no code with it."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def drawn_case(seed):
 
 
 def checked(instance, box, relaxation, x, ratio):
-    """Return what the checker makes of the multipliers."""
+    """Return the checker's bound for the multipliers."""
     same = CheckedBox(low=box.low, high=box.high, has_change=box.has_change, theta=box.theta, rate=box.rate)
     return leaf_bound(VerifierContext(instance=instance), same, expand(relaxation, x), ratio, 0.0)
 

@@ -19,7 +19,7 @@ def threads() -> set[str]:
 
 
 def test_a_box_is_solved_on_the_thread_that_asks():
-    """Processes that share a machine are one a core; HiGHS keeps a crew for each thread it is called on, here a new one."""
+    """One process per core shares a machine; HiGHS keeps worker threads for each thread that calls it, here a new one."""
     instance = hour_instance([0, 1], [0.1, 0.2], [1.0, 1.0], max_count=4)
     relaxation = relax(instance, Box.root(instance), 0.0)
     tangents = (np.zeros(len(relaxation.weight)),)
@@ -41,5 +41,5 @@ def test_who_must_lose_by_evictions_must_take_an_instance(market, term):
         market, [0.1, 0.2], [1.0, 2.0], max_count=4, evicted=evicted, eviction_loss_h=0.2, term=term
     )
     box = replace(Box.root(instance), theta=(0.2, 5.0))
-    point = solve_node(instance, relax(instance, box, 0.0), 0.01, (np.zeros(1),), 0.0)  # work is worth next to nothing
+    point = solve_node(instance, relax(instance, box, 0.0), 0.01, (np.zeros(1),), 0.0)  # work has almost no value
     assert -np.log1p(-np.array(evicted)) @ point.counts >= 0.2 - 1e-9

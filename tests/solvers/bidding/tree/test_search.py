@@ -15,7 +15,7 @@ from tests.support.bidding.small_markets import all_footprints, best_of_all, hou
 
 
 def least(instance, ratio, *, is_answer=True):
-    """Return the least ``cost - ratio work`` of any footprint, of those with enough work unless told otherwise."""
+    """Return the least ``cost - ratio work`` of any footprint, by default of those with enough work."""
     cost, work = evaluate_many(instance, all_footprints(instance))
     counts = (work > 0) & (work >= instance.min_work) if is_answer else np.ones(len(work), dtype=bool)
     return float(np.where(counts, cost - ratio * work, np.inf).min())
@@ -62,7 +62,7 @@ def test_a_hasty_tree_ends_after_a_leap_and_a_stopped_one_keeps_its_open_boxes()
 
 
 def test_a_root_that_loses_most_bids_is_solved_again_before_it_is_split():
-    """Four bids of which two are worth having, beside twelve that are far too dear for their work: these go at once."""
+    """Four bids, two of them useful, with twelve that are far too expensive for their work: these are removed at once."""
     size = 16
     instance = hour_instance(
         list(range(size)),

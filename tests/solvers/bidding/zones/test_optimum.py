@@ -41,7 +41,7 @@ def test_moves_to_another_zone_where_that_pays_and_waits_for_spot():
     best = least_cost(market, zone_job(market, 4, 6, move=0.25), 0)
     assert best.plan == (Allocation(0, True, 0, 10_800, is_lost=True), Allocation(1, True, 10_800, 21_600))
     assert best.usd == 6.25
-    # A dear move: two hours on demand after the first two, whose launch costs an hour as well, are worse still.
+    # An expensive move: two hours on demand after the first two, whose launch costs an hour as well, are still worse.
     dear = least_cost(market, zone_job(market, 4, 6, move=2.0), 0)
     assert dear.usd == 8.0
     late = zone_market("----xxx", spot=[0.5])
