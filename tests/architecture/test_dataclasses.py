@@ -1,4 +1,4 @@
-"""Dataclasses that hold arrays have no generated ``==``: arrays have no truth value, and Python 3.13 asks each field for its own."""
+"""Dataclasses with arrays have no generated ``==``: arrays have no truth value, and Python 3.13 asks each field separately."""
 
 import ast
 import re
@@ -29,7 +29,7 @@ def classes_of(text: str) -> dict[str, ast.ClassDef]:
 
 
 def aliases_of(text: str) -> set[str]:
-    """Return a module's own names of arrays, or of containers of some."""
+    """Return the names in a module of arrays, or of containers of arrays."""
     made = (node for node in nodes_of(text) if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name))
     return {
         ast.unparse(node.targets[0])
@@ -49,7 +49,7 @@ def decorator(one: ast.ClassDef) -> str | None:
 
 
 def holds_arrays(name: str, classes: Mapping[str, ast.ClassDef], aliases: set[str]) -> bool:
-    """Tell whether a field, its own or one that it inherits, holds arrays."""
+    """Return whether a field, inherited or not, contains arrays."""
     if name not in classes:
         return False
     own = [ast.unparse(item.annotation) for item in classes[name].body if isinstance(item, ast.AnnAssign)]

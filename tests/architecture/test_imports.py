@@ -38,7 +38,7 @@ DOTTED_TEXT = re.compile(r"""["'](optim\.\w+\.(?:\w+(?:\.\w+)*\.?)?)["'{]""")
 """Texts for import_module: three parts at least, the last one possibly filled in later."""
 
 FACADE_FLOOR = FLOOR_OF["benchmarks"]
-"""The package's own modules offer what its floors up to the pictures do: only the command may use them."""
+"""The package's modules offer the same as its layers below the plots: only the command may use them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the documents name exists: files, modules, targets of make; and what the code says of the mathematics can be opened."""
+"""Files, modules and make targets that the documents name exist, and so do equations of the mathematics that the code cites."""
 
 import re
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""The dummy solvers' fixtures for the tests of this folder; and whatever studies find in them is kept."""
+"""The dummy solvers' fixtures for the tests of this folder, with a cache for the results of studies."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is known of an instance, of a whole run and of what ships, and shares of it."""
+"""The best known values of an instance, from a run and from the shipped solutions, and shares of them."""
 
 from dataclasses import replace
 

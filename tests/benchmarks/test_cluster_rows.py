@@ -1,4 +1,4 @@
-"""Rows that are kept in a file: each under the key of its own policy, however a run was cut."""
+"""Rows cached in a file: each under the key of its policy, for every interruption of a run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Comparing with golden results, and joining results of several machines: nothing twice, lost or contradictory."""
+"""Comparing with golden results, and merging results of several machines without duplicates, losses or contradictions."""
 
 from dataclasses import replace
 
@@ -205,7 +205,7 @@ def test_every_piece_of_work_is_there_once(write, tmp_path):
     merged = merge_results([write("a", later, TWO), write("b", ONE)], tmp_path / "all")
     assert sorted(record.key for record in merged) == ["k1", "k2"]
     assert objectives(tmp_path / "all") == {"k1": 100.0, "k2": 90.0}
-    # Both say the same, and the one that was finished first stays.
+    # Both agree, and the one that finished first remains.
     assert {record.key: record.seconds for record in merged}["k1"] == {"solve": 1.0}
 
 

@@ -42,11 +42,11 @@ def measure():
         told.append(meter.memory_mb)
     print(json.dumps(told))
 """
-"""A program that tells what two blocks took."""
+"""A program that reports the memory of two blocks."""
 
 
 def measured(program):
-    """Return what a program's two blocks took in a process of its own, in which no other test has been."""
+    """Return the memory of a program's two blocks in a separate process, without the effects of other tests."""
     code = f"{MEASURED}\n{program}"
     told = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     if not Path("/proc/self/clear_refs").exists():
@@ -90,7 +90,7 @@ def test_memory_is_unknown_where_the_system_does_not_tell(monkeypatch, tmp_path)
 
 @pytest.fixture
 def lasting(monkeypatch):
-    """Make sides that take so many seconds of a clock of their own."""
+    """Make sides that take given numbers of seconds on a fake clock."""
     now = [0.0]
     monkeypatch.setattr("optim.benchmarks.measuring.time.perf_counter", lambda: now[0])
 

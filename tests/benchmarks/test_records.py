@@ -148,7 +148,7 @@ def test_reads_back_what_it_appended(tmp_path):
 
 
 def test_a_record_is_in_the_file_as_soon_as_it_is_appended(tmp_path):
-    """A run that is killed has lost what its file did not have by then."""
+    """A killed run loses the records that its file did not have by then."""
     path = tmp_path / "results.jsonl"
     with open_results(path) as results:
         for count, key in enumerate(("one", "two"), start=1):
@@ -180,7 +180,7 @@ def test_takes_unwanted_records_out_and_leaves_the_other_lines_as_they_are(tmp_p
 
 
 def opened(path):
-    """Return what this process has open of a file, and of those that it replaced."""
+    """Return the open files of this process for a path, and for the files that it replaced."""
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return [file for file in map(os.path.realpath, links) if file.startswith(str(path))]
 
@@ -279,7 +279,7 @@ WHOLE = seal(make_record("one").to_json()) + b"\n"
     [b'{"a": 1}', b"{", b"notes", b"\n\n{", b"\n", WHOLE + b"notes", WHOLE + b"[1]", WHOLE + b"{ ", bytes(40)],
 )
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path, foreign):
-    """Only what was cut short after whole records is cut off; a line feed alone holds nothing to lose."""
+    """Only a partial record after complete ones is cut off; a single line feed contains no data to lose."""
     path = tmp_path / "results.jsonl"
     path.write_bytes(foreign)
     if foreign.strip():

@@ -1,4 +1,4 @@
-"""The report is one page that needs nothing but itself."""
+"""The report is one self-contained page."""
 
 import re
 import sys
@@ -212,7 +212,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("name", [*HOSTILE[:2], *(pytest.param(name, marks=pytest.mark.prove) for name in HOSTILE[2:])])
 def test_a_page_read_back_has_the_same_names_and_no_other_tags(name):
-    """Names of instances, solvers, suites, errors and of what was left out."""
+    """Names of instances, solvers, suites, errors and omitted pairs."""
 
     def read(used):
         record = replace(make_record(used, used, None, violations=[used]), suite=used)

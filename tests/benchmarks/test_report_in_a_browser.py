@@ -1,4 +1,4 @@
-"""The report in a real browser, at two widths: every control does what it says, and the console stays silent."""
+"""The report in a real browser, at two widths: every control works, and the console stays empty."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def started(tmp_path_factory):
 
 @pytest.fixture(params=WIDTHS)
 def browser(started, path, request):
-    """Open the report anew; afterwards nothing may have been complained about, and nothing asked of the network."""
+    """Open the report again; afterwards, check that there were no complaints and no network requests."""
     yield started.open(path, request.param)
     assert started.complaints == []
 

@@ -1,4 +1,4 @@
-"""Running a list of work: nothing is lost, nothing is doubled, failures are records."""
+"""Running a list of work: no losses, no duplicates; failures are records."""
 
 import re
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Figures that sum up many records: means over what all compared solvers solved, against plain arithmetic."""
+"""Figures over many records: means over the instances that all compared solvers solved, against plain arithmetic."""
 
 import math
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_refused_timed_out_and_memory_are_counted():
     (one,) = compare_solvers(records).solvers
     assert (one.records, one.verified, one.refused, one.timed_out, one.optimal) == (4, 3, 1, 1, 1)
     assert (one.memory_mb, one.max_memory_mb) == (20.0, 30.0)
-    assert compare_solvers(records).gap_cases == 3  # what was refused has no gap
+    assert compare_solvers(records).gap_cases == 3  # rejected instances have no gap
 
 
 def test_seconds_are_over_what_all_answered_in_time_and_the_checker_accepted():

@@ -1,4 +1,4 @@
-"""Every registered solver on every small instance of its problem that it supports: what all solvers owe."""
+"""The conformance checks of every registered solver, on every small instance of its problem that it supports."""
 
 from functools import cache
 from typing import Any
@@ -85,7 +85,7 @@ def trial(problem: str, solver: str, name: str) -> Trial:
 
 
 def is_supported(problem: str, solver: str, name: str) -> bool:
-    """Tell whether the solver says that it can treat the instance."""
+    """Return whether the solver claims to support the instance."""
     return bool(solver_named(problem, solver).supports(instance_named(problem, name)))
 
 

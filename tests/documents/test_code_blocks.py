@@ -1,4 +1,4 @@
-"""What the README and the site tell a reader to type works as it stands."""
+"""The commands and code of the README and the site work as shown."""
 
 import re
 import shlex
@@ -54,7 +54,7 @@ def test_every_block_says_what_it_is(page):
 
 
 def typed(block: Block) -> Iterator[list[str]]:
-    """Yield the words of a block's commands of optim, without what is piped or written elsewhere."""
+    """Yield the words of a block's commands of optim, without pipes and redirections."""
     for line in block.code.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         for sign in ("|", ">", "2>", "&&", "&"):

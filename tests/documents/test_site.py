@@ -1,4 +1,4 @@
-"""The site builds without a warning and without a network, and loads nothing from elsewhere."""
+"""The site builds without a warning and without a network, and loads no external files."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Crews answer for shards, and leave nobody behind."""
+"""Worker pools answer for shards, and leave no process."""
 
 import threading
 
@@ -6,10 +6,10 @@ from optim.execution.tasks import ShardWorker, ThreadCrew
 
 
 class Post(ShardWorker):
-    """Answers with all it was told, and by whom."""
+    """Answer with all received messages and their sender."""
 
     def answer(self, shard, question, own):
-        """Return the thread, too."""
+        """Return the thread as well."""
         return shard, question, own, threading.current_thread()
 
 

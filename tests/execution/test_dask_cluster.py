@@ -1,4 +1,4 @@
-"""Running pieces on Dask workers: the same results, and what is lost is done again or said."""
+"""Running tasks on Dask workers: the same results; lost tasks run again or are reported."""
 
 import json
 import os
@@ -225,7 +225,7 @@ def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
 
 
 class Interrupted:
-    """A client of whose workers one is lost while they are told of a run, so many times."""
+    """A client that loses a worker while its workers receive a run, a given number of times."""
 
     def __init__(self, losses, status="running"):
         self.losses, self.status, self.told, self.scheduler = losses, status, 0, None
@@ -357,7 +357,7 @@ PLAIN_WORKER = ("--nthreads", "1", "--no-dashboard", "--nworkers", "1")
 
 @contextmanager
 def processes(file, *, host="127.0.0.1", ttl="5 minutes", num_workers=2):
-    """Give the address and the process of a scheduler that has workers, all processes of their own."""
+    """Give the address and the process of a scheduler with workers, all in separate processes."""
     environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": ttl}
     own = [
         start("scheduler", *f"--host {host} --port 0 --no-dashboard --scheduler-file {file}".split(), env=environment)

@@ -1,4 +1,4 @@
-"""A worker's side of a batch, without a cluster: what it does, and what it leaves when it is asked to stop."""
+"""A worker's side of a batch, without a cluster: its work, and its state after a request to stop."""
 
 import pickle
 from types import SimpleNamespace

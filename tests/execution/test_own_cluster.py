@@ -1,4 +1,4 @@
-"""A cluster of this machine looks after its keepers as often as it says."""
+"""A cluster on this machine checks its owners at the stated interval."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Packing pieces: what many hold is sent once, and driver and worker agree on what a worker holds."""
+"""Packing tasks: shared objects are sent once, and driver and worker agree on the objects that a worker has."""
 
 import pickle
 
@@ -27,7 +27,7 @@ def test_a_piece_holds_a_digest_in_place_of_what_is_sent_once():
     (one, own), new_bytes = unpacker.unpack(first, packer.parts)
     assert (one, own.value) == (1, table.value)
     assert new_bytes == len(packer.parts[first.needs[0]]) > 10_000
-    # The second is the same object, and needs nothing sent.
+    # The second is the same object, so it isn't sent.
     (two, same), new_bytes = unpacker.unpack(second, {})
     assert (two, same is own, new_bytes) == (2, True, 0)
 

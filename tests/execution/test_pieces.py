@@ -1,4 +1,4 @@
-"""Running pieces here, and putting what comes of them into order."""
+"""Running tasks in this process, and ordering their results."""
 
 import os
 
@@ -16,7 +16,7 @@ def here(pieces, stop=None, progress=None):
 
 
 class Mute(Squares):
-    """Squares whose results can't say that they are lost."""
+    """Squares whose results can't report that they are lost."""
 
     lost = AbstractTask.lost
 
@@ -91,7 +91,7 @@ def test_a_single_piece_runs_here(pieces):
 
 
 class Here(Squares):
-    """Pieces that tell where they run."""
+    """Tasks that report where they run."""
 
     def do(self, piece, stop, progress):
         return os.getpid()

@@ -1,4 +1,4 @@
-"""Running pieces in several processes: what dies costs its own piece, and nothing is left running."""
+"""Running tasks in several processes: a dead process costs only its task, and no process remains."""
 
 import multiprocessing
 import subprocess
@@ -110,7 +110,7 @@ def test_a_process_stays_with_a_kind_and_else_takes_one_that_no_other_is_at():
     for worker in (first, second, first, first, second, first):
         queue.serve(worker, workers)
         taken.append(worker.position)
-    # The last one finds nothing left, and keeps what it had.
+    # The last one finds no task left, and keeps its result.
     assert taken == [0, 2, 1, 3, 4, 3]
     assert not queue
 

@@ -1,9 +1,9 @@
 """Bad input by the thousand: ``python tests/fuzz/campaign.py --count 20000 --seed 1 --folder FOLDER``, or ``make fuzz``.
 
-Each input is drawn from (seed, number) alone: a valid file of one kind is spoilt, and a command that reads it is run in
-this process. It must end with exit code 0, 1, 2 or 3 within 10 processor seconds and 1 GB, an error with one line of at most 600
-characters, never with a traceback. Workers are replaced when one dies or hangs; what was done is in FOLDER/journal.jsonl,
-and the same command goes on from there.
+Each input depends on (seed, number) only: a valid file of one type is damaged, and a command that reads it runs in this
+process. It must end with exit code 0, 1, 2 or 3 within 10 processor seconds and 1 GB. An error must have one line of at
+most 600 characters, never a traceback. Workers are replaced when one dies or hangs. FOLDER/journal.jsonl contains the
+finished inputs, and the same command resumes from there.
 """
 
 import argparse
@@ -49,7 +49,7 @@ OPTION_VALUES = (
 
 
 def draw(kinds: list[Any], seed: int, number: int) -> tuple[Any, bytes | str, str, str, list[str]]:
-    """Return the kind, the content (or what stands for a file), its name, how it was spoilt, and the command's words."""
+    """Return the type, the content (or a stand-in for a file), its name, its fault, and the command's words."""
     from corpus import FILE
     from mutations import mutation_for
 
@@ -94,7 +94,7 @@ def peak_bytes() -> int:
 def judge(
     code: int, stderr: str, error: BaseException | None, seconds: float, grown: int, codes: tuple[int, ...] = CODES
 ) -> list[str]:
-    """Return what is wrong with the way a command ended."""
+    """Return the faults of a command's end."""
     faults = []
     if error is not None and not isinstance(error, SystemExit):
         faults.append(f"{type(error).__name__} came through")
@@ -137,7 +137,7 @@ def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
         begun = time.process_time()  # a machine that does other work too must make no difference
         result = CliRunner().invoke(app, words)
         seconds = time.process_time() - begun
-        # A golden file may be valid and say something else than what comes out: a regression.
+        # A golden file may be valid and differ from the output: a regression.
         codes = (*CODES, 4) if "--compare" in words else CODES
         faults = judge(result.exit_code, result.stderr, result.exception, seconds, peak_bytes() - before, codes)
         trace = ""
@@ -214,7 +214,7 @@ class Worker:
 
 
 def main() -> int:
-    """Run what the journal lacks, and print the faults."""
+    """Run the inputs that the journal lacks, and print the faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0)

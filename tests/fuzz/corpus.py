@@ -141,7 +141,7 @@ def _traces() -> list[Kind]:
 
 
 def _runs(run: Callable[[str], object]) -> list[Kind]:
-    """Return one's own table of jobs, and the record of a run."""
+    """Return a user's table of jobs, and the record of a run."""
     simulate = "simulate cluster --gpus 2x8 --policy fifo,srtf"
     run(f"{simulate} --generate philly --jobs 20 --log run.npz")
     jobs = [
@@ -155,7 +155,7 @@ def _runs(run: Callable[[str], object]) -> list[Kind]:
 
 
 def _clusters() -> list[Kind]:
-    """Return clusters as files, of all forms, with and without what jobs or hosts need."""
+    """Return clusters as files, of all forms, with and without the resources that jobs or hosts need."""
     machines = [
         {"gpus": 4, "count": 3, "kind": "V100", "rack": 0, "cpus": 64.0, "memory_gb": 256.0, "partitions": ["a", "b"]},
         {"gpus": 8, "count": 2, "kind": "A100", "rack": 1, "partitions": ["b"]},
@@ -271,7 +271,7 @@ def _training(run: Callable[[str], object]) -> list[Kind]:
 
 
 def _sealed(content: bytes) -> bytes:
-    """Give a spoilt checkpoint the checksum of what it holds."""
+    """Give a damaged checkpoint a valid checksum."""
     import io
 
     import numpy as np
@@ -282,7 +282,7 @@ def _sealed(content: bytes) -> bytes:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files if name != "checksum"}
         arrays["checksum"] = np.array(_checksum(arrays))
-    except Exception:  # what can't be read holds nothing
+    except Exception:  # an unreadable file has no content
         return content
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)

@@ -58,7 +58,7 @@ ARRAY_HEADERS: tuple[str, ...] = (
     "{'descr': [('a', '<f8', -3)], 'fortran_order': False, 'shape': (1,), }",
     "{'descr': '<U9999999999', 'fortran_order': False, 'shape': (1,), }",
 )  # fmt: skip
-"""What stands at the beginning of an array in an archive, and says what the rest is; none of these can be read."""
+"""Bytes at the beginning of an array in an archive that describe the rest; none of these can be read."""
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -103,7 +103,7 @@ def encode(rng: random.Random, content: bytes) -> bytes:
 
 
 def pack(rng: random.Random, content: bytes) -> bytes:
-    """Compress it, whole or damaged, or much of nothing."""
+    """Compress it, complete or damaged, or many zeros."""
     packed = gzip.compress(content)
     kind = rng.randrange(6)
     if kind == 0:
@@ -240,7 +240,7 @@ def spoil_member(rng: random.Random, content: bytes) -> bytes:
 
 
 def spoil_archive(rng: random.Random, content: bytes) -> bytes:
-    """Change what an array of an archive says of itself, or pack the archive in ways that NumPy never does."""
+    """Change an array's header in an archive, or pack the archive in ways that NumPy never does."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             entries = {name: packed.read(name) for name in packed.namelist()}
@@ -312,7 +312,7 @@ def array_of(header: str, content: bytes = bytes(8)) -> bytes:
 
 
 def encrypted(content: bytes) -> bytes:
-    """Return an archive whose entries are said to be encrypted."""
+    """Return an archive whose entries claim to be encrypted."""
     changed = bytearray(content)
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
         for entry in packed.infolist():

@@ -39,7 +39,7 @@ def load(case):
 
 
 def memory_of(answers):
-    """Return GiB by pod and time, from the unspoilt answer: of the latest container that tells of a time."""
+    """Return GiB by pod and time from the original answer: of the latest container with a sample at a time."""
     found = {}
     for series in answers["mem"]["data"]["result"]:
         metric = series["metric"]
@@ -86,7 +86,7 @@ def rename(rng, result):
 
 
 def unit(rng, result):
-    """Give another metric's name, none, or samples in another unit with a name that says so, or not."""
+    """Use another metric's name, none, or samples in another unit, with or without a name that gives the unit."""
     name = rng.choice(["", *NEW_METRICS])
     for series in result if rng.random() < 0.7 else [rng.choice(result)]:
         series["metric"]["__name__"] = name
@@ -144,7 +144,7 @@ def written(answers, folder):
 
 
 def faults(series, truth):
-    """Yield what is off by more than a hundredth, or lacking."""
+    """Yield samples that are off by more than a hundredth, or missing."""
     pods = [next((part for part in name.split("/") if part in truth), None) for name in series.containers]
     if sorted(map(str, pods)) != sorted(truth):
         yield f"containers {series.containers}"

@@ -1,7 +1,7 @@
 """Job tables with something dropped, doubled, renamed, rewritten or reordered: the right total, or one line; never another figure
 without a word.
 
-The right total is counted here from the rows as they were made, by code that shares nothing with the readers.
+The correct total is computed here from the generated rows, by code that shares no code with the readers.
 """
 
 import random
@@ -20,7 +20,7 @@ EXPECTED = ("that are job steps", "that repeat another row")
 
 @dataclass(frozen=True)
 class Case:
-    """A table: names of its columns, and rows of texts; `hours` counts the GPU-hours of rows that stand for whole jobs."""
+    """A table: names of its columns, and rows of texts; `hours` gives the GPU-hours of rows that represent entire jobs."""
 
     name: str
     trace_format: str
@@ -167,7 +167,7 @@ CHANGE = {"drop": _drop, "double": _double, "rename": _rename, "unit": _unit, "o
 
 
 def _right(case, changed, counts_anew):
-    """Return the right total of a changed case: counted anew where rows came or went, else that of the case."""
+    """Return the correct total of a changed case: computed again if rows were added or removed, else that of the case."""
     try:
         return hours(changed) if counts_anew else hours(case)
     except (KeyError, ValueError, IndexError):

@@ -47,7 +47,7 @@ def documents():
 
 
 def assert_ends_well(folder, monkeypatch, command, content):
-    """Run a command on a file, and return its code and what it said."""
+    """Run a command on a file, and return its exit code and output."""
     monkeypatch.chdir(folder)
     (folder / "spoilt").write_bytes(content)
     begun = time.process_time()
@@ -154,7 +154,7 @@ def test_an_archive_of_what_is_no_array_is_refused_by_every_reader(tmp_path, mon
 
 
 def test_a_table_from_a_pipe_is_refused_in_one_line(tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "pipe")  # nobody writes to it, and nobody waits for it
+    os.mkfifo(tmp_path / "pipe")  # no process writes to it, and none waits for it
     for command in (CONVERT, "simulate cluster --trace {} --trace-format csv --gpus 2x8 --policy fifo"):
         code, said = assert_ends_well(tmp_path, monkeypatch, command.replace("{}", "pipe"), b"")
         assert code == 2

@@ -1,4 +1,4 @@
-"""k-means against all partitions of tiny sets, and Lloyd's own conditions on larger ones."""
+"""k-means against all partitions of tiny sets, and Lloyd's conditions on larger ones."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels import k_means
 
 MOST = {"most_clusters": 9}
-"""Sets of one shape share a compilation whatever the number of clusters."""
+"""Sets of one shape share a compilation for all numbers of clusters."""
 
 
 def within(points, labels):
@@ -24,7 +24,7 @@ def least_inertia(points, num_clusters):
     belongs = labels[:, None, :] == np.arange(num_clusters)[None, :, None]
     count = belongs.sum(axis=2)
     mean = belongs @ points.astype(float) / np.maximum(count, 1)[:, :, None]
-    # By the law of König and Huygens; over all points, whatever the partition, the sum of squares is one.
+    # By the law of König and Huygens: over all points, the sum of squares is the same for every partition.
     return (points.astype(float) ** 2).sum() - (count * (mean**2).sum(axis=2)).sum(axis=1).max()
 
 

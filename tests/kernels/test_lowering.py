@@ -102,7 +102,7 @@ def test_what_asks_the_host_and_what_reckons_in_doubles_is_noticed():
     def goes(x):
         return jax.device_put(x + 1.0, jax.memory.Space.Host)
 
-    # A callback has code for one platform alone, and none that may be kept.
+    # A callback has code for a single platform, and its code can't be cached.
     with pytest.raises((ValueError, NotImplementedError), match=r"lowering platform cuda|host_callbacks"):
         lowered(asks, (floats(3),))
     assert ROUND_TRIPS.search(lowered(goes, (floats(3),))) is not None
@@ -156,7 +156,7 @@ WITH_PRODUCTS = {
     [*(name for name in WITH_PRODUCTS if name not in SLOW), *(pytest.param(n, marks=pytest.mark.prove) for n in SLOW)],
 )
 def test_products_are_those_of_single_precision_and_none_is_rounded_to_fewer_bits(name):
-    """A card would take TensorFloat-32 for a product that asks for nothing: ten bits, errors of 3e-4."""
+    """A GPU would use TensorFloat-32 for a product without a stated precision: ten bits, errors of 3e-4."""
     products = [line for line in lowered(*WITH_PRODUCTS[name]()).splitlines() if "stablehlo.dot_general" in line]
     assert products
     assert [line for line in products if "precision = [HIGHEST, HIGHEST]" not in line] == []

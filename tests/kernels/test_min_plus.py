@@ -107,7 +107,7 @@ def drawn(seed, jobs, slots, counts, width):
     rng = np.random.default_rng(seed)
     tables = np.cumsum(rng.random((jobs, slots, counts)), axis=2).astype(np.float32)
     tables[rng.random(tables.shape) < 0.2] = np.inf
-    tables[rng.random((jobs, slots)) < 0.3] = [0.0, *[np.inf] * (counts - 1)]  # nothing can be done there
+    tables[rng.random((jobs, slots)) < 0.3] = [0.0, *[np.inf] * (counts - 1)]  # no operation is possible there
     value = (slots * counts * (rng.random((jobs, slots)) - 0.2)).astype(np.float32)
     target = rng.integers(1, width + 1, jobs).astype(np.int32)
     target[0] = width

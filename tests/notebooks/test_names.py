@@ -22,7 +22,7 @@ def code_of(path):
 
 
 class Names:
-    """What the package's names in a notebook stand for, and what is wrong with their use."""
+    """The objects of the package's names in a notebook, and the errors in their use."""
 
     def __init__(self, tree):
         self.known, self.wrong, self.checked = {}, [], 0
@@ -51,7 +51,7 @@ class Names:
             self.wrong.append(str(error))
 
     def _resolve(self, node):
-        """Return what a name or a chain of attributes stands for, None where only running would tell."""
+        """Return the object of a name or of a chain of attributes, None if only running it determines the object."""
         if isinstance(node, ast.Name):
             return self.known.get(node.id)
         if not isinstance(node, ast.Attribute):
@@ -112,7 +112,7 @@ def test_a_name_that_is_gone_is_found(code, said):
 
 
 def test_the_cluster_notebook_runs_on_few_jobs(monkeypatch):
-    """So do names that only running tells: policies, columns of rows, tables of the study."""
+    """The same holds for names that only running determines: policies, columns of rows, tables of the study."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     code = ast.unparse(code_of(Path(__file__).parents[2] / "notebooks" / "cluster.ipynb"))
     for large, small in (("jobs=800", "jobs=60"), ("steps=30", "steps=3")):

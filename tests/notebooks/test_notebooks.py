@@ -13,7 +13,7 @@ LIMIT_S = 300
 
 
 def name_of(path: Path) -> str:
-    """Return what a test calls a notebook."""
+    """Return the name of a notebook in tests."""
     return path.stem
 
 

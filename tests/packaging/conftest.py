@@ -13,7 +13,7 @@ BUILD = "import sys, uv_build; print(getattr(uv_build, 'build_' + sys.argv[1])(s
 
 def _built(kind: str, goal: Path, source: Path = ROOT) -> Path:
     """Build the wheel (sdist) of a folder with the backend that its pyproject.toml names; return its path."""
-    # The backend's own binary lies beside this interpreter, which needn't be on the path.
+    # The backend's binary is next to this interpreter, which may not be on the path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", BUILD, kind, str(goal)],

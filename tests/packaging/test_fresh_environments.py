@@ -33,7 +33,7 @@ print(json.dumps({
 
 
 def run(words, folder):
-    """Run a command in a folder, without what this process' environment tells Python."""
+    """Run a command in a folder, without the settings for Python in this process' environment."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -44,7 +44,7 @@ def interpreter(version: str) -> str:
     folders = [Path(one) for one in os.environ.get("PATH", "").split(os.pathsep)]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     for path in (*(folder / name for folder in folders), *sorted(pyenv.glob(f"{version}.*/bin/{name}"))):
-        # Some only stand for an interpreter, or lack what makes an environment.
+        # Some only imitate an interpreter, or lack the parts of an environment.
         if path.exists() and run([path, "-c", "import venv, ensurepip"], path.parent).returncode == 0:
             return str(path)
     pytest.skip(f"no Python {version} with venv here")
@@ -64,7 +64,7 @@ def fixture_environment(tmp_path):
 
 
 def install(environment, archive, folder):
-    """Install an archive with what it needs; skip the test where no package index answers."""
+    """Install an archive with its dependencies; skip the test if no package index answers."""
     pip = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     asked = run([*pip, "--dry-run", "--no-deps", "--retries", "0", "msgspec"], folder)
     if asked.returncode != 0:
@@ -74,7 +74,7 @@ def install(environment, archive, folder):
 
 
 def size_of(environment):
-    """Return the bytes on disk of what lies in an environment's folder of packages, but for what made it."""
+    """Return the bytes on disk of an environment's packages, without those of the installer."""
     (packages,) = environment.glob("lib/python3.*/site-packages")
     own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence")
     ours = [path for path in packages.iterdir() if not path.name.startswith(own)]
@@ -108,7 +108,7 @@ def test_every_supported_python_is_tried():
 
 @pytest.mark.prove
 def test_the_list_of_parts_names_what_a_release_installs(environment, tmp_path):
-    """Made by its target, as for a release; the versions are the pinned ones, and every package says its licence."""
+    """Made by its target, as for a release; the versions are the pinned ones, and every package states its licence."""
     root = Path(__file__).parents[2]
     install(environment("3.11"), "msgspec", tmp_path)  # or skip: no index answers
     goal = tmp_path / "sbom.json"

@@ -1,4 +1,4 @@
-"""The files of a release say the same: package, changelog, citation."""
+"""The files of a release agree: package, changelog, citation."""
 
 import re
 import tomllib
@@ -64,7 +64,7 @@ FAMILIES = {
     **{"BSD License": "BSD", "BSD": "BSD", "MIT License": "MIT"},
     **{"Apache License, Version 2.0": "Apache-2.0", "Apache Software License": "Apache-2.0"},
 }
-"""What older metadata says, without a word on which version."""
+"""A licence in the form of older metadata, without a version."""
 
 
 @pytest.mark.parametrize("name", licences())
@@ -76,7 +76,7 @@ def test_a_licence_is_the_one_that_the_package_states(name):
     licence = licences()[name][0]
     classifiers = [text.rsplit(" :: ", 1)[1] for text in stated.get_all("Classifier") or [] if "License ::" in text]
     said = stated.get("License-Expression") or next(iter(classifiers), None) or stated.get("License", "")
-    if name == "matplotlib":  # its own licence, filed under Python's
+    if name == "matplotlib":  # its separate licence, filed under Python's
         assert licence == "Matplotlib-1.3"
         assert "License agreement for matplotlib versions" in stated["License"]
         return

@@ -1,4 +1,4 @@
-"""A release's list of parts: made by its command, whole, and without a word on the machine that made it."""
+"""A release's list of parts: made by its command, complete, and without information about the build machine."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from packaging.utils import canonicalize_name
 from tests.packaging.test_release_files import PROJECT, ROOT
 
 EXTRAS = ("pandas", "plot", "dask", "learn", "testing")
-"""What users add; torch is left out, of which each processor and card has its own, and tools of developers."""
+"""Extras for users. Excluded are torch, which differs by processor and GPU, and developers' tools."""
 
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory):
-    """Return what the command writes; an environment that a stopped run left behind is in nobody's way."""
+    """Return the command's output; an environment left by a stopped run has no effect."""
     path = tmp_path_factory.mktemp("sbom") / "sbom.json"
     left = ROOT / ".venv-released"
     (left / "bin").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Three sets of versions: what is developed with, the oldest that is promised, and the newest that the index had."""
+"""Three sets of versions: for development, the oldest supported, and the newest that the index had."""
 
 import re
 import tomllib
@@ -13,18 +13,18 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 NOT_HELD = {"basedpyright", "mypy", "ruff", "uv-build"}
-"""Linters and the builder: which of them runs changes nothing that is installed."""
+"""Linters and the builder: their versions don't change the installed files."""
 
 
 def promised() -> list[Requirement]:
-    """Return what the package and its extras need, itself left out."""
+    """Return the dependencies of the package and its extras, without itself."""
     optional = PROJECT["optional-dependencies"].values()
     found = [Requirement(text) for texts in (PROJECT["dependencies"], *optional) for text in texts]
     return [one for one in found if one.name != PROJECT["name"]]
 
 
 def pinned(name: str) -> list[Requirement]:
-    """Return the pins of a set, with the conditions they are for; hashes stand in lines of their own."""
+    """Return the pins of a set, with their conditions; hashes are on separate lines."""
     lines = (ROOT / name).read_text().splitlines()
     return [Requirement(line.rstrip(" \\")) for line in lines if line and not line.startswith(("#", " "))]
 
@@ -59,7 +59,7 @@ def test_the_oldest_set_is_what_is_promised_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-newest.txt"])
 @pytest.mark.parametrize("python", ["3.11.2", "3.11.9", "3.12.0", "3.13.0"])
 def test_a_set_pins_everything_within_what_is_promised(name: str, python: str) -> None:
-    """Packages that need another Python 3.11 than Debian's have a pin for that one, too."""
+    """Packages that need another Python 3.11 than Debian's have a pin for that one as well."""
     here = {"python_version": python.rpartition(".")[0], "python_full_version": python}
     pins = [pin for pin in pinned(name) if pin.marker is None or pin.marker.evaluate(here)]
     versions = {canonicalize_name(pin.name): version_of(pin) for pin in pins}

@@ -1,4 +1,4 @@
-"""The wheel and the source archive hold the package, all of it and nothing else, and it runs from there."""
+"""The wheel and the source archive contain exactly the package, and it runs from there."""
 
 import os
 import re

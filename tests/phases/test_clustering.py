@@ -60,7 +60,10 @@ def test_order_counts_levels_before_rates_whatever_their_columns():
 
 
 def test_what_clusters_leave_is_a_share_of_what_the_mean_leaves(monkeypatch):
-    """Far from 0. From the mean, 103, the held out are 4, 2 and 4 away: 36 squared; from 100 and 106 it is 1, 1 and 1."""
+    """Far from 0.
+
+    From the mean, 103, the held-out samples are 4, 2 and 4 away: 36 squared; from 100 and 106 it is 1, 1 and 1.
+    """
     monkeypatch.setattr(clustering, "fit_clusters", lambda *given, **more: np.array([[100.0], [106.0]]))
     training = np.array([[99.0], [101.0], [105.0], [107.0]])
     _, (row,) = choose_count(training, np.arange(4), np.array([[99.0], [105.0], [107.0]]), 0, candidates=[2])

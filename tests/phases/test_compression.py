@@ -1,4 +1,4 @@
-"""Runs and packing: deterministic, idempotent, and equal to what a hand would write."""
+"""Runs and packing: deterministic, idempotent, and equal to results by hand."""
 
 import numpy as np
 from hypothesis import example, given

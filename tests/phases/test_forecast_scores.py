@@ -1,4 +1,4 @@
-"""Scores of forecasts against a plain loop over all samples, and what follows a path."""
+"""Scores of forecasts against a plain loop over all samples, and the continuations of a path."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_demand_quantiles_mix_phases_by_their_shares():
     demand = demand_quantiles(found, shares, 0.75)
     assert demand[0] == pytest.approx(np.quantile(np.arange(100.0), 0.75) * np.ones(2))
     assert demand[1] == pytest.approx((1000 + np.quantile(np.arange(100.0), 0.5)) * np.ones(2))
-    # A phase without samples counts for nothing: what is left is three to one.
+    # A phase without samples has no weight: the rest is three to one.
     assert demand[2] == pytest.approx(99.0 * np.ones(2), abs=1.0)
     assert np.isnan(demand[3]).all()
     with pytest.raises(InvalidOptionError, match=r"level must be in \[0, 1\]"):

@@ -1,4 +1,4 @@
-"""Resampling by hand-worked series, and what holds for any."""
+"""Resampling by hand-worked series, and properties for all series."""
 
 import numpy as np
 import pytest

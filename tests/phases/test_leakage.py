@@ -1,4 +1,4 @@
-"""Nothing that is fitted knows of what is held out: change a held-out series, and nothing fitted moves."""
+"""Fitted parameters don't depend on held-out data: after a change of a held-out series they are equal."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_held_out_containers_move_neither_scaling_nor_codes_nor_clusters_nor_the
     for name, array in fitted.encoder_.arrays().items():
         assert np.array_equal(again.encoder_.arrays()[name], array)
     assert np.array_equal(again.linear_forecast_.matrix, fitted.linear_forecast_.matrix)
-    # Their order is by what all containers consume: only the set is the same.
+    # Their order is by the consumption of all containers: only the set is the same.
     assert sorted(again.centres_.tolist()) == sorted(fitted.centres_.tolist())
 
 

@@ -62,7 +62,7 @@ def test_phases_are_ordered_by_memory(model):
 
 
 def test_no_phase_is_kept_for_the_first_samples_alone(model, series):
-    # Codes of zeros before there is history would make a cluster of their own.
+    # Codes of zeros before there is history would form a separate cluster.
     codes = model.transform(series)
     known = codes[np.isfinite(codes).all(axis=1)]
     assert (np.abs(known).max(axis=1) > 0).all()
@@ -252,7 +252,7 @@ def test_containers_shorter_than_a_window_never_stand_in_the_way(encoder, length
     options = {"num_restarts": 1, "max_iterations": 3} if encoder == "hmm" else None
     made = PhaseModel(encoder=encoder, encoder_options=options, num_phases=2).fit(few)
     labels, scores = made.predict(few), made.anomaly_scores(few)
-    # The switching autoregression's own score needs one sample of history, the linear rule's three.
+    # The score of the switching autoregression needs one sample of history, the linear rule's three.
     place, history = np.concatenate([np.arange(length) for length in lengths]), 1 if encoder == "hmm" else 3
     short = np.repeat(np.array(lengths) <= history, lengths)
     assert (labels[~short] >= 0).any()

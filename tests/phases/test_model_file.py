@@ -1,4 +1,4 @@
-"""Files of models that were spoilt: whatever array or header, one line says so, and nothing of it is used."""
+"""Damaged files of models: for every array or header, one line reports it, and no part of the file is used."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Rows against the model's own arrays."""
+"""Rows against the model's arrays."""
 
 import numpy as np
 import pytest

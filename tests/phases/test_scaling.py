@@ -25,5 +25,5 @@ def test_a_constant_resource_has_deviation_one_and_an_unused_one_too(has_logarit
     found = Scaling.fit(np.array([[3.0, 0.0]] * 4), has_logarithm=has_logarithm)
     assert found.deviation.tolist() == [1.0, 1.0]
     assert found.apply(np.array([[3.0, 0.0]])).tolist() == [[0.0, 0.0]]
-    used = np.log(2.0) if has_logarithm else 1.0  # of one added to what was never used
+    used = np.log(2.0) if has_logarithm else 1.0  # of one added to never used resources
     assert found.apply(np.array([[3.0, 1.0]]))[0, 1] == pytest.approx(used)

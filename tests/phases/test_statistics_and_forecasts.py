@@ -75,7 +75,7 @@ def test_mixture_quantiles_leave_their_level_below(seed, level):
     quantiles = np.stack([np.quantile(part, LEVELS) for part in samples])
     weights = np.array([0.25, 0.75])
     found = mixture_quantile(quantiles, weights, level)
-    # Half a per cent of each distribution may lie between two kept quantiles.
+    # Half a per cent of each distribution may lie between two stored quantiles.
     at_most = sum(w * (part <= found + 1e-9).mean() for w, part in zip(weights, samples, strict=True))
     below = sum(w * (part < found - 1e-9).mean() for w, part in zip(weights, samples, strict=True))
     assert below - 0.02 <= level <= at_most + 0.02

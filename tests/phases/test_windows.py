@@ -1,4 +1,4 @@
-"""Stretches of series: consecutive samples of their own segment, never more than asked for."""
+"""Crops of series: consecutive samples of one segment, never more than requested."""
 
 import numpy as np
 from hypothesis import given

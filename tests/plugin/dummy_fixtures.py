@@ -20,7 +20,7 @@ INSTALLED = FOLDER / "installed"
 def dummies(monkeypatch):
     """Register the dummies here, for one test; spawned children find them as a plug-in."""
     for table in (REGISTRY, SUITES):
-        list(table)  # what is installed is registered before the plug-in can be found
+        list(table)  # installed solvers are registered before the plug-in can be found
     for name, kind in DUMMIES.items():
         solver = type(kind.__name__, (kind,), {"name": name, "problem": "admission"})()
         monkeypatch.setitem(REGISTRY._items, ("admission", name), solver)

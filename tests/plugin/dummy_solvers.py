@@ -1,4 +1,4 @@
-"""Solvers that do next to nothing, each with one trait that a test needs."""
+"""Solvers that do almost no work, each with one trait that a test needs."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ LONG_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummyOptions:
-    """Seconds to wait, and a number that does nothing."""
+    """Seconds to wait, and a number without effect."""
 
     wait_s: float = 0.0
     number: int = 1
@@ -42,7 +42,7 @@ def tell_started(wait_s):
 
 
 class Idle:
-    """Admits nobody (worth 0), and proves the bound of prices zero: every job's highest value."""
+    """Admit no job (value 0), and prove the bound of prices zero: every job's highest value."""
 
     summary = "admits nobody"
     options_type = DummyOptions

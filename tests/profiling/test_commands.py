@@ -1,4 +1,4 @@
-"""A training script of one's own is run, timed and fitted; the examples predict what they weren't fitted to."""
+"""A user's training script is run, timed and fitted; the examples predict points outside the fit."""
 
 import importlib.util
 import sys
@@ -36,7 +36,7 @@ for step in range(8):
 
 
 def steps(seconds, **fields):
-    """What a process tells."""
+    """The messages of a process."""
     known = {"schema": "optim/steps/1", "alone_s": [], "started_at": 105.0, "model_bytes": 2_000_000, "wall_s": 10.0}
     return Steps(seconds=seconds, host_bytes=3_000_000_000, **{**known, **fields})
 
@@ -140,7 +140,7 @@ def test_a_script_that_hangs_is_ended_and_the_option_named(tmp_path):
 
 
 def is_gone(process):
-    """Tell whether a process ends, of which the system may take a moment to say so."""
+    """Return whether a process ends; the system may take a moment to report it."""
     for _ in range(1000):
         try:
             if Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -152,7 +152,7 @@ def is_gone(process):
 
 
 def test_a_stopped_script_ends_with_all_that_it_started(tmp_path):
-    """Workers of a launcher, and who ignores the first word, are no orphans."""
+    """Workers of a launcher, and processes that ignore the first signal, are no orphans."""
     script = tmp_path / "launch.sh"
     script.write_text(
         f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/worker; echo > {tmp_path}/begun; wait; sleep 600"
@@ -210,7 +210,7 @@ def test_a_profile_tells_the_jobs_name_and_the_command_that_was_measured(monkeyp
 
 
 class Hand:
-    """A clock that what is computed moves."""
+    """A clock that computations advance."""
 
     now = 0.0
 
@@ -218,7 +218,7 @@ class Hand:
         return self.now
 
     def moving(self, work, seconds_of):
-        """Return what does the same work, and moves the clock."""
+        """Return a function that does the same work, and advances the clock."""
 
         def moved(*words, **named):
             self.now += seconds_of(*words)
@@ -231,7 +231,7 @@ BATCH, GRADIENT_S, BESIDES_S = 64, 0.010, 0.090
 
 
 def example_in_hand(framework, monkeypatch):
-    """Return an example's module and its clock: a whole batch's gradient takes 10 ms, the rest of a step 90."""
+    """Return an example's module and its clock: the gradient of a full batch takes 10 ms, the rest of a step 90."""
     pytest.importorskip(framework)
     path = EXAMPLES / f"train_{framework}.py"
     spec = importlib.util.spec_from_file_location(f"own_train_{framework}", path)
@@ -303,7 +303,7 @@ def test_the_example_predicts_three_workers_from_one_two_and_four(framework):
 
 
 def predicted_and_measured(framework, command, known=(1, 2, 4)):
-    """Return a step's seconds on three workers, by those on one, two and four, and by a run of its own."""
+    """Return a step's seconds on three workers, from those on one, two and four, and from a direct run."""
     runs = {
         workers: run_script(command.replace("{workers}", str(workers)), workers, Interruption())
         for workers in (*known, 3)

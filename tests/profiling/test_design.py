@@ -1,4 +1,4 @@
-"""Which points of a grid are timed: few, where they tell most, and one worker with one server among them."""
+"""The timed points of a grid: few and informative, with one worker and one server among them."""
 
 import numpy as np
 import pytest

@@ -69,7 +69,7 @@ def test_a_job_without_work_of_its_own_has_the_mini_batches_that_its_drawn_secon
     own, plain = admission_instance(without_work(published_profiles()), SMALL, 3), generate(SMALL, 3)
     assert own.jobs.chunks.tolist() == plain.jobs.chunks.tolist()
     seconds = [np.array([float(chunk) for chunk in each.chunk_slots]) * each.jobs.epochs for each in (own, plain)]
-    is_long = own.jobs.epochs >= 10  # of others the rounding to whole epochs tells
+    is_long = own.jobs.epochs >= 10  # for others, rounding to integral epochs is visible
     assert is_long.sum() > 5
     np.testing.assert_allclose(seconds[0][is_long], seconds[1][is_long], rtol=0.06)
 
@@ -84,7 +84,7 @@ def test_jobs_do_their_kinds_epochs_however_long_these_take():
         seconds = instance.work * instance.slot_micro_s / 1e6
         assert (seconds >= tau * 0.1 * minibatches[tau]).all(), "a tenth of a second is the least tau here"
     np.testing.assert_array_equal(minibatches[1.0], minibatches[100.0])
-    # An epoch is all of ImageNet; jobs make 90 of them, times what they are of a usual job.
+    # An epoch is all of ImageNet; jobs make 90 of them, scaled relative to a typical job.
     plain = generate(SMALL, 3)
     size = (
         plain.jobs.epochs
@@ -95,7 +95,7 @@ def test_jobs_do_their_kinds_epochs_however_long_these_take():
     kinds = {round(job.minibatch_s.value * 1e6): job.minibatches for job in profiles.jobs}
     drawn = admission_instance(profiles, SMALL, 3).jobs
     wanted = np.array([90 * kinds[tau] for tau in drawn.minibatch_micro_s.tolist()]) * size
-    is_large = wanted > 50 * drawn.chunks  # of small ones the rounding to whole mini-batches a chunk tells
+    is_large = wanted > 50 * drawn.chunks  # for small jobs, rounding to integral mini-batches per chunk is visible
     assert is_large.sum() > 5
     np.testing.assert_allclose(minibatches[1.0][is_large], wanted[is_large], rtol=0.05)
 

@@ -40,7 +40,7 @@ def test_works_take_turns_and_the_first_repeats_are_dropped():
     order = []
     ticks = iter([0.0, 1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 9.0])  # begin and end of each timed work
     works = [lambda: order.append("fast"), lambda: order.append("slow")]
-    reads = iter([100.0, 200.0])  # the beginnings of what is dropped
+    reads = iter([100.0, 200.0])  # the starts of dropped steps
     clock = lambda: next(reads, None) or next(ticks)  # noqa: E731 - shorter than a class
     fast, slow = time_interleaved(works, repeats=2, dropped=1, clock=clock)
     assert order == ["fast", "slow"] * 3
@@ -237,7 +237,7 @@ def test_a_mini_batch_takes_longer_by_what_the_links_beyond_the_machine_carry_sl
     options = ProfileOptions(rack_mbps=10_000.0, cluster_mbps=2_500.0)
     found = placement_of(0.5, 100.0, 16_000.0, options)
     assert (found.rack, found.cluster) == pytest.approx((0.66 / 0.6, 1.14 / 0.6))
-    slow = placement_of(0.5, 100.0, 2_000.0, options)  # no link is faster than the machine's own
+    slow = placement_of(0.5, 100.0, 2_000.0, options)  # no link is faster than the machine's memory
     assert (slow.rack, slow.cluster) == (1.0, 1.0)
 
 

@@ -18,7 +18,7 @@ def seconds_of(pushes, size, edge):
 
 @pytest.fixture
 def timed(monkeypatch):
-    """What is timed, by (pushes, size), on a machine of which the test says the cache."""
+    """The timings, by (pushes, size), on a machine whose cache the test defines."""
     found = {"edge": 0.7 * 32 * MIB}
 
     def time_update(pushes, size, clock, repeats):

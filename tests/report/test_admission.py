@@ -1,4 +1,4 @@
-"""The picture of an online run shows what the solver did, and asks the prices of refused jobs, too."""
+"""The plot of an online run shows the solver's decisions, with the prices of rejected jobs as well."""
 
 from io import BytesIO
 

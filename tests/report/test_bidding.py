@@ -1,4 +1,4 @@
-"""The pictures of bidding show what the bill says, and draw without a display."""
+"""The plots of bidding agree with the bill, and need no display."""
 
 from dataclasses import replace
 from io import BytesIO

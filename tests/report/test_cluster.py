@@ -1,4 +1,4 @@
-"""Who held which GPU, curves over time, and the page of a comparison."""
+"""Allocations of GPUs, curves over time, and the page of a comparison."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The picture of a deadline's rule shows what it decides."""
+"""The plot of a deadline's rule shows its decisions."""
 
 import numpy as np
 

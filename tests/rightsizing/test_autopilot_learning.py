@@ -58,7 +58,7 @@ def test_limits_come_down_with_the_demand() -> None:
 
 
 def test_a_model_pays_for_the_changes_of_its_limit():
-    """Demand drops now and then for one cycle: who follows it down has saved something, and is too low the next time."""
+    """Demand occasionally drops for one cycle: a policy that follows it saves resources, and is too low the next time."""
     demand = np.repeat([4.0, 4.0, 4.0, 4.0, 2.72, 4.0, 2.72, 4.0], 4)
     limits = given(demand)
     assert limits == pytest.approx(transcribed(demand.tolist(), 8.0, 4))

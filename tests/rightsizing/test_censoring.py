@@ -1,4 +1,4 @@
-"""Kills at a limit, told from series alone, and what a container is asked for after them."""
+"""Kills at a limit, detected from series only, and a container's request after them."""
 
 import json
 
@@ -25,7 +25,7 @@ def series_of(*arrays, limit, resources=(CPU, MEMORY)):
 def test_a_fall_from_the_limit_is_a_kill_and_needs_a_fifth_more():
     values = [[1.0, 0.4], [1.0, 0.96], [1.0, 0.3], [1.0, 0.99], [1.0, 0.6], [1.0, 0.99], [1.0, 0.2], [0.1, 0.99]]
     found = uncensor(series_of(values, limit=[[1.0, 1.0]]))
-    # At the fourth sample it falls to more than half, and after the last one nothing is known.
+    # At the fourth sample it falls by less than half, and after the last one its state is unknown.
     assert found.kills.tolist() == [[0, 2]]
     assert found.kills_per_day[0, 1] == pytest.approx(2 / (7 * 60) * 86400)
     assert found.minimum.tolist() == [[0.0, 1.2]]
@@ -97,7 +97,7 @@ def told_series(values, kills, limit=np.nan):
 
 
 def test_kills_that_are_told_count_and_falls_from_the_limit_then_do_not():
-    # A spike between two samples killed it: no sample is at the limit. The fall after 0.99 was the program's own.
+    # A spike between two samples killed it: no sample is at the limit. The fall after 0.99 was caused by the program.
     found = uncensor(told_series([0.4, 0.6, 0.2, 0.99, 0.3, 0.5], [0, 2, 0, 0, 0, 0], limit=1.0))
     assert found.kills.tolist() == [[0, 2]]
     assert found.exceeded.tolist() == [[0.0, 1.0]]

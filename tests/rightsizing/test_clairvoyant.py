@@ -21,7 +21,7 @@ CHEAP = Restarts(**CHARGES)
 
 
 def least_total(world, wanted, column, allowed):
-    """Least total of any plan with so much harm, by trying them all: restarts of this resource alone are charged."""
+    """Least total of any plan with a given number of violations, by enumeration, with the restarts of this resource only."""
     cells = [
         (place, cycle) for place in range(world.num_containers) for cycle in range(1, world.num_cycles)
         if world.samples[place, cycle]
@@ -54,7 +54,7 @@ def test_no_plan_beats_the_bound_and_the_plan_is_one_of_them(kind, seed):
         found = clairvoyant(world, wanted)
         risk = risk_of(world, measure(world, found.allocation, CHEAP), wanted)["risk"]
         for column in range(2):
-            budget = max(allowed, risk[column])  # where a limit or the first cycle does more harm than is allowed
+            budget = max(allowed, risk[column])  # where a limit or the first cycle causes more violations than allowed
             best = least_total(world, wanted, column, budget)
             assert found.bound[column] <= best * (1 + 1e-9)
             assert best <= found.total[:, column].sum() * (1 + 1e-9)

@@ -138,7 +138,7 @@ def test_resamples_hold_as_many_containers_as_there_are(drawn):
 
 
 def test_known_savings_on_constant_demand():
-    """At demand 2 all need 0.95 x 2 = 1.9, whatever the policy; the first cycle is the same for all."""
+    """At demand 2, all policies need 0.95 x 2 = 1.9; the first cycle is the same for all."""
     world = world_of([np.full(40, 2.0)] * 3)
     rows = rows_of(CalibrationTestSplit(calibration=world, test=world), "prev-step-max", "static", wanted=PAPERS)
     for row in rows.values():
@@ -167,7 +167,7 @@ def test_an_unknown_policy_is_refused_before_any_work():
 
 @dataclass
 class Hurried:
-    """An engine that asks the work to stop once a policy, by its name, has asked so many times whether to."""
+    """An engine that requests the stop of a policy, given by name, after a number of checks."""
 
     name: str
     questions: int

@@ -1,4 +1,4 @@
-"""What a price on harm buys, against all choices; and tails that any safety can be bought from."""
+"""The effect of a price on violations, against all choices, and tails from which any safety can be reached."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The forest: what counts as similar shares leaves or is near, what follows is forecast, and the extra is named."""
+"""The forest: similar samples share leaves or are near, their successors give the forecast, and the extra is named."""
 
 import numpy as np
 import pytest

@@ -60,7 +60,8 @@ def test_series_of_one_unit_share_its_weight():
 
 def test_what_ends_within_its_first_cycle_has_nothing_decided_that_could_count():
     world = world_of([np.full(9, 2.0), np.full(4, 2.0)])
-    # Of the longer series five samples and two cycles are decided; a rate counts by the sample, what is held by the cycle.
+    # Of the longer series, five samples and two cycles are after the warm-up; rates are per sample, allocations per
+    # cycle.
     assert post_warmup_weight(world).tolist() == [[1 / 5, 1 / 2], [0.0, 0.0]]
 
 

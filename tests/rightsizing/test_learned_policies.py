@@ -1,4 +1,4 @@
-"""Policies that learn: neighbours against a plain search, quantiles that are known, and what they gain."""
+"""Learning policies: neighbours against a plain search, known quantiles, and their savings."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_what_always_doubles_gets_twice_as_much():
     double = 2.0 ** (np.arange(24) // 4)
     world = world_of([3 * double], training=[double, 5 * double, 0.3 * double])
     given_to = make_plan(world, "knn").allocate(np.full(2, 30.0))[0, 1:5]
-    # Held to what was seen, but for the part of the tail that a high price buys.
+    # Limited to the observed range, except for the part of the tail that a high price reaches.
     assert (given_to >= 0.999 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
     assert (given_to <= 1.2 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
 

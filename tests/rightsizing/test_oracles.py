@@ -40,7 +40,7 @@ def test_metrics_are_the_sums_that_they_say():
     assert outcome.over[0] == pytest.approx([2 - 1.05, 2 - 1.05])
     assert outcome.under[0] == pytest.approx([0.95 * 4 - 2 + 2 * (0.95 * 2 - 1), 0.95 * 4 - 2])
     assert outcome.under_samples.tolist() == [[3, 1]]
-    # Only memory is held: one cycle has a kill.
+    # Only memory is limited: one cycle has a kill.
     assert outcome.violations.kills.tolist() == [[0, 1]]
     assert outcome.changes.tolist() == [[1, 0]]
     assert outcome.under_time.tolist() == [0.5, 1 / 6]

@@ -1,4 +1,4 @@
-"""Profiles, instances, and replays by hand; and the comparison as a whole."""
+"""Profiles, instances, and replays by hand; and the complete comparison."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_an_instance_asks_for_a_slot_of_work_a_slot_and_changes_its_demands_in_b
 
 
 def test_a_replay_finds_the_samples_that_do_not_fit():
-    """Two jobs on one server of 4, two samples a slot; the second runs in slots 0 and 2."""
+    """Two jobs on one server of 4, two samples per slot; the second runs in slots 0 and 2."""
     series = [column(1, 1, 3, 3), column(2, 4, 1, 1)]
     demands = [column(1, 3), column(3, 1)]
     plan = AdmissionPlan.from_rows([(0, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 1), (1, 2, 0, 1)], [])

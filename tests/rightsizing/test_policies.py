@@ -1,4 +1,4 @@
-"""Policies on series whose answers are known in closed form, and what must hold of all on any series."""
+"""Policies on series with closed-form answers, and properties of all policies on any series."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Worlds from series: who learns and who is tested, and phases that know nothing of the future."""
+"""Worlds from series: training and test containers, and phases without knowledge of the future."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Recommendations: what is promised comes out on fresh containers, blocks change nothing, and files say what was found."""
+"""Recommendations: guarantees hold on fresh containers, blocks have no effect, and files state the results."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ def recommender():
 
 
 def cut(series, shares, rng):
-    """The series up to a random cycle's begin, and what the cycle then needed."""
+    """The series up to the start of a random cycle, and the need of that cycle."""
     pasts, nexts = [], []
     for rows in series.segments():
         values = series.values[rows]
@@ -55,7 +55,7 @@ def test_what_is_promised_comes_out_on_fresh_containers(recommender):
     assert 0.0 < killed < 0.22
     assert 0.02 < short < 0.22
     total = np.sum([r.amounts["memory"].request for r in found])
-    # Less than what would have held everybody by the most so far.
+    # Less than the sufficient allocation for all containers, by their maximum so far.
     assert total < 1.3 * np.sum([past.values[rows][:, 1].max() for rows in past.segments()])
 
 
@@ -183,9 +183,10 @@ def test_only_what_there_is_is_promised():
 
 @pytest.mark.parametrize("kills", [0.1, 0.05, 0.01])
 def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
-    """Each draw of 40 containers tunes anew, and 40 fresh ones are killed as often as a beta-binomial law allows, at most.
+    """Kills of 40 fresh containers, after tuning on 40 others, are at most as frequent as a beta-binomial law allows.
 
-    What n drawn needs cover, of which k may be uncovered, is exceeded by a fresh one with a probability of law Beta(k + 1, n - k) at most.
+    An allocation covers n drawn needs, of which k may be uncovered. A fresh container exceeds it with a probability of
+    law Beta(k + 1, n - k) at most.
     """
     killed, law, promises = 0, np.ones(1), 0
     for seed in range(8):

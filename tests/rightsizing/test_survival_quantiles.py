@@ -1,4 +1,4 @@
-"""Quantiles of needs of which some are lower bounds: Kaplan and Meier's own example, and an estimate made another way."""
+"""Quantiles of needs, some of which are lower bounds: the example of Kaplan and Meier, and a separate estimate."""
 
 import itertools
 from fractions import Fraction
@@ -12,7 +12,7 @@ LEVELS = np.linspace(0.0, 1.0, 41)
 
 
 def masses(values, is_censored):
-    """Return the product-limit estimate's mass at each value that happened, and what is left, as fractions."""
+    """Return the product-limit estimate's mass at each observed value, and the remaining mass, as fractions."""
     left, found = Fraction(1), {}
     for value in sorted({v for v, bound in zip(values, is_censored, strict=True) if not bound}):
         at_risk = sum(v >= value for v in values)

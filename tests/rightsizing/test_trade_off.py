@@ -39,7 +39,7 @@ def test_constant_demand_has_a_closed_form(multiplier):
 def test_points_at_tuned_multipliers_are_the_rows_of_the_comparison(drawn, name, wanted):
     trial = CalibrationTestSplit(calibration=drawn, test=drawn)
     (group,) = compare_policies(trial, [name], wanted, num_resamples=2, seed=0)
-    # Restarts for lack of memory are charged to CPU, too, so that its total hangs on both multipliers.
+    # Restarts for lack of memory are charged to CPU as well, so its total depends on both multipliers.
     for row, total in zip(group[:2], ((), ("allocation_over_demand",)), strict=True):
         points = {point.resource: point for point in trade_points(drawn, name, wanted, [row.multiplier])}
         for field in ("risk", "under_time", *total, "over_share", "under_share", "kills", "changes"):

@@ -52,7 +52,7 @@ class PlainHistogram:
 
 
 class PlainRecommender:
-    """CPU once a minute; memory as the peak of each day, stamped at its end; kills raise the peak."""
+    """CPU once per minute; memory as the peak of each day, stamped at its end; kills raise the peak."""
 
     def __init__(self):
         self.cpu = PlainHistogram(0.01, 1000.0)

@@ -1,4 +1,4 @@
-"""Series laid out in cycles: who stands where, what is known at first, and what lies behind a container's end."""
+"""Series in cycles: their positions, the initial knowledge, and the samples after a container's end."""
 
 import numpy as np
 import pytest

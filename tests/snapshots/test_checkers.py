@@ -1,4 +1,4 @@
-"""What checkers say of plans, payments, proofs and logs that are changed or drawn, most of them wrong: the rows that are violated."""
+"""Checkers' answers to changed or random plans, payments, proofs and logs, most of them wrong: the violated rows."""
 
 from collections import Counter
 from dataclasses import asdict, replace
@@ -25,7 +25,7 @@ COLUMNS = ("time_us", "kind", "job", "machine", "gpus", "slot")
 
 
 def rows_of(found):
-    """Return which rows are violated how often, and what is proven."""
+    """Return the number of violations of each row, and the proven bound."""
     rows = Counter(one.row.split("[")[0].strip() for one in found.violations)
     return [
         ", ".join(f"{row} x{count}" for row, count in sorted(rows.items())) or "holds",

@@ -56,7 +56,7 @@ simulate spot --policy none
 CLOCK = re.compile(
     r"seconds|_s\b|_ms\b|memory|elapsed|version|python|numpy|took|finished|/home|/root|/work", re.IGNORECASE
 )
-"""Lines that tell of this machine or its clock."""
+"""Lines that depend on this machine or its clock."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def as_lines(text, folder):
-    """Return what is printed without the clock's lines; of a document a line a field, and a line an entry of its lists."""
+    """Return the output without timing lines; of a document, one line per field and per entry of its lists."""
     try:
         document = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What training comes to under storms of machines, how applications begin, and what models of phases say."""
+"""Results of training with many evictions, the first steps of applications, and descriptions of models of phases."""
 
 import numpy as np
 import pytest

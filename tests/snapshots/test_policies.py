@@ -85,7 +85,7 @@ SMALL = {"job_hours": 3, "baseline": 6, "max_spot": 14}
 
 
 def played(name, world, options=None, **engine):
-    """Return a line: when jobs end (s), GPU-hours held, restarts and moves, and GPU-hours lost."""
+    """Return a line: ends of jobs (s), allocated GPU-hours, restarts and moves, and lost GPU-hours."""
     jobs, cluster, rules = WORLDS[world]()
     run = answer(lambda: simulate(jobs, cluster, make_policy(name, jobs, options), replace(rules, **engine), 5))
     what = " ".join([world, *(f"{key}={value}" for key, value in {**(options or {}), **engine}.items())])

@@ -53,7 +53,7 @@ BIDDING = {
 
 
 def solved(instance, solver, options, **more):
-    """Return a line: instance, options, how it ended, objective, bound, and what is certified."""
+    """Return a line: instance, options, termination, objective, bound, and certificate."""
     found = answer(optim.solve, instance, solver, options=options, seed=1, **more)
     if isinstance(found, str):
         return line(instance.name, options, found)

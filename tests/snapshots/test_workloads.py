@@ -1,4 +1,4 @@
-"""A seed draws what it always drew; and what readers say of small tables with a cell changed, a column left out, or reordered."""
+"""Seeds give constant draws; readers' messages for small tables with a changed cell, a missing column, or another order."""
 
 import json
 import tempfile

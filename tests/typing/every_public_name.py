@@ -1,4 +1,4 @@
-"""Uses every public name as users do; type checkers must find nothing to say (see tests/test_public_names.py)."""
+"""Uses every public name as users do; type checkers must report no error (see tests/test_public_names.py)."""
 
 from pathlib import Path
 from typing import assert_type

@@ -141,7 +141,7 @@ def test_a_row_of_more_fields_than_the_header_is_refused(table, monkeypatch, cel
 
 @pytest.mark.parametrize(("rows", "line"), [("1,2\n3,4,5\n6,7", 3), ("1,2\n3,4\n5,6,", 4), ("1,2\n3,4,5,6", 3)])
 def test_more_fields_are_refused_where_pandas_drops_them(table, monkeypatch, rows, line):
-    """Before 3.1 it does so in the first row of each of its own blocks, which are as long as it likes."""
+    """Before 3.1 it does so in the first row of each of its blocks, whose length it chooses."""
     dropped = [dict(zip("ab", row.split(","), strict=False)) for row in rows.split("\n")]
     monkeypatch.setattr(csv_columns, "_blocks", lambda *_, **__: iter([pd.DataFrame(dropped)]))
     with pytest.raises(InvalidProblemError, match=f"row {line} has more fields than the header"):
@@ -208,7 +208,7 @@ def test_a_pipe_and_a_device_are_refused_at_once(tmp_path):
     reader, writer = os.pipe()
     os.write(writer, b"a,b\n1,2\n")
     os.close(writer)
-    os.mkfifo(tmp_path / "named")  # nobody writes to it
+    os.mkfifo(tmp_path / "named")  # no process writes to it
     for path in (f"/proc/self/fd/{reader}", tmp_path / "named", "/dev/null"):
         for read in (header_of, lambda path: read_columns(path, ("a",))):
             with pytest.raises(

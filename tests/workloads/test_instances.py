@@ -1,4 +1,4 @@
-"""Instances of any problem: drawn in one call, or found by name and held to a digest."""
+"""Instances of any problem: generated in one call, or found by name and compared with a digest."""
 
 from dataclasses import replace
 

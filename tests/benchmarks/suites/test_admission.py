@@ -1,4 +1,4 @@
-"""The admission suite: which instances, which solvers, what is left out."""
+"""The admission suite: its instances and solvers, and the omitted pairs."""
 
 import numpy as np
 import pytest

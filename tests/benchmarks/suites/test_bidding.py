@@ -1,4 +1,4 @@
-"""The bidding suite: which instances, which solvers, what is left out."""
+"""The bidding suite: its instances and solvers, and the omitted pairs."""
 
 from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work

@@ -272,9 +272,7 @@ def test_the_kernels_by_hand_train_the_machine_that_the_scan_trains(
 ):
     """Stepped through on any device; with windows that don't count, clipping, decays and sparsity."""
     monkeypatch.setattr(gpu_training, "LARGEST_BATCH", largest)
-    monkeypatch.setattr(
-        gpu_training, "LAUNCH_WINDOWS", 2 * batch_size
-    )  # so that there is a launch for what is left over
+    monkeypatch.setattr(gpu_training, "LAUNCH_WINDOWS", 2 * batch_size)  # so that there is a launch for the remainder
     series = jnp.asarray(some_series(8, 190, sizes[0]), jnp.float32)
     ends = jnp.asarray(np.append(window_ends([90, 100], sizes[1]), [-1, -1, -1]).astype(np.int32))
 

@@ -34,7 +34,7 @@ def as_kernel(model):
 
 
 def density(model, state, series, time):
-    """Density of a sample in a state; an autoregression's first sample says nothing."""
+    """Density of a sample in a state; an autoregression's first sample has no density."""
     _, _, regression, covariance = model
     if regression.shape[1] > 1 and time == 0:
         return 1.0

@@ -1,4 +1,4 @@
-"""Bounded staleness: who may start, what a read must see, and its two limits."""
+"""Bounded staleness: the condition for a start, the updates that a read must see, and its two limits."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Dense pushes: nothing is lost, order is what is promised, and one clock equals one big batch."""
+"""Dense pushes: no push is lost, the order is the specified one, and one clock equals one big batch."""
 
 from itertools import pairwise
 
@@ -200,7 +200,7 @@ def test_blocks_change_no_bit(optimiser, size):
     start, gradients = drawn(size, 4)
     weights = jnp.asarray([1.0, 3.0, 2.0, 0.7])
     whole = run_clocks(start, gradients, weights, optimiser)
-    cuts = [0, BLOCK - 77, 2 * BLOCK - 154, size]  # the parts before the last share what is compiled
+    cuts = [0, BLOCK - 77, 2 * BLOCK - 154, size]  # the parts before the last share a compilation
     parts = [run_clocks(start[low:high], gradients[:, low:high], weights, optimiser) for low, high in pairwise(cuts)]
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
 

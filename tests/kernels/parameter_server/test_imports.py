@@ -1,4 +1,4 @@
-"""A machine with an accelerator may have nothing but NumPy and JAX."""
+"""A machine with an accelerator may have only NumPy and JAX."""
 
 import subprocess
 import sys

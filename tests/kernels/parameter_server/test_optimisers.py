@@ -151,7 +151,7 @@ UPDATES = {
 )  # of two, none and one slots
 @pytest.mark.parametrize("name", UPDATES)
 def test_every_update_may_be_compiled_and_mapped_over_the_learning_rate(kind, name):
-    """The rate isn't known while a caller's function is compiled, and what comes out is what the known rate gives."""
+    """The rate isn't known while a caller's function is compiled, and the result equals that with a known rate."""
 
     def moved(rate):
         return UPDATES[name](kind(learning_rate=rate))
@@ -216,7 +216,7 @@ RATE = WarmupCosine(peak=0.3, warmup_steps=2, num_steps=6)
     ],
 )
 def test_pushes_move_parameters_as_optax_alone_does(rule, theirs, size):
-    """Over more updates than the schedule warms up, in blocks and as a whole."""
+    """Over more updates than the schedule's warm-up, in blocks and at once."""
     ours, slots = _start(size), rule.initial_slots(_start(size))
     alone, state = _start(size), theirs.init(_start(size))
     for number in range(5):

@@ -59,7 +59,7 @@ def used(layout):
 
 
 def table_of(layout):
-    """Return a used table of its own memory."""
+    """Return a used table with separate memory."""
     parameters, *slots = map(jnp.array, used(layout))
     return Rows(parameters, tuple(slots))
 
@@ -75,7 +75,7 @@ def push(table, rows, values, layout, version=1):
 
 
 def padded(rows, values):
-    """Return a message of fewer rows as one of `COUNT`, so that all messages share what is compiled for them."""
+    """Return a message of fewer rows as one of `COUNT`, so that all messages share a compilation."""
     missing = COUNT - len(rows)
     return np.append(rows, np.full(missing, ROWS, np.int32)), np.append(
         values, np.ones((missing, WIDTH), np.float32), 0
@@ -235,7 +235,7 @@ def test_memory_of_a_push_does_not_grow_with_the_width_of_the_whole_table(layout
 
 @pytest.mark.parametrize(("width", "method"), [(0, "loop"), (3, "hash")])
 def test_refuses_layouts_that_cannot_be(width, method):
-    with pytest.raises((InvalidOptionError, TypeCheckError)):  # the latter where beartype looks on, and looks first
+    with pytest.raises((InvalidOptionError, TypeCheckError)):  # the second if beartype is active, since it checks first
         RowLayout(optimiser=RULES[0], width=width, method=method)
 
 

@@ -85,7 +85,7 @@ def test_the_batch_tells_the_sum_of_its_weights():
 
 
 def test_plain_descent_of_a_batch_is_one_weighted_sum():
-    """Without slots nothing couples the gradients: a matrix product does the same."""
+    """Without slots, the gradients are independent: a matrix product gives the same result."""
     optimiser, damping = OPTIMISERS[0], Damping(power=0.5)
     start, gradients = drawn()
     read = np.array([0, 0, 1, 3, 0, 4], np.int32)
@@ -102,7 +102,7 @@ def test_plain_descent_of_a_batch_is_one_weighted_sum():
 
 
 def test_with_momentum_a_batch_is_no_weighted_sum():
-    """Each update multiplies what the slot holds: the batch has to be applied one gradient after the other."""
+    """Each update multiplies the slot's content, so the batch has to be applied one gradient after the other."""
     optimiser, damping = OPTIMISERS[1], Damping(power=0.5)
     start, gradients = drawn()
     read = np.zeros(COUNT, np.int32)

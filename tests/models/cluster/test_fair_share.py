@@ -68,8 +68,7 @@ def test_without_usage_all_have_the_best_factor_and_without_shares_the_least():
 
 
 def rank_by_first_common_ancestor(found, usage):
-    """Return factors by the documentation's overview: the higher level fair share below the first common ancestor goes
-    first.
+    """Return factors by the higher level fair share below the first common ancestor, as in the documentation's overview.
 
     Exact fractions, and every pair of users; None where a level ties.
     """

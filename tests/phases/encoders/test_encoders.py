@@ -1,4 +1,4 @@
-"""What every encoder must fulfil, and what each one is."""
+"""The requirements of every encoder, and the properties of each one."""
 
 import numpy as np
 import pytest
@@ -128,7 +128,8 @@ def test_training_and_encoding_read_histories_in_one_order():
 
 
 def test_a_forecast_from_its_history_is_shrunk_where_hardly_anything_varies():
-    # Samples a and -a in turn: the best forecast by the last sample, a penalty of 1e-6 a window, is -a^2 / (a^2 + 1e-6).
+    # Samples a and -a in turn: the best forecast by the last sample, with a penalty of 1e-6 per window, is -a^2 / (a^2
+    # + 1e-6).
     for a, slope in ((2e-3, -0.8), (1e-3, -0.5), (3.0, -1.0)):
         series = ScaledSeries(values=a * (-1.0) ** np.arange(101)[:, None], lengths=np.array([101]))
         matrix, bias = least_squares(series, series.ends(1), 1)
@@ -210,7 +211,7 @@ def test_as_many_epochs_are_trained_as_are_asked_for(monkeypatch, asked, calls):
 
 
 def test_a_machine_whose_training_diverges_is_refused_with_the_remedy():
-    # Same shapes as those of the other tests, so that nothing is compiled anew.
+    # The shapes equal those of the other tests, so that there is no further compilation.
     made = make_encoder("crbm", {**SMALL["crbm"], "learning_rate": 1e9})
     with pytest.raises(InvalidOptionError, match=r"diverged with learning_rate 1e\+09; try a tenth"):
         made.fit(drawn([40, 3, 60, 1, 30]), 3, 0)

@@ -258,7 +258,7 @@ def test_drawn_days_have_the_cluster_s_servers_and_jobs_of_their_own() -> None:
 
 
 def test_no_earlier_day_is_the_day_itself() -> None:
-    """The generator's seed 1,001 is the second draw of seed 0; the days beside it are the same as for any other instance."""
+    """The generator's seed 1,001 is the second draw of seed 0; its days are the same as for any other instance."""
     options = GeneratorOptions(num_jobs=4, num_slots=6, num_worker_servers=3, num_ps_servers=3)
     today, other = (generate(options, seed) for seed in (1001, 7))
     usual, found = drawn_days(other, 4, seed=0), drawn_days(today, 3, seed=0)

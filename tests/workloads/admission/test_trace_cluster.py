@@ -1,4 +1,4 @@
-"""The cluster of a trace's jobs, drawn from the trace's own nodes."""
+"""The cluster of a trace's jobs, drawn from the trace's nodes."""
 
 import numpy as np
 

@@ -256,7 +256,7 @@ def test_the_pod_list_without_times_is_refused() -> None:
 
 
 def test_a_job_that_just_ends_on_the_cluster_sizes_it(tmp_path: Path) -> None:
-    # Alone 4 GPUs do 24 worker-slots in 6 slots, and with a share of 1 they are what the job needs.
+    # 4 GPUs alone do 24 worker-slots in 6 slots, and with a share of 1 they equal the job's need.
     path = philly_file(tmp_path, [(0, 0, 4, 6 * 900, "")])
     instance, summary = read_trace(path, "philly", TraceOptions(num_slots=6, cluster_share=1.0), 0)
     assert (summary.gpu_slots, summary.cluster_gpu_slots, instance.work.tolist()) == (24.0, 24.0, [24])

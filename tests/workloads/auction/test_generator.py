@@ -1,4 +1,4 @@
-"""Generated auctions: sizes, contention, what is held, and refusals."""
+"""Generated auctions: sizes, contention, occupied GPUs, and rejected options."""
 
 import numpy as np
 import pytest

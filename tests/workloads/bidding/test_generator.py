@@ -114,7 +114,7 @@ def test_windows_are_lost_as_often_and_as_jointly_as_the_shocks_say():
     is_lost = draw.instance.outlook.evicted_s >= 0
     survival = draw.shocks.survival()
     assert 1 - is_lost.mean(axis=1) == pytest.approx(survival, abs=4 * 0.5 / np.sqrt(4000))
-    # Kinds 0 and 4 share zone 0: both last only if neither their own causes nor the shared ones strike.
+    # Kinds 0 and 4 share zone 0: both survive only if neither their own nor the shared causes strike.
     both = np.exp(-(draw.shocks.own[[0, 4]].sum() + draw.shocks.by_zone[0] + draw.shocks.by_region[0]))
     assert (~is_lost[0] & ~is_lost[4]).mean() == pytest.approx(both, abs=0.032)
     assert both > survival[0] * survival[4]
@@ -154,7 +154,7 @@ def test_hazards_of_a_file_stand_in_for_drawn_ones(tmp_path):
     rows = [f"preemption,1,c,a,t,600,{tick},{int(tick % 20 > 0)}" for tick in range(400)]
     path.write_text("kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n" + "\n".join(rows) + "\n")
     draw = draw_capacity(CapacityOptions(zone_types=6, windows=40, preemptions=str(path)), 0)
-    assert (draw.shocks.survival() == 1.0).all()  # nobody was ever lost within three hours
+    assert (draw.shocks.survival() == 1.0).all()  # no machine was lost within three hours
     other = draw_capacity(CapacityOptions(zone_types=6, windows=40), 0)
     assert not np.allclose(other.shocks.survival(), draw.shocks.survival())
 

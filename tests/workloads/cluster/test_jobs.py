@@ -1,4 +1,4 @@
-"""From tables of jobs to workloads: what is kept, selected, sorted, and drawn."""
+"""From tables of jobs to workloads: kept columns, selection, sorting, and random fields."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Queues from YAML of Kueue and KAI Scheduler, what is ignored or refused, and the way back."""
+"""Queues from YAML of Kueue and KAI Scheduler, ignored and rejected fields, and writing them."""
 
 import re
 from dataclasses import replace
@@ -167,7 +167,7 @@ def test_a_list_as_kubectl_prints_it_is_read(tmp_path):
 
 
 def test_the_queues_of_kais_page(tmp_path):
-    """The basic queue, as a parent of two: one quota of the two is the team's own, and the cluster lends at most one more."""
+    """The basic queue as a parent of two: the team has one quota of the two, and the cluster lends at most one more."""
     child = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{parentQueue: research-team, priority: {priority}, resources: {{gpu: {gpu}}}}}\n"
     parent = KAI.replace("quota: 1,", "quota: 3,").replace("limit: 2}\n", "limit: 4}\n") + "  reclaimMinRuntime: 30m\n"
     tree, file = read(

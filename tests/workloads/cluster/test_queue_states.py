@@ -1,4 +1,4 @@
-"""States as squeue, sacct and kubectl print them, read and laid on a cluster; and one line for what can't be."""
+"""States printed by squeue, sacct and kubectl, read and placed on a cluster; and one line for invalid ones."""
 
 import json
 from dataclasses import replace
@@ -140,7 +140,10 @@ def test_workloads_count_their_pod_sets_and_leave_their_pods_out(tmp_path):
 
 
 def test_a_flavor_of_a_workload_names_the_type_on_which_it_runs(tmp_path):
-    """Of two flavors `big` is h100: the admitted workload runs there, the one that waits says nothing, and a selector of its own comes first."""
+    """Of two flavors, `big` is h100: the admitted workload runs there.
+
+    The waiting one names no flavor, and its own selector has priority.
+    """
     flavors = [
         {"kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {"nodeLabels": {"pool": "1", key: product}}}
         for name, key, product in (
@@ -166,7 +169,7 @@ def test_a_workload_is_called_after_its_owner_where_it_has_one_workload(tmp_path
 
 
 def test_a_queue_of_kubernetes_is_no_partition(tmp_path):
-    """The machines are in partitions, of which neither queue nor namespace says anything."""
+    """The machines are in partitions, which neither queue nor namespace names."""
     cluster = replace(TYPED, partitions=(("batch",),) * len(TYPED.kinds))
     pods = [pod("a", 8), pod("b", 8, "Pending", **{"kueue.x-k8s.io/queue-name": "team"})]
     jobs, present, _ = begin_from(read_queue_state(kubectl(tmp_path, *pods)), cluster)

@@ -1,4 +1,4 @@
-"""Generated apps of trials: their figures beside the published ones, and refusals."""
+"""Generated apps of trials: their figures compared with the published ones, and rejected options."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_a_share_of_the_apps_is_bound_by_the_network(many):
 
 
 def test_an_app_whose_trials_no_gang_brings_near_the_typical_run_time_takes_any():
-    # One trial of 600 GPU-hours or more takes 75 hours with eight GPUs, too, twenty times the typical run time.
+    # One trial of 600 GPU-hours or more takes 75 hours even with eight GPUs, twenty times the typical run time.
     jobs = draw_apps(ThemisOptions(apps=8000, alignment=0.0), seed=0)
     trials, first = np.bincount(jobs.app), np.flatnonzero(np.diff(jobs.app, prepend=-1))
     assert set(jobs.gpus[first][trials == 1].tolist()) == {1, 2, 4, 8}

@@ -26,7 +26,7 @@ def test_a_topology_names_machines_types_racks_and_host_room(tmp_path):
     assert cluster.gpus.tolist() == [8, 8, 8, 4, 8]
     assert [cluster.kinds[kind] for kind in cluster.kind] == ["v100", "v100", "v100", "k80", "v100"]
     assert cluster.rack.tolist() == [6, 6, 7, 5, 8]  # machines without a rack are filled into further ones in order
-    assert cluster.cpus.tolist() == [96, 96, 96, UNSTATED, UNSTATED]  # what is not told never binds
+    assert cluster.cpus.tolist() == [96, 96, 96, UNSTATED, UNSTATED]  # missing limits never bind
     assert cluster.memory_gb.tolist() == [768, 768, 768, UNSTATED, UNSTATED]
 
 

@@ -1,4 +1,4 @@
-"""GPU types and partitions that a table records: kept where the topology names them, else said; never dropped without a word."""
+"""GPU types and partitions in a table: used if the topology names them, otherwise reported; never dropped silently."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_partitions_that_the_cluster_does_not_name_are_said(tmp_path):
         said = "recorded partitions (slow for 2, fast for 1) are ignored: the cluster has none"
         assert [note for note in _jobs(tmp_path, cluster, text, "csv").notes if note.startswith(said)]
     one = text.replace("slow", "fast")
-    vc = text.replace("partition", "vc")  # a team, say, which has no machines of its own
+    vc = text.replace("partition", "vc")  # for example a team, which has no machines
     grid = Cluster.grid("3x4")
     for told, cluster in ((text, _topology(tmp_path, PARTED)), (one, grid), (vc, grid)):
         assert not [note for note in _jobs(tmp_path, cluster, told, "csv").notes if "partition" in note]

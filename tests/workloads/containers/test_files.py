@@ -138,7 +138,7 @@ def test_prometheus_counters_become_rates_and_bytes_gib(tmp_path):
     series = read_prometheus({"#0": path})
     assert series.containers == ("ml/p-0/train",)
     assert series.time_s.tolist() == [15, 30]
-    # The counter fell from 115 to 3: it began anew.
+    # The counter fell from 115 to 3: it was reset.
     assert series.values.tolist() == [[1.0, 2.0], [0.2, 1.0]]
 
 
@@ -152,7 +152,7 @@ def test_overlapping_and_unsorted_answers_count_each_time_stamp_once(tmp_path):
 
 
 def cadvisor(pod, container, *, begin=0, scale=1.0):
-    """Return what cAdvisor tells of one container: CPU seconds and bytes."""
+    """Return cAdvisor's series of one container: CPU seconds and bytes."""
     labels = {"namespace": "ml", "pod": pod} | ({"container": container} if container else {})
     times = [begin + 15 * k for k in range(4)]
     return (
@@ -166,7 +166,7 @@ def test_each_container_of_a_pod_counts_once_and_neither_its_sum_nor_its_pause_d
     told = [("p-0", None, 3.0), ("p-0", "POD", 0.1), ("p-0", "train", 2.0), ("p-0", "logs", 0.9), ("p-1", None, 1.5)]
     path.write_text(answer(*(series for pod, name, scale in told for series in cadvisor(pod, name, scale=scale))))
     series = read_prometheus({"#0": path})
-    # Of the second pod nothing but the sum is told, so that it stands for the pod.
+    # The second pod has only its sum, which therefore represents the pod.
     assert series.containers == ("ml/p-0/train", "ml/p-0/logs", "ml/p-1")
     assert series.values[series.starts].tolist() == [[2.0, 2.0], [0.9, 0.9], [1.5, 1.5]]
     assert series.unit_index.tolist() == [0, 0, 1]
@@ -272,7 +272,7 @@ def test_rows_in_any_order_become_series_and_of_equal_times_the_last_one_counts(
     assert series.containers == ("b", "a")
     assert series.values[:, 0].tolist() == [3.0, 4.0, 2.0]
     assert series.lengths.tolist() == [2, 1]
-    # One that belongs to no unit stands for itself, whatever it is called.
+    # A container without a unit represents itself, regardless of its name.
     assert series_of_rows("x", keys, times, values, (CPU,), units={"a": "b"}).unit_index.tolist() == [0, 1]
 
 

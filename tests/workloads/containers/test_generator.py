@@ -1,4 +1,4 @@
-"""The labelled generator: shares of phases as published, knobs, and what a seed fixes."""
+"""The labelled generator: published shares of phases, parameters, and reproducibility by seed."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""GPUs held and idle: answers of Prometheus and tables, against sums that pandas makes of the same samples."""
+"""Allocated and idle GPUs: answers of Prometheus and tables, against sums by pandas of the same samples."""
 
 import gzip
 import json
@@ -72,7 +72,7 @@ def test_hand_worked_hour(tmp_path):
 
 
 def oracle(frame, below, max_gap_s, step_s):
-    """Return held, busy and idle seconds by GPU and holder, from a table with a row a sample."""
+    """Return allocated, busy and idle seconds by GPU and owner, from a table with one row per sample."""
     rows = []
     for key, part in frame.groupby(["gpu", "job"], sort=False):
         length = part.time_s.shift(-1) - part.time_s

@@ -1,4 +1,4 @@
-"""Whose series an answer of Prometheus tells: restarts, double scrapes, sums, units; and what is said of it."""
+"""The series in an answer of Prometheus: restarts, double scrapes, sums, units, and messages about them."""
 
 import gzip
 import json

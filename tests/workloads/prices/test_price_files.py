@@ -1,4 +1,4 @@
-"""Price files and price lists: what is read, what is left out and why, and the one line for whatever is wrong."""
+"""Price files and price lists: rows read, rows omitted with the reason, and one line for each error."""
 
 import gzip
 import json
@@ -547,7 +547,10 @@ def test_azures_lists_of_several_dates_are_a_history_with_its_prices_on_demand(t
     assert {(market.on_demand_micro, market.rate) for market in history.markets} == {(3_800_000, 1.0)}
     assert len(history.gaps) == 0  # three months without a change are no gap
     assert read_prices(path, {"Standard_NC6s_v3": 5}).markets[0].on_demand_micro == 5
-    for order in (entries, entries[::-1]):  # a file each: the dearest region's price on demand counts as in one file
+    for order in (
+        entries,
+        entries[::-1],
+    ):  # one file each: the on-demand price of the most expensive region counts as in one file
         files = [tmp_path / f"{number}.json" for number in range(len(order))]
         for file, entry in zip(files, order, strict=True):
             spot = azure(armRegionName=entry["armRegionName"], effectiveStartDate="2024-01-01T00:00:00Z")

@@ -1,4 +1,4 @@
-"""Availability as JSON and folders of it: what a 1 means, what is refused, and ticks of another length."""
+"""Availability as JSON, and folders of it: the meaning of 1, rejected files, and ticks of another length."""
 
 import gzip
 import json

@@ -53,7 +53,7 @@ def test_nodes_with_gpus_host_workers_and_the_others_pss(tmp_path: Path) -> None
 def test_nodes_larger_than_needed_are_left_out(tmp_path: Path) -> None:
     path = alibaba_file(tmp_path, [pod(f"p{i}", 1, 1000, (0, 3600, 0)) for i in range(2)])
     servers = read_trace(path, "alibaba", TraceOptions(num_slots=4), 0)[0].worker_servers
-    assert servers.types == ("T4 x 2",)  # two GPUs held at once
+    assert servers.types == ("T4 x 2",)  # two GPUs at the same time
 
 
 def test_nodes_too_small_for_most_workers_are_passed_over(tmp_path: Path) -> None:

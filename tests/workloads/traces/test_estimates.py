@@ -1,4 +1,4 @@
-"""Run times that users state: a column of one's own table, and time limits of Slurm's."""
+"""Run times stated by users: a column of a table, and Slurm's time limits."""
 
 import pytest
 

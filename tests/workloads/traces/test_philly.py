@@ -1,4 +1,4 @@
-"""Philly's lists and job log: attempts add up, failed ones are told apart, and what is said of a bad one."""
+"""Philly's lists and job log: attempts add up, failed ones are classified, and messages for invalid ones."""
 
 import gzip
 import json

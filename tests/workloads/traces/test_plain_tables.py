@@ -1,4 +1,4 @@
-"""Tables of jobs: one's own and the simulators' forms."""
+"""Tables of jobs: users' tables and the simulators' forms."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_apps_priorities_host_room_and_other_gangs_are_kept(tmp_path):
     assert (table.min_gpus.tolist(), table.max_gpus.tolist(), table.demand.tolist()) == ([1], [4], [[1, 3, 4]])
     assert (table.user.tolist(), table.model.tolist(), table.status.tolist()) == (["u"], ["m"], ["Pass"])
     some = read_jobs(_file(tmp_path, "submit,gpus,duration,cpus\n0,2,5,6\n"), "csv", ReadOptions())
-    assert some.demand.tolist() == [[1, 3, 0]]  # what isn't told is nothing
+    assert some.demand.tolist() == [[1, 3, 0]]  # missing values are 0
 
 
 def test_muri_tells_how_busy_a_job_keeps_its_gpus(tmp_path):

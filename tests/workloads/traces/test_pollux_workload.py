@@ -18,7 +18,7 @@ def _write(path, text):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Jobs beside the measurements of one application."""
+    """Jobs with the measurements of one application."""
     place = tmp_path / "traces" / "net"
     _write(
         place / "placements.csv.gz",
@@ -39,7 +39,7 @@ def folder(tmp_path):
 def test_run_times_are_iterations_times_measured_steps(folder):
     table = read_jobs(folder, "pollux", ReadOptions())
     assert table.ids == ("a", "b")
-    assert table.duration_s.tolist() == [150, 200]  # 100 steps of 1.5 s between 10 and 20 a GPU; 200 of 1 s
+    assert table.duration_s.tolist() == [150, 200]  # 100 steps of 1.5 s between 10 and 20 per GPU; 200 of 1 s
     assert table.model.tolist() == ["net", "net"]
     assert table.slowdown.tolist() == [[1, 1.5, 1.5], [1, 3, 2]]
 
