@@ -15,12 +15,12 @@ import numpy as np
 from optim.kernels.parameter_server import (
     RowLayout,
     Rows,
-    Sgd,
     apply_pushes,
     copy_arrays,
     push_sparse,
 )
 from optim.kernels.parameter_server.optimisers import OptState
+from optim.kernels.parameter_server.sparse import add_rows
 from optim.training.arrays import begin_transfer, contribution, to_device
 from optim.training.messages import (
     Applied,
@@ -149,16 +149,23 @@ def apply_row_pushes(
     version
         Scalar int32: updates applied before this one.
     """
-    width, shares = layout.width, weights / weights.sum()
-    values = [shares[number] * gradient.reshape(-1, width) for number, gradient in enumerate(gradients)]
+    width = layout.width
+    pushed = [
+        (numbers, gradient.reshape(-1, width), share)
+        for numbers, gradient, share in zip(rows, gradients, weights / weights.sum(), strict=True)
+    ]
     if layout.method == "loop" and slots:
-        # A CPU adds the rows up first, then updates all rows: a gradient of zero has no effect.
-        adding = RowLayout(optimiser=Sgd(learning_rate=1.0), width=width, method="loop")
-        sums = Rows(jnp.zeros_like(parameters).reshape(-1, width), ())
-        sums = push_sparse(sums, jnp.concatenate(rows), -jnp.concatenate(values), version, layout=adding)
-        return layout.optimiser.update(parameters, slots, sums.parameters.ravel(), version + 1)
+        # On a CPU one pass over all rows costs less than finding the pushed ones: a gradient of zero has no effect.
+        sums = jnp.zeros_like(parameters).reshape(-1, width)
+        for each in pushed:
+            sums = add_rows(sums, *each)
+        return layout.optimiser.update(parameters, slots, sums.ravel(), version + 1)
+    messages = [(numbers, share * values) for numbers, values, share in pushed]
+    if layout.method == "sort":
+        messages = [(jnp.concatenate(rows), jnp.concatenate([values for _, values in messages]))]
     table = Rows(parameters.reshape(-1, width), tuple(slot.reshape(-1, width) for slot in slots))
-    table = push_sparse(table, jnp.concatenate(rows), jnp.concatenate(values), version, layout=layout)
+    for message in messages:
+        table = push_sparse(table, *message, version, layout=layout)
     return table.parameters.ravel(), tuple(slot.ravel() for slot in table.slots)
 
 

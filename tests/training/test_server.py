@@ -1,14 +1,17 @@
 """A single shard: the pushes that it accepts, the order of its additions, and its answers."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from optim.kernels.parameter_server import Adam
+from optim.kernels.parameter_server import Adagrad, Adam, RowLayout, Rows, Sgd, push_sparse
+from optim.kernels.parameter_server.sparse import add_rows
 from optim.training.messages import Applied, Copy, Host, Push, ShardValues
-from optim.training.server import ServedShard
+from optim.training.server import ServedShard, apply_row_pushes
 
 SIZE, P, CLOCKS = 64, 6, 3
 RNG = np.random.default_rng(0)
@@ -79,3 +82,28 @@ def test_what_was_handed_out_does_not_change_later(kind):
     before = vector.copy()
     play(IN_ORDER[2 * P :], shard)
     assert np.array_equal(vector, before)
+
+
+@pytest.mark.parametrize("method", ["loop", "sort"])
+@pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.1), Adagrad(learning_rate=0.1)])
+def test_pushes_by_rows_change_the_table_as_one_push_of_all_their_rows_does(optimiser, method):
+    width, weights = 4, np.array([1, 2, 5], np.float32)
+    rows = [np.sort(RNG.choice(16, size, replace=False)).astype(np.int32) for size in (3, 7, 12)]
+    values = [RNG.standard_normal((len(each), width)).astype(np.float32) for each in rows]
+    layout = RowLayout(optimiser=optimiser, width=width, method=method)
+    start = jnp.asarray(START), optimiser.initial_slots(jnp.asarray(START))
+    gradients = [jnp.asarray(each.ravel()) for each in values]
+    parameters, slots = apply_row_pushes(*start, gradients, rows, weights, np.int32(0), layout=layout)
+    shares = [each * share for each, share in zip(values, weights / weights.sum(), strict=True)]
+    table = Rows(jnp.asarray(START.reshape(-1, width)), optimiser.initial_slots(jnp.zeros((16, width))))
+    table = push_sparse(table, np.concatenate(rows), np.concatenate(shares), np.int32(0), layout=layout)
+    for flat, expected in zip((parameters, *slots), (table.parameters, *table.slots), strict=True):
+        assert np.allclose(flat.reshape(-1, width), expected, rtol=1e-5, atol=1e-6)  # a few roundings of float32
+
+
+@pytest.mark.prove  # less optimisation contracts nothing
+def test_products_are_rounded_before_they_are_added():
+    values, share = RNG.standard_normal((50, 8)).astype(np.float32), np.float32(0.3)
+    rows = (np.arange(50) % 5).astype(np.int32)
+    once = jax.jit(lambda *pushed: add_rows(jnp.zeros((5, 8)), *pushed))(rows, values, share)
+    assert np.array_equal(once, add_rows(jnp.zeros((5, 8)), rows, share * values))

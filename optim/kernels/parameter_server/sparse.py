@@ -425,13 +425,37 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
     first = lax.scan(note, jnp.zeros((num_rows + 1,), jnp.int32), (safe, place), reverse=True)[0]
     owner = first[safe]
 
-    def add(sums: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        index, value = message
-        old = lax.dynamic_slice(sums, _place(index), (1, value.shape[0]))
-        return lax.dynamic_update_slice(sums, old + value[None], _place(index)), None
-
-    sums = lax.scan(add, jnp.zeros_like(values), (owner, values))[0]
+    sums = add_rows(jnp.zeros_like(values), owner, values)
     return is_in & (owner == place), sums
+
+
+def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Array | None = None) -> jax.Array:
+    """Add values to rows of an array, one row after the other in the order given: fast on a CPU, slow elsewhere.
+
+    Parameters
+    ----------
+    table
+        Shape (rows, width), float32.
+    rows
+        Shape (N,), integers. A number outside the table stands for the nearest row of it.
+    values
+        Shape (N, width), float32.
+    share
+        Scalar: factor of the values, 1 by default. Each product is rounded before it is added.
+    """
+    if share is not None:
+        unknown = (lax.bitcast_convert_type(share, jnp.int32) & 1) >> 1  # 0, as the loop cannot know
+
+    def add(table: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        row, value = message
+        if share is not None:
+            # Without the unknown 0, the compiler would contract product and sum, and round once.
+            bits = lax.bitcast_convert_type(share * value, jnp.int32) | unknown
+            value = lax.bitcast_convert_type(bits, jnp.float32)
+        old = lax.dynamic_slice(table, _place(row), (1, value.shape[0]))
+        return lax.dynamic_update_slice(table, old + value[None], _place(row)), None
+
+    return lax.scan(add, table, (rows, values))[0]
 
 
 def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
