@@ -10,13 +10,8 @@ from optim.kernels.parameter_server.clocks import join as join
 from optim.kernels.parameter_server.clocks import may_start as may_start
 from optim.kernels.parameter_server.clocks import slowest_clock as slowest_clock
 from optim.kernels.parameter_server.clocks import visible_clocks as visible_clocks
-from optim.kernels.parameter_server.dense import MAX_FOLD as MAX_FOLD
-from optim.kernels.parameter_server.dense import ShardState as ShardState
-from optim.kernels.parameter_server.dense import apply_accumulated as apply_accumulated
 from optim.kernels.parameter_server.dense import apply_pushes as apply_pushes
 from optim.kernels.parameter_server.dense import copy_arrays as copy_arrays
-from optim.kernels.parameter_server.dense import initial_state as initial_state
-from optim.kernels.parameter_server.dense import push_dense as push_dense
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser as AbstractOptimiser
 from optim.kernels.parameter_server.optimisers import Adagrad as Adagrad
 from optim.kernels.parameter_server.optimisers import Adam as Adam

@@ -7,121 +7,18 @@ function; plain NumPy rounds once more, because the compiler contracts products 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, compiled_for_rule
-from optim.kernels.parameter_server.shapes import check_shape, check_wide
+from optim.kernels.parameter_server.shapes import check_shape
 
 MAX_FOLD = 16
 """Most pushes that one compiled function adds; more are folded through it, in order."""
-
-
-class ShardState(NamedTuple):
-    """A shard of a server that adds pushes as they arrive.
-
-    Attributes
-    ----------
-    parameters
-        Shape (n,), float32.
-    slots
-        The optimiser's arrays, each of shape (n,).
-    accumulator
-        Shape (n,): weighted sum of the pushes not yet applied.
-    weight_sum
-        Scalar: sum of their weights.
-    count
-        Scalar int32: how many they are.
-    version
-        Scalar int32: updates applied so far.
-    """
-
-    parameters: jax.Array
-    slots: OptState
-    accumulator: jax.Array
-    weight_sum: jax.Array
-    count: jax.Array
-    version: jax.Array
-
-
-def initial_state(parameters: jax.Array, optimiser: AbstractOptimiser) -> ShardState:
-    """Return the state of a shard before any push; it shares no memory with `parameters`.
-
-    Raises
-    ------
-    InvalidOptionError
-        If `parameters` are in 16 bits, in which sums of small steps are lost.
-    """
-    check_wide(parameters)
-    copied = jnp.array(parameters, dtype=jnp.float32, copy=True)
-    return ShardState(
-        parameters=copied,
-        slots=optimiser.initial_slots(copied),
-        accumulator=jnp.zeros_like(copied),
-        weight_sum=jnp.zeros((), jnp.float32),
-        count=jnp.zeros((), jnp.int32),
-        version=jnp.zeros((), jnp.int32),
-    )
-
-
-@partial(jax.jit, donate_argnums=0)
-def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> ShardState:
-    """Add one push to the accumulator; `state` is donated.
-
-    ``accumulator += weight float32(gradient)``, ``weight_sum += weight``, ``count += 1``.
-
-    Parameters
-    ----------
-    state
-        The shard.
-    gradient
-        Shape (n,), float32 or bfloat16.
-    weight
-        Scalar: how much data stands behind the gradient.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the gradient isn't as long as the shard.
-    """
-    check_shape("gradient", gradient, state.parameters.shape, "push the shard's own range")
-    share = weight.astype(jnp.float32)
-    return state._replace(
-        accumulator=share * gradient.astype(jnp.float32) + state.accumulator,
-        weight_sum=state.weight_sum + share,
-        count=state.count + 1,
-    )
-
-
-@compiled_for_rule(donate_argnums=0, static_argnames="optimiser")
-def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
-    """Apply the mean of the pushes, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
-
-    A state without pushes, or whose pushes have weight 0, is returned unchanged.
-    """
-    is_due = (state.count > 0) & (state.weight_sum != 0)
-    inverse, step = 1.0 / jnp.where(is_due, state.weight_sum, 1.0), state.version + 1
-
-    def apply(parameters: jax.Array, slots: OptState, accumulator: jax.Array) -> Updated:
-        return update_in_blocks(optimiser, lambda sums: sums[0] * inverse, parameters, slots, (accumulator,), step)
-
-    def keep(parameters: jax.Array, slots: OptState, _: jax.Array) -> Updated:
-        return parameters, slots
-
-    parameters, slots = lax.cond(is_due, apply, keep, state.parameters, state.slots, state.accumulator)
-    return ShardState(
-        parameters=parameters,
-        slots=slots,
-        accumulator=jnp.zeros_like(state.accumulator),
-        weight_sum=jnp.zeros_like(state.weight_sum),
-        count=jnp.zeros_like(state.count),
-        version=jnp.where(is_due, step, state.version),
-    )
 
 
 def apply_pushes(
@@ -195,7 +92,7 @@ def ordered_weighted_sum(
     """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
     for index, push in enumerate(pushes):
         # The product comes first: compilers contract the first product of a sum. So the sum so far is rounded and the
-        # new product isn't, as in `push_dense`.
+        # new product isn't.
         product = weights[index] * push.astype(jnp.float32)
         partial_sum = product if partial_sum is None else product + partial_sum
     assert partial_sum is not None, "there is a push"

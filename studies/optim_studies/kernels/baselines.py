@@ -275,14 +275,6 @@ def in_place(x, start, stop):
 
 
 @compiled
-def push(total, gradient, weight):
-    """Add a weighted push."""
-    share = np.float32(weight)
-    for i in range(total.shape[0]):
-        total[i] += share * gradient[i]
-
-
-@compiled
 def copy(source, target):
     """Copy an array."""
     for i in range(source.shape[0]):

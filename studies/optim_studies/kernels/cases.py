@@ -20,9 +20,7 @@ from optim.kernels.parameter_server import (
     apply_pushes,
     copy_arrays,
     initial_rows,
-    initial_state,
     pull_rows,
-    push_dense,
     push_sparse,
     shard_ranges,
 )
@@ -377,22 +375,6 @@ class StreamCase:
         return _STREAMS[self.kernel][0](rng.random(self.parameters, dtype=np.float32) - np.float32(0.5))
 
 
-def _push(gradient: FloatArray) -> KernelComparison:
-    """Add one push to a shard's sum."""
-    size = gradient.size
-    sent, weight = jnp.array(gradient), jnp.float32(0.5)
-    state = initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))
-    kernel = StatefulCall(push_dense, state, sent, weight)
-    total, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
-
-    def by_numpy() -> None:
-        np.multiply(gradient, np.float32(0.5), out=work)
-        np.add(total, work, out=total)
-
-    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: baselines.push(looped, gradient, 0.5)}
-    return KernelComparison(calls=calls, result=lambda: kernel.state.accumulator, others=(lambda: total,))
-
-
 def _snapshot(gradient: FloatArray) -> KernelComparison:
     """Copy a shard's parameters and one slot."""
     stacked = np.stack([gradient, np.square(gradient)])
@@ -409,8 +391,7 @@ def _snapshot(gradient: FloatArray) -> KernelComparison:
 
 _STREAMS: Mapping[str, tuple[Callable[[FloatArray], KernelComparison], int]] = MappingProxyType(
     {
-        "push": (_push, 12),
         "snapshot": (_snapshot, 16),
     }
 )
-"""Sides, and bytes moved per parameter: gradient and sum read, sum written; parameters and one slot read and written."""
+"""Sides, and bytes moved per parameter: parameters and one slot read and written."""

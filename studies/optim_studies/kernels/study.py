@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Case = DenseCase | SparseCase | StreamCase
 
 DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
-STREAMS = ("push", "snapshot")
+STREAMS = ("snapshot",)
 LOOPS = ("c", "numba")
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""

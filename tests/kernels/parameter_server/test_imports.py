@@ -48,10 +48,9 @@ for module in pkgutil.walk_packages(optim.kernels.__path__, "optim.kernels."):
     import_module(module.name)
 
 mine = [name for name, module in sys.modules.items() if name.startswith("optim.") and module is not None]
-state = server.initial_state(jnp.zeros(4), server.Sgd(learning_rate=0.5))
-state = server.push_dense(state, jnp.ones(4), jnp.float32(2.0))
-state = server.apply_accumulated(state, optimiser=server.Sgd(learning_rate=0.5))
-assert float(state.parameters[0]) == -0.5
+rule = server.Sgd(learning_rate=0.5)
+parameters, _ = server.apply_pushes(jnp.zeros(4), (), [jnp.ones(4)], jnp.full(1, 2.0), jnp.int32(0), optimiser=rule)
+assert float(parameters[0]) == -0.5
 layout = server.RowLayout(optimiser=server.Adagrad(learning_rate=0.5), width=2)
 table = server.push_sparse(
     server.initial_rows(jnp.zeros((3, 2)), layout), jnp.array([1, 1]), jnp.ones((2, 2)), jnp.int32(0), layout=layout

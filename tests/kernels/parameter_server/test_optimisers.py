@@ -15,12 +15,9 @@ from optim.kernels.parameter_server import (
     RowLayout,
     Sgd,
     WarmupCosine,
-    apply_accumulated,
     apply_pushes,
     initial_rows,
-    initial_state,
     pull_rows,
-    push_dense,
     push_sparse,
 )
 from optim.kernels.parameter_server.blocks import BLOCK
@@ -118,12 +115,6 @@ def _gradients(size=7):
     return jnp.asarray(np.resize(GRADIENTS, (5, size)), jnp.float32)
 
 
-def _accumulated(rule):
-    return apply_accumulated(
-        push_dense(initial_state(_start(), rule), _gradients()[0], jnp.float32(2.0)), optimiser=rule
-    ).parameters
-
-
 def _pushed(rule, size=7, count=2):
     weights, start = jnp.ones(count), _start(size)
     pushes = [_gradients(size)[number % 5] for number in range(count)]
@@ -137,7 +128,6 @@ def _rows(rule, method):
 
 
 UPDATES = {
-    "accumulated": _accumulated,
     "pushed": _pushed,
     "pushed in groups": lambda rule: _pushed(rule, count=18),
     "pushed in blocks": lambda rule: _pushed(rule, size=2 * BLOCK + 5),
@@ -194,8 +184,6 @@ def test_no_other_option_may_be_traced(kind, name):
 def test_parameters_of_16_bits_are_refused():
     for bits in (jnp.bfloat16, jnp.float16):
         with pytest.raises(InvalidOptionError, match=r"parameters must be float32, got b?float16"):
-            initial_state(jnp.ones(4, bits), Sgd(learning_rate=0.1))
-        with pytest.raises(InvalidOptionError, match="parameters must be float32"):
             initial_rows(jnp.ones((2, 4), bits), RowLayout(width=4, optimiser=Sgd(learning_rate=0.1)))
 
 

@@ -123,12 +123,6 @@ def test_rows_are_pulled_in_the_order_asked_for_and_vectors_copied(message):
     assert flat.tolist() == table.reshape(-1).tolist()
 
 
-def test_a_push_is_added_with_its_weight():
-    total, gradient = np.array([1.0, 2.0], np.float32), np.array([4.0, -2.0], np.float32)
-    baselines.push(total, gradient, 0.5)
-    assert total.tolist() == [3.0, 1.0]
-
-
 @pytest.mark.parametrize(
     ("rule", "loop", "settings"),
     [

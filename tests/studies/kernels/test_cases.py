@@ -35,7 +35,7 @@ def test_bytes_are_those_that_must_be_moved():
     assert DenseCase(rule="adam", workers=4, parameters=100).moved == 4 * 100 * 10
     assert DenseCase(rule="sgd", workers=4, parameters=100, is_half=True).moved == 100 * (2 * 4 + 8)
     assert SparseCase(rule="pull", pushed=10, width=8, rows=50).moved == 8 * 10 * 8
-    assert StreamCase(kernel="push", parameters=100).moved == 12 * 100
+    assert StreamCase(kernel="snapshot", parameters=100).moved == 16 * 100
     one = SparseCase(rule="adagrad", pushed=1, width=8, rows=1000)
     assert one.moved == pytest.approx(4 * 8 + 4 + 16 * 8, abs=1)
 
