@@ -27,6 +27,3 @@ from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows
 from optim.kernels.parameter_server.sparse import initial_rows as initial_rows
 from optim.kernels.parameter_server.sparse import pull_rows as pull_rows
 from optim.kernels.parameter_server.sparse import push_sparse as push_sparse
-from optim.kernels.parameter_server.staleness import Damping as Damping
-from optim.kernels.parameter_server.staleness import apply_damped as apply_damped
-from optim.kernels.parameter_server.staleness import apply_damped_batch as apply_damped_batch

@@ -86,7 +86,7 @@ def copy_arrays(arrays: Any) -> Any:
     return jax.tree.map(jnp.copy, arrays)
 
 
-def ordered_weighted_sum(
+def _ordered_weighted_sum(
     pushes: Sequence[jax.Array], weights: jax.Array, partial_sum: jax.Array | None = None
 ) -> jax.Array:
     """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
@@ -99,7 +99,7 @@ def ordered_weighted_sum(
     return partial_sum
 
 
-def updated(
+def _updated(
     parameters: jax.Array,
     slots: OptState,
     pushes: tuple[jax.Array, ...],
@@ -113,7 +113,7 @@ def updated(
     inverse = 1.0 / (_total(weights) if total is None else total)
 
     def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
-        return ordered_weighted_sum(pushes, weights) * inverse
+        return _ordered_weighted_sum(pushes, weights) * inverse
 
     return update_in_blocks(optimiser, mean, parameters, slots, pushes, version + 1)
 
@@ -125,6 +125,6 @@ def _total(weights: jax.Array) -> jax.Array:
     return jnp.where(total == 0, jnp.inf, total)
 
 
-_apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(updated)
-_apply_kept = compiled_for_rule(donate_argnums=1, static_argnames="optimiser")(updated)
-_fold = jax.jit(ordered_weighted_sum, donate_argnums=2)
+_apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(_updated)
+_apply_kept = compiled_for_rule(donate_argnums=1, static_argnames="optimiser")(_updated)
+_fold = jax.jit(_ordered_weighted_sum, donate_argnums=2)
