@@ -174,20 +174,17 @@ class Dataflow:
 
     def startable(self, stop_at: int) -> list[int]:
         """Return the partitions that may start their next clock, if it is before `stop_at`."""
-        from optim.kernels.parameter_server import may_start, visible_clocks
-
-        live = np.ones(self.num_partitions, dtype=bool)
         if self.read_clock < self._replayed_to:
             return []  # the replayed pushes are already computed
-        allowed = may_start(self.completed, live, self._staleness)
         return [
             partition
             for partition, clock in enumerate(self.completed.tolist())
-            if allowed[partition]
-            and partition not in self._computing
-            and clock < stop_at
-            and self.read_clock >= visible_clocks(clock, self._staleness)
+            if partition not in self._computing and clock < stop_at and self._sees_enough(clock)
         ]
+
+    def _sees_enough(self, clock: int) -> bool:
+        """Return whether the parameters hold all updates that a clock must read (K.4); (K.3) follows."""
+        return self.read_clock >= clock - self._staleness
 
     def compute(self, partition: int, generation: int) -> Compute:
         """Return the order to compute a partition's next clock."""

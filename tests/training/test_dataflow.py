@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server import ASYNCHRONOUS, Adagrad, Adam, Sgd
+from optim.kernels.parameter_server import Adagrad, Adam, Sgd
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.dataflow import DENSEST, Dataflow, densest_rows
 from optim.training.messages import Applied, Pushed, Pushes
@@ -16,6 +16,9 @@ from optim.training.trainer import Action, Event, Trainer
 from tests.support.training.oracle import CountingApplication
 
 PARTITIONS, LAST = 3, 6
+
+ASYNCHRONOUS = 2**30
+"""A staleness that never waits."""
 
 SERVER = PARTITIONS
 """In an order: not a partition ends, but the server answers."""

@@ -3,7 +3,6 @@
 import pytest
 from msgspec import structs
 
-import optim.kernels.parameter_server as kernels
 from optim.training.controller import Controller, Membership, ReplicaCatalog
 from optim.training.dataflow import Dataflow
 from optim.training.machine import Machine
@@ -60,11 +59,7 @@ GUARDS = {
     "a lost worker's partitions are handed over at once": [(Controller, "_hand_over", lambda self, machine: None)],
     "a change waits for a boundary": [(Dataflow, "is_settled_at", lambda self, clock: True)],
     "the last words of the dead count for nothing": [(Membership, "is_alive", lambda self, machine: True)],
-    "a worker sees all complete clocks that it must": [(kernels, "visible_clocks", lambda clock, staleness: 0)],
-    "a worker waits for the slowest": [
-        (kernels, "may_start", lambda clocks, live, staleness: live),
-        (kernels, "visible_clocks", lambda clock, staleness: 0),
-    ],
+    "a worker sees all complete clocks that it must": [(Dataflow, "_sees_enough", lambda self, clock: True)],
     "a worker sees its own gradients": [(Dataflow, "compute", blind_to_own)],
 }
 

@@ -1,15 +1,9 @@
-"""Parameter-server kernels: push, aggregate, apply, pull, clocks, shards.
+"""Parameter-server kernels: push, aggregate, apply, pull, shards.
 
 Pure functions on arrays: no I/O, no processes, no terms of a particular problem. Only NumPy, JAX and optax are needed. Functions
 with *donated* arguments consume these arrays: don't use them after the call.
 """
 
-from optim.kernels.parameter_server.clocks import ASYNCHRONOUS as ASYNCHRONOUS
-from optim.kernels.parameter_server.clocks import complete_clock as complete_clock
-from optim.kernels.parameter_server.clocks import join as join
-from optim.kernels.parameter_server.clocks import may_start as may_start
-from optim.kernels.parameter_server.clocks import slowest_clock as slowest_clock
-from optim.kernels.parameter_server.clocks import visible_clocks as visible_clocks
 from optim.kernels.parameter_server.dense import apply_pushes as apply_pushes
 from optim.kernels.parameter_server.dense import copy_arrays as copy_arrays
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser as AbstractOptimiser
