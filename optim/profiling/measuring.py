@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -88,11 +89,10 @@ class StepWorld:
     def __init__(self, job: Measurable, workers: int, servers: int, clock: Clock) -> None:
         import jax.numpy as jnp
 
-        from optim.kernels.parameter_server import shard_ranges
-
         self._job, self._workers, self._servers, self._seconds = job, workers, servers, clock
         self._parameters = np.array(job.initial_parameters(), dtype=np.float32)
-        self._ranges = [slice(r.start, r.stop) for r in shard_ranges(job.num_parameters, servers)]
+        cuts = [server * job.num_parameters // servers for server in range(servers + 1)]
+        self._ranges = [slice(*ends) for ends in pairwise(cuts)]
         self._shards = [jnp.asarray(self._parameters[part]) for part in self._ranges]
         self._carried = np.zeros((workers, job.num_parameters), dtype=np.float32)
         self._clock = 0

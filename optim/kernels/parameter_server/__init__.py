@@ -1,4 +1,4 @@
-"""Parameter-server kernels: push, aggregate, apply, pull, shards.
+"""Parameter-server kernels: push, aggregate, apply, pull.
 
 Pure functions on arrays: no I/O, no processes, no terms of a particular problem. Only NumPy, JAX and optax are needed. Functions
 with *donated* arguments consume these arrays: don't use them after the call.
@@ -13,8 +13,6 @@ from optim.kernels.parameter_server.optimisers import AdamW as AdamW
 from optim.kernels.parameter_server.optimisers import Momentum as Momentum
 from optim.kernels.parameter_server.optimisers import Sgd as Sgd
 from optim.kernels.parameter_server.optimisers import WarmupCosine as WarmupCosine
-from optim.kernels.parameter_server.sharding import Range as Range
-from optim.kernels.parameter_server.sharding import shard_ranges as shard_ranges
 from optim.kernels.parameter_server.sparse import RowLayout as RowLayout
 from optim.kernels.parameter_server.sparse import Rows as Rows
 from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows

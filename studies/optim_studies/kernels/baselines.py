@@ -20,7 +20,8 @@ import numpy as np
 from optim.compiled import compiled
 from optim.core.errors import InvalidOptionError, MissingDependencyError, check_in
 from optim.core.options import options_as_dict
-from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Momentum, Sgd, shard_ranges
+from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Momentum, Sgd
+from optim.training.stages import bounds
 
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -281,6 +282,11 @@ def copy(source, target):
         target[i] = source[i]
 
 
+def ranges_of(size: int, count: int) -> list[tuple[int, int]]:
+    """Return contiguous ranges that cover a vector once."""
+    return [bounds(size, count, index) for index in range(count)]
+
+
 SOURCE = Path(__file__).with_name("loops.c")
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -355,9 +361,7 @@ class CLoops:
         self._spread(rows.size, lambda a, b: call(*message, _long(a), _long(b)))
 
     def _spread(self, size: int, part: Part) -> None:
-        list(
-            self._pool.map(lambda part_range: part(part_range.start, part_range.stop), shard_ranges(size, self._cores))
-        )
+        list(self._pool.map(lambda ends: part(*ends), ranges_of(size, self._cores)))
 
 
 def c_loops(pool: ThreadPoolExecutor, cores: int) -> CLoops | None:
@@ -487,7 +491,7 @@ class PlainDense:
         self.slots = [np.zeros_like(w) for _ in range(rule.num_slots)]
         self._mean, self._work = np.empty_like(w), np.empty_like(w)
         self._step = 0
-        self._pool, self._ranges = pool, shard_ranges(w.size, cores)
+        self._pool, self._ranges = pool, ranges_of(w.size, cores)
         self._arrays = [w.copy(), *(np.zeros_like(w) for _ in range(rule.num_slots))]
 
     def by_numpy(self) -> None:
@@ -555,7 +559,7 @@ class PlainDense:
 
     def _spread(self, update: Callable[..., None], *arguments: Any) -> None:
         """Run an update's ranges, a thread each."""
-        list(self._pool.map(lambda part: update(*arguments, part.start, part.stop), self._ranges))
+        list(self._pool.map(lambda ends: update(*arguments, *ends), self._ranges))
 
 
 class PlainSparse:

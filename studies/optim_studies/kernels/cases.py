@@ -22,7 +22,6 @@ from optim.kernels.parameter_server import (
     initial_rows,
     pull_rows,
     push_sparse,
-    shard_ranges,
 )
 from optim_studies.kernels import baselines
 from optim_studies.kernels.baselines import (
@@ -37,6 +36,7 @@ from optim_studies.kernels.baselines import (
     RowArray,
     StatefulCall,
     c_loops,
+    ranges_of,
 )
 from optim_studies.kernels.server import ServerProcess
 
@@ -88,7 +88,7 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> KernelComparison
     rule, size = RULES[case.rule], case.parameters
     cores = int(machine_facts()["cpus_usable"])
     is_split = rule.num_slots > 0 and jax.default_backend() == "cpu"
-    ranges = shard_ranges(size, cores if is_split else 1)
+    ranges = ranges_of(size, cores if is_split else 1)
     start: FloatArray = rng.random(size, dtype=np.float32)
     pushes: list[FloatArray] = [rng.random(size, dtype=np.float32) - np.float32(0.5) for _ in range(case.workers)]
     sent = [[_pushed(push[low:high], case.is_half) for push in pushes] for low, high in ranges]
@@ -283,7 +283,7 @@ class _RowServer:
         self.num_shards = num_shards
         self._layout, self._step, self._pool = layout, 0, ThreadPoolExecutor(num_shards)
         self._tables, self._messages = [], []
-        for low, high in shard_ranges(len(start), num_shards):
+        for low, high in ranges_of(len(start), num_shards):
             is_inside = (rows >= low) & (rows < high)
             self._tables.append(initial_rows(jnp.array(start[low:high]), layout))
             self._messages.append((jnp.array(rows[is_inside] - low), jnp.array(values[is_inside])))

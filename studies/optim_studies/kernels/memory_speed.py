@@ -15,9 +15,8 @@ import numpy as np
 
 from optim.core.limits import last_level_cache, memory_allowed, working_set
 from optim.core.provenance import machine_facts
-from optim.kernels.parameter_server import shard_ranges
 from optim_studies.kernels import baselines
-from optim_studies.kernels.baselines import FloatArray, StatefulCall, c_loops
+from optim_studies.kernels.baselines import FloatArray, StatefulCall, c_loops, ranges_of
 
 MOST_BYTES = 2**30
 """Maximum working set of a roof, so that a row stays below 2 GB for any reported cache size."""
@@ -58,10 +57,10 @@ class Roofline:
         cores = int(machine_facts()["cpus_usable"])
         self._pool = ThreadPoolExecutor(cores)
         loops = c_loops(self._pool, cores)
-        parts = shard_ranges(2 * elements, cores), shard_ranges(elements, cores)
+        parts = ranges_of(2 * elements, cores), ranges_of(elements, cores)
 
         def spread(work: Callable[[int, int], Any], which: int) -> None:
-            list(self._pool.map(lambda part: work(part.start, part.stop), parts[which]))
+            list(self._pool.map(lambda ends: work(*ends), parts[which]))
 
         self.by = "numba" if loops is None else "c"
         self.moved = {f"{IN_PLACE}_{self.by}": 16 * elements, COPY: 8 * elements, f"{IN_PLACE}_xla": 8 * elements}
