@@ -15,7 +15,6 @@ from optim.kernels.parameter_server.optimisers import Sgd as Sgd
 from optim.kernels.parameter_server.optimisers import WarmupCosine as WarmupCosine
 from optim.kernels.parameter_server.sparse import RowLayout as RowLayout
 from optim.kernels.parameter_server.sparse import Rows as Rows
-from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows
 from optim.kernels.parameter_server.sparse import initial_rows as initial_rows
 from optim.kernels.parameter_server.sparse import pull_rows as pull_rows
 from optim.kernels.parameter_server.sparse import push_sparse as push_sparse

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, compiled_for_rule
-from optim.kernels.parameter_server.shapes import check_shape
 
 MAX_FOLD = 16
 """Most pushes that one compiled function adds; more are folded through it, in order."""
@@ -66,7 +65,10 @@ def apply_pushes(
             f"weights must have shape ({len(pushes)},), one for each push and at least one, got {weights.shape}"
         )
     for push in pushes:
-        check_shape("each push", push, parameters.shape, "push the shard's own range")
+        if push.shape != parameters.shape:  # it would be broadcast
+            raise InvalidOptionError(
+                f"each push must have shape {parameters.shape}, got {push.shape}; push the shard's own range"
+            )
     total = None
     if len(pushes) > MAX_FOLD:
         total = _total(weights)

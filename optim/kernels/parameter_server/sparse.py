@@ -10,7 +10,7 @@ sort finds equal rows. A Pallas kernel then reads the sorted message once, and a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -27,7 +27,6 @@ from optim.kernels.parameter_server.optimisers import (
     compiled_for_rule,
     has_traced_rate,
 )
-from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
@@ -74,49 +73,24 @@ class RowLayout:
         check_choices(self, {"method": ("loop", "sort")})
 
 
-def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | None = None) -> Rows:
-    """Return a table with the given parameters and slots, empty ones if not given; it shares no memory with them.
+def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
+    """Return a table with the given parameters and the slots before the first push; it shares no memory with them.
 
     Raises
     ------
     InvalidOptionError
-        If `parameters` isn't of shape (rows, layout.width), has no rows, or is in 16 bits.
+        If `parameters` isn't of shape (rows, layout.width), has no rows, or is in 16 bits, which lose small steps.
     """
-    check_wide(parameters)
+    if parameters.dtype.itemsize < 4 and jnp.issubdtype(parameters.dtype, jnp.floating):
+        raise InvalidOptionError(
+            f"parameters must be float32, got {parameters.dtype}; pass parameters.astype('float32') (gradients may be bfloat16)"
+        )
     if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
     copied = jnp.array(parameters, dtype=jnp.float32, copy=True)
-    if slots is None:
-        slots = layout.optimiser.initial_slots(copied)
-    else:
-        slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in slots)
-    return Rows(copied, slots)
+    return Rows(copied, layout.optimiser.initial_slots(copied))
 
 
-def _held_rows(rows: Any) -> Any:
-    """Return row numbers that 32 bits hold; those of NumPy beyond them become -1, where JAX would wrap them to valid ones."""
-    if not isinstance(rows, np.ndarray) or rows.dtype.itemsize <= 4 or rows.dtype.kind not in "iu":
-        return rows
-    is_held = (rows >= 0) & (rows <= np.iinfo(np.int32).max)
-    return np.where(is_held, rows, -1).astype(np.int32)
-
-
-def _of_held_rows(kernel: Any, place: int) -> Any:
-    """Return a compiled function that takes row numbers of any width at a place; its ways to be looked at stay."""
-
-    @wraps(kernel)
-    def call(*words: Any, **named: Any) -> Any:
-        arguments = [_held_rows(word) if at == place else word for at, word in enumerate(words)]
-        return kernel(
-            *arguments, **{name: _held_rows(word) if name == "rows" else word for name, word in named.items()}
-        )
-
-    call.lower = kernel.lower  # type: ignore[attr-defined]  # of a compiled function
-    return call
-
-
-@partial(_of_held_rows, place=1)
-@compiled_for_rule(donate_argnums=0, static_argnames="layout")
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     """Apply pushed rows to a table; repeated rows add up first, or one by one where that is the same but for rounding. `table` is donated.
 
@@ -142,9 +116,34 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     -----
     Equal rows add up in the order given, on an accelerator as a tree that is the same in every run. O(N + R / width) for "loop", O(N log N) for "sort".
     """
-    check_rows(rows, values, layout.width)
-    if rows.shape[0] == 0:
+    if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise InvalidOptionError(
+            f"rows must be a vector of integers, got shape {rows.shape} of {rows.dtype}; pass numbers of the table's rows"
+        )
+    if values.shape != (len(rows), layout.width):
+        raise InvalidOptionError(
+            f"values must have shape {(len(rows), layout.width)}, got {values.shape}; each pushed row has a gradient as wide as the table"
+        )
+    if len(rows) == 0:
         return table
+    done: Rows = _push_rows(table, _held_rows(rows), values, version, layout=layout)
+    return done
+
+
+def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
+    """Return the parameters of the rows asked for, shape (N, width); zeros for rows out of range."""
+    return _read_rows(table.parameters, _held_rows(rows))
+
+
+def _held_rows(rows: Any) -> Any:
+    """Return row numbers that 32 bits hold; those of NumPy beyond them become -1, where JAX would wrap them to valid ones."""
+    if not isinstance(rows, np.ndarray) or rows.dtype.itemsize <= 4:
+        return rows
+    return np.where((rows >= 0) & (rows <= np.iinfo(np.int32).max), rows, -1).astype(np.int32)
+
+
+@compiled_for_rule(donate_argnums=0, static_argnames="layout")
+def _push_rows(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     num_rows, step = table.parameters.shape[0], version + 1
     pushed = values.astype(jnp.float32)
     if layout.method == "sort":
@@ -157,42 +156,13 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     return _visit_rows(table, (rows, is_first, sums), step, layout)
 
 
-@partial(_of_held_rows, place=1)
-@partial(jax.jit)
-def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
-    """Return the parameters of the rows asked for, shape (N, width); zeros for rows out of range."""
-    return _read_rows(table.parameters, rows)
-
-
-@partial(_of_held_rows, place=0)
-@partial(jax.jit, static_argnames="num_rows")
-def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return each pushed row once, in rising order, with the sum of its values; padded with row `num_rows`.
-
-    Parameters
-    ----------
-    rows
-        Shape (N,); numbers outside ``0..num_rows - 1`` are dropped.
-    values
-        Shape (N, width).
-    """
-    count = rows.shape[0]
-    if count == 0:
-        return rows, values
+def _coalesced(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
+    """Return each pushed row once, in rising order, with the sum of its values; padded with row `num_rows`."""
     ordered, order = _sorted_rows(rows, num_rows)
     is_first = jnp.concatenate([jnp.ones((1,), bool), ordered[1:] != ordered[:-1]])
     segment = (jnp.cumsum(is_first) - 1).astype(jnp.int32)
-
-    def by_scan(segment: jax.Array, order: jax.Array, values: jax.Array) -> jax.Array:
-        return lax.platform_dependent(is_first, segment, values[order], cpu=_sum_in_order, default=sum_runs)
-
-    def by_chunks(segment: jax.Array, order: jax.Array, values: jax.Array) -> jax.Array:
-        return push_sorted(
-            (jnp.zeros_like(values),), segment, order, values, jnp.int32(0), lambda _, sums, __: (sums,)
-        )[0]
-
-    sums = gpu.on_cuda(by_chunks, by_scan, segment, order, values)
-    unique = jnp.full((count,), num_rows, rows.dtype).at[segment].set(ordered, indices_are_sorted=True)
+    sums = lax.platform_dependent(is_first, segment, values[order], cpu=_sum_in_order, default=sum_runs)
+    unique = jnp.full(rows.shape, num_rows, rows.dtype).at[segment].set(ordered, indices_are_sorted=True)
     return unique, jnp.where((unique < num_rows)[:, None], sums, 0.0)
 
 
@@ -238,6 +208,7 @@ def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
     return row, jnp.zeros_like(row)
 
 
+@jax.jit
 def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
     """Gather rows; negative ones are moved beyond the end, since JAX would count them from there."""
     beyond = jnp.where(rows < 0, array.shape[0], rows)
@@ -250,7 +221,7 @@ def _push_by_sorting(
     """Sum equal rows after sorting, and update each once."""
 
     def by_scatter(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
-        unique, sums = coalesce_rows(rows, values, num_rows=arrays[0].shape[0])
+        unique, sums = _coalesced(rows, values, arrays[0].shape[0])
         parameters, *slots = (_read_rows(array, unique) for array in arrays)
         new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
 

