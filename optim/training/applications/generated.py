@@ -4,9 +4,9 @@ Each type of application has one format (docs/training.md): plain text or gzip, 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -24,51 +24,25 @@ from optim.training.stages import bounds
 MARKS = ("::", ",", ";", "\t")
 """What may stand between the columns of ratings, besides blanks."""
 
-Row = tuple[int, list[str]]
+TableT = TypeVar("TableT")
 
 
-def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
-    """Read who rated what: ``user item rating``, further columns left out; MovieLens' files are such.
+def _read_once(parse: Callable[[str], TableT]) -> Callable[[str], TableT]:
+    """Return a reader that parses each version of a file once: the time of its last change distinguishes them."""
+    parsed = lru_cache(maxsize=2)(lambda path, changed_ns: parse(path))
 
-    Returns
-    -------
-    tuple
-        Users and items, numbered from 0 in the order of their names, and ratings; sorted by user, then item.
-    """
-    return _ratings(path, _changed(path))
+    @wraps(parse)
+    def read(path: str) -> TableT:
+        try:
+            changed_ns = Path(path).stat().st_mtime_ns
+        except OSError as error:
+            raise InvalidProblemError(f"{path}: {error.strerror or error}; name a file") from error
+        return parsed(path, changed_ns)
 
-
-def read_examples(path: str) -> tuple[Vector, IntArray]:
-    """Read examples as libsvm writes them: ``label index:value ...``, indices from 1.
-
-    Returns
-    -------
-    tuple
-        Values, shape (examples, features), and classes numbered from 0 in the order of their labels.
-    """
-    return _examples(path, _changed(path))
+    return read
 
 
-def read_bags(path: str) -> NDArray[np.float64]:
-    """Read bags of words: documents, words and pairs in a line each, then ``document word count``, from 1.
-
-    Returns
-    -------
-    ndarray
-        Shape (documents, words): counts.
-    """
-    return _bags(path, _changed(path))
-
-
-def _changed(path: str) -> int:
-    """Return a file's modification time in ns, which distinguishes its versions."""
-    try:
-        return Path(path).stat().st_mtime_ns
-    except OSError as error:
-        raise InvalidProblemError(f"{path}: {error.strerror or error}; name a file") from error
-
-
-def _lines(path: str) -> Iterator[Row]:
+def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the numbers and words of all lines that hold something."""
     try:
         text = read_bytes(Path(path)).decode()
@@ -84,9 +58,15 @@ def _lines(path: str) -> Iterator[Row]:
             yield number, cleaned.split()
 
 
-@lru_cache(maxsize=2)
-def _ratings(path: str, changed: int) -> tuple[IntArray, IntArray, Vector]:
-    del changed
+@_read_once
+def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
+    """Read who rated what: ``user item rating``, further columns left out; MovieLens' files are such.
+
+    Returns
+    -------
+    tuple
+        Users and items, numbered from 0 in the order of their names, and ratings; sorted by user, then item.
+    """
     users: list[str] = []
     items: list[str] = []
     values: list[float] = []
@@ -110,9 +90,15 @@ def _ratings(path: str, changed: int) -> tuple[IntArray, IntArray, Vector]:
     return user[order], item[order], np.array(values, dtype=np.float32)[order]
 
 
-@lru_cache(maxsize=2)
-def _examples(path: str, changed: int) -> tuple[Vector, IntArray]:
-    del changed
+@_read_once
+def read_examples(path: str) -> tuple[Vector, IntArray]:
+    """Read examples as libsvm writes them: ``label index:value ...``, indices from 1.
+
+    Returns
+    -------
+    tuple
+        Values, shape (examples, features), and classes numbered from 0 in the order of their labels.
+    """
     rows: list[tuple[float, dict[int, float]]] = []
     for number, words in _lines(path):
         try:
@@ -133,9 +119,15 @@ def _examples(path: str, changed: int) -> tuple[Vector, IntArray]:
     return values, classes
 
 
-@lru_cache(maxsize=2)
-def _bags(path: str, changed: int) -> NDArray[np.float64]:
-    del changed
+@_read_once
+def read_bags(path: str) -> NDArray[np.float64]:
+    """Read bags of words: documents, words and pairs in a line each, then ``document word count``, from 1.
+
+    Returns
+    -------
+    ndarray
+        Shape (documents, words): counts.
+    """
     lines = list(_lines(path))
     expected = "document word count, after a line each of documents, words and pairs"
     try:
