@@ -5,7 +5,7 @@ the slots; its counters equal the number of the update, and are not stored.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ClassVar
@@ -69,14 +69,23 @@ class AbstractOptimiser(ABC):
         differentiate over it.
     zero_grad_is_noop
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
+    intervals
+        Range of each further option.
     """
 
     num_slots: ClassVar[int]
     zero_grad_is_noop: ClassVar[bool] = False
+    intervals: ClassVar[Mapping[str, str]] = {}
 
     learning_rate: float | WarmupCosine
 
     def __post_init__(self) -> None:
+        for name, interval in self.intervals.items():
+            if isinstance(getattr(self, name), jax.core.Tracer):
+                raise InvalidOptionError(
+                    f"{name} must be a number, got a traced value; of these options only learning_rate may be traced"
+                )
+            check_in(interval, self, name)
         if has_traced_rate(self) or callable(self.learning_rate):
             return
         if isinstance(self.learning_rate, jax.Array):  # which has no hash
@@ -135,13 +144,10 @@ class Momentum(AbstractOptimiser):
     """Heavy ball: u = decay u + g; w -= rate u, or w -= rate (decay u + g) after Nesterov."""
 
     num_slots: ClassVar[int] = 1
+    intervals: ClassVar[Mapping[str, str]] = {"decay": "[0, 1)"}
 
     decay: float = 0.9
     nesterov: bool = False
-
-    def __post_init__(self) -> None:
-        AbstractOptimiser.__post_init__(self)
-        check_untraced("[0, 1)", self, "decay")
 
     def transformation(self) -> optax.GradientTransformation:
         """Return `optax.sgd` with momentum."""
@@ -159,12 +165,9 @@ class Adagrad(AbstractOptimiser):
 
     num_slots: ClassVar[int] = 1
     zero_grad_is_noop: ClassVar[bool] = True
+    intervals: ClassVar[Mapping[str, str]] = {"epsilon": "(0, inf)"}  # above 0, so that the quotient is finite
 
     epsilon: float = 1e-20
-
-    def __post_init__(self) -> None:
-        AbstractOptimiser.__post_init__(self)
-        check_untraced("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
     def transformation(self) -> optax.GradientTransformation:
         """Return `optax.adagrad` with squares that begin at zero."""
@@ -181,15 +184,11 @@ class Adam(AbstractOptimiser):
     """
 
     num_slots: ClassVar[int] = 2
+    intervals: ClassVar[Mapping[str, str]] = {"first_decay": "[0, 1)", "second_decay": "[0, 1)", "epsilon": "(0, inf)"}
 
     first_decay: float = 0.9
     second_decay: float = 0.999
     epsilon: float = 1e-8
-
-    def __post_init__(self) -> None:
-        AbstractOptimiser.__post_init__(self)
-        check_untraced("[0, 1)", self, "first_decay", "second_decay")
-        check_untraced("(0, inf)", self, "epsilon")
 
     def transformation(self) -> optax.GradientTransformation:
         """Return `optax.adam`."""
@@ -205,11 +204,9 @@ class AdamW(Adam):
     Loshchilov, Hutter (2019), Decoupled weight decay regularization, ICLR, arXiv 1711.05101, algorithm 2.
     """
 
-    weight_decay: float = 1e-4
+    intervals: ClassVar[Mapping[str, str]] = {**Adam.intervals, "weight_decay": "[0, inf)"}
 
-    def __post_init__(self) -> None:
-        Adam.__post_init__(self)
-        check_untraced("[0, inf)", self, "weight_decay")
+    weight_decay: float = 1e-4
 
     def transformation(self) -> optax.GradientTransformation:
         """Return `optax.adamw`."""
@@ -238,16 +235,6 @@ def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
 def has_traced_rate(rule: AbstractOptimiser) -> bool:
     """Return whether the learning rate is a traced value, so that the rule has no hash."""
     return isinstance(rule.learning_rate, jax.core.Tracer)
-
-
-def check_untraced(interval: str, options: object, *names: str) -> None:
-    """Raise unless options are numbers, no traced ones, in an interval."""
-    for name in names:
-        if isinstance(getattr(options, name), jax.core.Tracer):
-            raise InvalidOptionError(
-                f"{name} must be a number, got a traced value; of these options only learning_rate may be traced"
-            )
-    check_in(interval, options, *names)
 
 
 def compiled_for_rule(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
