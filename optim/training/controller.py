@@ -305,7 +305,7 @@ class Controller:
         self.roles = Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=())
         self.owners: tuple[str, ...] = ()
         self.machines = Membership()
-        self.flow = Dataflow.of(application, optimiser, options)
+        self.flow = Dataflow(application, optimiser, options)
         self.rollbacks: list[Rollback] = []
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options

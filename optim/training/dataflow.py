@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 from optim.training.application import Application, HasRows
 from optim.training.arrays import Parts, contribution, cut
 from optim.training.checkpoints import StartingPoint
-from optim.training.messages import (
-    Applied,
-    Compute,
-    Push,
-    Pushed,
-    Pushes,
-    RowNumbers,
-    ShardValues,
-    Vector,
-)
+from optim.training.messages import Applied, Compute, Push, Pushed, Pushes, RowNumbers, ShardValues, Vector
 from optim.training.stages import ClusterOptions, row_width, shard_bounds
 
 if TYPE_CHECKING:
@@ -127,44 +118,28 @@ class Dataflow:
         self,
         application: Application,
         optimiser: "AbstractOptimiser",
-        *,
-        num_shards: int,
-        staleness: int,
-        densest: float = 0.0,
-        replay_mb: float = 0.0,
+        options: ClusterOptions,
     ) -> None:
         self.num_partitions = application.num_partitions
-        self.ranges = tuple(slice(*part) for part in shard_bounds(application, num_shards))
+        self.ranges = tuple(slice(*part) for part in shard_bounds(application, options.num_shards))
         self.completed: NDArray[np.int32] = np.zeros(self.num_partitions, dtype=np.int32)
         self.read_clock = 0
         self._published = Parts([application.initial_parameters()])
         self.losses: list[float] = []
         self.num_computed = 0
-        self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
-        self._staleness, self._densest = staleness, densest
+        self.log = PushLog(self.num_partitions, options.replay_mb * MEGABYTE)
+        self._staleness, self._densest = options.staleness, densest_rows(application, optimiser, options)
         # Only read with staleness, which schedules don't have.
         self._rate = optimiser.learning_rate if isinstance(optimiser.learning_rate, float | int) else 0.0
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
         self._total_weight = sum(self._weights)
         self._computing: dict[int, int] = {}
-        self._applied = [0] * num_shards
+        self._applied = [0] * options.num_shards
         self._replayed_to = 0
         self._parts: dict[int, dict[int, Vector]] = {}
         self._contributions: dict[int, dict[int, Vector]] = {}
         self._loss_parts: dict[int, dict[int, float | None]] = {}
-
-    @classmethod
-    def of(cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> "Dataflow":
-        """Return the dataflow of a job that is trained by some options."""
-        return cls(
-            application,
-            optimiser,
-            num_shards=options.num_shards,
-            staleness=options.staleness,
-            densest=densest_rows(application, optimiser, options),
-            replay_mb=options.replay_mb,
-        )
 
     @property
     def parameters(self) -> Vector:

@@ -31,7 +31,9 @@ class Run:
 
     def __init__(self, staleness):
         self.flow = Dataflow(
-            CountingApplication(PARTITIONS, 2), Sgd(learning_rate=1.0), num_shards=1, staleness=staleness
+            CountingApplication(PARTITIONS, 2),
+            Sgd(learning_rate=1.0),
+            ClusterOptions(num_shards=1, staleness=staleness),
         )
         self.orders = {}
         self._applied = 0
@@ -102,7 +104,7 @@ def test_the_slowest_computes_once_the_server_has_answered(order, staleness):
 def test_a_partition_has_its_own_late_updates_whole_whether_pushed_by_rows_or_not(is_by_rows):
     # Two users and one item of two factors: the gradient of the second user and the item.
     application = MatrixFactorisation(num_users=2, num_items=1, num_ratings=4, num_factors=2, num_partitions=1)
-    flow = Dataflow(application, Sgd(learning_rate=1.0), num_shards=1, staleness=1)
+    flow = Dataflow(application, Sgd(learning_rate=1.0), ClusterOptions(num_shards=1, staleness=1))
     flow.startable(LAST)
     flow.compute(0, 0)
     gradient = {"gradient": np.array([0, 0, 1, 2, 3, 4], np.float32)}
