@@ -3,7 +3,8 @@
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -143,10 +144,7 @@ def _compiled(application: "DeviceApplication") -> tuple[Callable[..., Any], Cal
 def _are_finite(arrays: Sequence[Any]) -> Any:
     import jax.numpy as jnp
 
-    result = jnp.array(True)
-    for array in arrays:
-        result &= jnp.isfinite(array).all()
-    return result
+    return reduce(and_, [jnp.isfinite(array).all() for array in arrays])
 
 
 class DeviceApplication(ABC):
@@ -277,10 +275,6 @@ class DeviceApplication(ABC):
         table = jnp.concatenate(parts).reshape(-1, self.row_width)
         loss, values = jax.value_and_grad(lambda taken: self.loss(taken, self.sample(batch, clock)))(table[rows])
         return values, loss, _are_finite((loss, values))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle all attributes except the cached `num_parameters`."""
-        return {name: value for name, value in self.__dict__.items() if name != "num_parameters"}
 
 
 class UserApplication(ABC):

@@ -162,6 +162,7 @@ def _wrong(path: str, line: int, expected: str) -> InvalidProblemError:
 
 
 DataT = TypeVar("DataT")
+MadeT = TypeVar("MadeT")
 
 USUAL_PARTITIONS = 8
 
@@ -188,8 +189,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
     num_partitions: int = USUAL_PARTITIONS
     seed: int = 0
     source: str = ""
-    _data: dict[int, DataT] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _batches: dict[int, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _made: dict[tuple[str, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, *(option.name for option in fields(self) if option.name.startswith("num_")))
@@ -222,28 +222,34 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
 
     def data(self, partition: int) -> DataT:
         """Return a partition's data, made or read on first use."""
-        if partition not in self._data and self.source:
-            self._data[partition] = self._take(*bounds(self.num_examples, self.num_partitions, partition))
-        elif partition not in self._data:
-            rng = np.random.default_rng([self.seed, 1, partition])
-            self._data[partition] = self._make(partition, self.size(partition), rng)
-        return self._data[partition]
+
+        def make() -> DataT:
+            if self.source:
+                return self._take(*bounds(self.num_examples, self.num_partitions, partition))
+            return self._make(partition, self.size(partition), np.random.default_rng([self.seed, 1, partition]))
+
+        return self.once("data", partition, make)
 
     def partition(self, index: int) -> Batch:
         """Return a partition's data on the device, put there on first use."""
         import jax
 
-        if index not in self._batches:
-            self._batches[index] = jax.device_put(self.arrays(index))
-        return self._batches[index]
+        return self.once("batch", index, lambda: jax.device_put(self.arrays(index)))
 
     @abstractmethod
     def arrays(self, partition: int) -> Batch:
         """Return a partition's data as NumPy arrays in the form that `loss` takes."""
+
+    def once(self, name: str, partition: int, make: Callable[[], MadeT]) -> MadeT:
+        """Return what is made of a partition at the first call; it isn't sent to other processes."""
+        if (name, partition) not in self._made:
+            self._made[name, partition] = make()
+        made: MadeT = self._made[name, partition]
+        return made
 
     def _model_rng(self) -> np.random.Generator:
         """Return the random generator for the data that all partitions share."""
         return np.random.default_rng([self.seed, 0])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_data": {}, "_batches": {}}
+        return {**self.__dict__, "_made": {}}

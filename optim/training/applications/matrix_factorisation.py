@@ -1,7 +1,7 @@
 """Matrix factorisation: known entries of a ratings matrix are explained by short vectors of users and items."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,6 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
     num_factors: int = 8
     noise: float = 0.1
     decay: float = 0.01
-    _rows: dict[int, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_rows": {}}
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
@@ -97,9 +93,7 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
 
     def rows(self, partition: int) -> NDArray[np.int32]:
         """Return the rows of the users and items that the partition has ratings of."""
-        if partition not in self._rows:
-            self._rows[partition] = np.unique(np.concatenate(self._pairs(partition)))
-        return self._rows[partition]
+        return self.once("rows", partition, lambda: np.unique(np.concatenate(self._pairs(partition))))
 
     def arrays(self, partition: int) -> "tuple[NDArray[np.int32], NDArray[np.int32], Vector]":
         """Return for each rating the user's and the item's place among the partition's rows, and the rating."""
