@@ -12,25 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.kernels.parameter_server import (
-    RowLayout,
-    Rows,
-    apply_pushes,
-    copy_arrays,
-    push_sparse,
-)
+from optim.kernels.parameter_server import RowLayout, Rows, apply_pushes, copy_arrays, push_sparse
 from optim.kernels.parameter_server.optimisers import OptState
 from optim.kernels.parameter_server.sparse import add_rows
 from optim.training.arrays import begin_transfer, contribution, to_device
-from optim.training.messages import (
-    Applied,
-    Copy,
-    Host,
-    Message,
-    Push,
-    Pushes,
-    ShardValues,
-)
+from optim.training.messages import Applied, Copy, Host, Message, Push, Pushes, ShardValues
 
 
 class ServedShard:

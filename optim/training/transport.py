@@ -1,33 +1,20 @@
 """The transport of messages between the controller and its machines, and machines as objects of this process."""
 
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from optim.core.errors import NotAllowedError
 from optim.training.application import Application
 from optim.training.machine import Machine
-from optim.training.messages import (
-    Message,
-    Ready,
-)
+from optim.training.messages import Message, Ready
 from optim.training.stages import STORAGE
 
 
-class Lost:
-    """The news that a machine has gone without a word.
+class Lost(NamedTuple):
+    """The news that a machine has gone without a word, and how it went where that is known."""
 
-    Parameters
-    ----------
-    machine
-        Its name.
-    reason
-        How it went, where that is known.
-    """
-
-    __slots__ = ("machine", "reason")
-
-    def __init__(self, machine: str, reason: str = "it is gone") -> None:
-        self.machine, self.reason = machine, reason
+    machine: str
+    reason: str = "it is gone"
 
 
 class Transport(Protocol):
