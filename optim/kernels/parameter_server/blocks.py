@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, after
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Arrays, OptState, Updated, after
 
-Arrays = tuple[jax.Array, ...]
 Aggregate = Callable[[Arrays], jax.Array]
 
 BLOCK = 1 << 13
@@ -45,61 +44,54 @@ def update_in_blocks(
         Number of the update, 1 for the first.
     """
 
-    def update_all(parameters: jax.Array, slots: OptState, pushes: Arrays) -> Updated:
-        return optimiser.update(parameters, slots, aggregate(pushes), step)
+    def update(arrays: Arrays, gradient: jax.Array) -> Arrays:
+        return optimiser.update_arrays(arrays, gradient, step)
 
+    def at_once(arrays: Arrays, pushes: Arrays) -> Arrays:
+        return update(arrays, aggregate(pushes))
+
+    def in_blocks(arrays: Arrays, pushes: Arrays) -> Arrays:
+        return _by_blocks(partial(_visit_blocks, update, aggregate), arrays, pushes, step)
+
+    arrays = parameters, *slots
     if optimiser.num_slots == 0 or parameters.size == 0:
-        return update_all(parameters, slots, pushes)
-    in_blocks = partial(_by_blocks, optimiser, aggregate, step)
-    updated: Updated = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=update_all)
-    return updated
+        new = at_once(arrays, pushes)
+    else:
+        new = lax.platform_dependent(arrays, pushes, cpu=in_blocks, default=at_once)
+    return new[0], new[1:]
 
 
-def _by_blocks(
-    optimiser: AbstractOptimiser,
-    aggregate: Aggregate,
-    step: jax.Array,
-    parameters: jax.Array,
-    slots: OptState,
-    pushes: Arrays,
-) -> Updated:
+def _by_blocks(visit_blocks: Callable[..., Arrays], arrays: Arrays, pushes: Arrays, step: jax.Array) -> Arrays:
     """Update all full blocks in place, then the remaining elements in a copy that is padded to one block.
 
     Every block has the same length and the same compiled loop, so that no bit depends on the length of the arrays.
     """
-    size = parameters.size
+    size = arrays[0].size
     start = size // BLOCK * BLOCK
     # XLA doesn't know this 0. It would unroll a loop of one known turn, and round its block otherwise.
     unknown = (step & 1) >> 1
-    visit_blocks = partial(_visit_blocks, optimiser, aggregate, step)
     if start:
-        parameters, slots = visit_blocks(parameters, slots, pushes, start // BLOCK + unknown)
+        arrays = visit_blocks(arrays, pushes, start // BLOCK + unknown)
     if start == size:
-        return parameters, slots
+        return arrays
 
     def rest(array: jax.Array) -> jax.Array:
         # One element more than a block: XLA would simplify slices of the full array.
         return jnp.pad(array[start:], (0, BLOCK + 1 - (size - start)))
 
-    def put(array: jax.Array, new: jax.Array) -> jax.Array:
-        return lax.dynamic_update_slice(array, new[: size - start], (start,))
-
     # The remaining elements are read after the loop: XLA would copy arrays that are read before and changed after.
-    arrays = parameters, slots
-    new = visit_blocks(rest(parameters), tuple(map(rest, slots)), tuple(map(rest, pushes)), 1 + unknown)
-    updated: Updated = jax.tree.map(put, arrays, new)
-    return updated
+    new = visit_blocks(tuple(map(rest, arrays)), tuple(map(rest, pushes)), 1 + unknown)
+    kept = [block[: size - start] for block in new]
+    return tuple(lax.dynamic_update_slice(*pair, (start,)) for pair in zip(arrays, kept, strict=True))
 
 
 def _visit_blocks(
-    optimiser: AbstractOptimiser,
+    update: Callable[[Arrays, jax.Array], Arrays],
     aggregate: Aggregate,
-    step: jax.Array,
-    parameters: jax.Array,
-    slots: OptState,
+    arrays: Arrays,
     pushes: Arrays,
     num_blocks: jax.Array,
-) -> Updated:
+) -> Arrays:
     """Update the first `num_blocks` blocks of arrays that are longer than one block."""
 
     def part(array: jax.Array, start: jax.Array) -> jax.Array:
@@ -108,23 +100,19 @@ def _visit_blocks(
     def put(array: jax.Array, new: jax.Array, start: jax.Array) -> jax.Array:
         return lax.dynamic_update_slice(array, new, (start,))
 
-    def visit(index: jax.Array, state: tuple[jax.Array, OptState, jax.Array]) -> tuple[jax.Array, OptState, jax.Array]:
-        start = index * BLOCK
-        weights, slots, scratch = state
+    def visit(index: jax.Array, state: tuple[Arrays, jax.Array]) -> tuple[Arrays, jax.Array]:
+        start, (arrays, scratch) = index * BLOCK, state
         # The gradient is written to memory, so that XLA computes it once and not once per array.
         scratch = put(scratch, aggregate(tuple(part(push, start) for push in pushes)), start * 0)
         gradient = part(scratch, start * 0)
-
-        def update(start: jax.Array) -> Updated:
-            return optimiser.update(part(weights, start), tuple(part(slot, start) for slot in slots), gradient, step)
-
-        written = [put(weights, update(start)[0], start)]
-        for number, slot in enumerate(slots):
-            # Read and written at the same place, a slot changes in place. XLA leaves out the other arrays' updates.
-            place = after(start, written[-1], start)
-            written.append(put(slot, update(place)[1][number], place))
-        return written[0], tuple(written[1:]), scratch
+        written: list[jax.Array] = []
+        for number, array in enumerate(arrays):
+            # Read and written at the same place, an array changes in place. XLA leaves out the other arrays' updates.
+            place = after(start, written[-1], start) if written else start
+            new = update(tuple(part(each, place) for each in arrays), gradient)[number]
+            written.append(put(array, new, place))
+        return tuple(written), scratch
 
     scratch = jnp.zeros((BLOCK + 1,), jnp.float32)
-    done: tuple[jax.Array, OptState, jax.Array] = lax.fori_loop(0, num_blocks, visit, (parameters, slots, scratch))
-    return done[:2]
+    done: tuple[Arrays, jax.Array] = lax.fori_loop(0, num_blocks, visit, (arrays, scratch))
+    return done[0]

@@ -17,7 +17,8 @@ from jax import lax
 
 from optim.core.errors import InvalidOptionError, check_in
 
-OptState = tuple[jax.Array, ...]
+Arrays = tuple[jax.Array, ...]
+OptState = Arrays
 Updated = tuple[jax.Array, OptState]
 """Parameters and slots after an update."""
 
@@ -125,6 +126,11 @@ class AbstractOptimiser(ABC):
         updates, state = rule.update(gradient, state, parameters)
         kept = zip(jax.tree.leaves(state), is_counter, strict=True)
         return parameters + updates, tuple(leaf for leaf, counts in kept if not counts)
+
+    def update_arrays(self, arrays: Arrays, gradient: jax.Array, step: jax.Array) -> Arrays:
+        """Do as `update`, with parameters and slots in one tuple."""
+        parameters, slots = self.update(arrays[0], arrays[1:], gradient, step)
+        return parameters, *slots
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.kernels import gpu
 from optim.kernels.parameter_server.optimisers import (
     AbstractOptimiser,
+    Arrays,
     OptState,
     after,
     compiled_for_rule,
@@ -32,7 +33,6 @@ Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
 """Rows, whether their update is due, and their gradients; of all messages or of one."""
 
-Arrays = tuple[jax.Array, ...]
 Update = Callable[[Arrays, jax.Array, jax.Array], Arrays]
 """Function from a row's arrays, the sum of its pushes and the number of the update to the row's new arrays."""
 
@@ -208,7 +208,7 @@ def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
     return row, jnp.zeros_like(row)
 
 
-@jax.jit
+@partial(jax.jit)
 def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
     """Gather rows; negative ones are moved beyond the end, since JAX would count them from there."""
     beyond = jnp.where(rows < 0, array.shape[0], rows)
@@ -222,22 +222,17 @@ def _push_by_sorting(
 
     def by_scatter(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
         unique, sums = _coalesced(rows, values, arrays[0].shape[0])
-        parameters, *slots = (_read_rows(array, unique) for array in arrays)
-        new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
+        new = optimiser.update_arrays(tuple(_read_rows(array, unique) for array in arrays), sums, step)
 
         def put(array: jax.Array, updated: jax.Array) -> jax.Array:
             # Padding repeats the row beyond the end, so XLA must not assume unique rows.
             return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
 
-        return tuple(put(array, updated) for array, updated in zip(arrays, (new, *new_slots), strict=True))
-
-    def update(old: Arrays, gradient: jax.Array, step: jax.Array) -> Arrays:
-        new, slots = optimiser.update(old[0], old[1:], gradient, step)
-        return new, *slots
+        return tuple(put(array, updated) for array, updated in zip(arrays, new, strict=True))
 
     def by_chunks(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
         ordered, order = _sorted_rows(rows, arrays[0].shape[0])
-        return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, update)
+        return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, optimiser.update_arrays)
 
     # A kernel by hand knows numbers only that stand in its text, or are given to it.
     run = by_scatter if has_traced_rate(optimiser) else partial(gpu.on_cuda, by_chunks, by_scatter)
@@ -431,33 +426,23 @@ def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Ar
 
 def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
     """Update rows in the order given where that is due: the parameters, then slot after slot."""
-    rule, width = layout.optimiser, layout.width
+    arrays = table.parameters, *table.slots
+    rows, is_due, gradients = messages
+    written: list[jax.Array] = []
 
     def read(array: jax.Array, row: jax.Array) -> jax.Array:
-        return lax.dynamic_slice(array, _place(row), (1, width))
+        return lax.dynamic_slice(array, _place(row), (1, layout.width))
 
-    def visit_all(array: jax.Array, update: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
-        def visit(carried: jax.Array, message: Messages) -> tuple[jax.Array, None]:
+    for number, array in enumerate(arrays):
+
+        def visit(carried: jax.Array, message: Messages, number: int = number) -> tuple[jax.Array, None]:
             row, is_due, gradient = message
-            old = read(carried, row)
-            new = jnp.where(is_due, update(old, gradient[None], row), old)
-            return lax.dynamic_update_slice(carried, new, _place(row)), None
+            # XLA leaves out the other arrays where a new value doesn't depend on them.
+            old = tuple(read(carried if at == number else each, row) for at, each in enumerate(arrays))
+            new = layout.optimiser.update_arrays(old, gradient[None], step)[number]
+            return lax.dynamic_update_slice(carried, jnp.where(is_due, new, old[number]), _place(row)), None
 
-        return lax.scan(visit, array, messages)[0]
-
-    # Parameters first, from the slots as they were; then each slot, when that is done.
-    width_zeros = jnp.zeros((1, width), jnp.float32)
-
-    def updated(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
-        return rule.update(old, tuple(read(slot, row) for slot in table.slots), gradient, step)[0]
-
-    def updated_slot(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
-        # A slot's new value depends on no other array, so any may stand for them.
-        return lambda old, gradient, row: rule.update(width_zeros, (old,) * rule.num_slots, gradient, step)[1][number]
-
-    rows, is_due, gradients = messages
-    written = [visit_all(table.parameters, updated)]
-    for number, slot in enumerate(table.slots):
-        messages = after(rows, written[-1], jnp.zeros((), rows.dtype)), is_due, gradients
-        written.append(visit_all(slot, updated_slot(number)))
+        # Parameters first, from the slots as they were; then each slot, when that is done.
+        places = after(rows, written[-1], jnp.zeros((), rows.dtype)) if written else rows
+        written.append(lax.scan(visit, array, (places, is_due, gradients))[0])
     return Rows(written[0], tuple(written[1:]))
