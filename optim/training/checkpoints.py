@@ -16,9 +16,9 @@ from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
 from optim.training.arrays import to_host
-from optim.training.messages import Copy, Keep, Message, ShardValues, Vector
+from optim.training.machine import Machine
+from optim.training.messages import Copy, Keep, Message, Vector
 from optim.training.stages import STORAGE
-from optim.training.transport import Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -46,13 +46,15 @@ def initial_point(application: Application, optimiser: "AbstractOptimiser") -> S
     return StartingPoint(0, parameters, tuple(np.zeros_like(parameters) for _ in range(optimiser.num_slots)))
 
 
-class DurableStorage:
-    """A transport that writes the messages to the storage as a checkpoint once all shards of a clock have arrived.
+class DurableStorage(Machine):
+    """The storage as a machine that also writes a checkpoint once it has all shards of a clock.
+
+    It takes the place of a transport's own storage, as `transport.machines[STORAGE]`.
 
     Parameters
     ----------
-    transport
-        Carries everything.
+    application
+        The application that is trained.
     folder
         Folder of the checkpoints; created if missing.
     job
@@ -61,9 +63,9 @@ class DurableStorage:
         Pieces of the parameters.
     """
 
-    def __init__(self, transport: Transport, folder: str | Path, *, job: str, num_shards: int) -> None:
-        self._transport, self._folder, self._job, self._num_shards = transport, Path(folder), job, num_shards
-        self._parts: dict[int, dict[int, ShardValues]] = {}
+    def __init__(self, application: Application, folder: str | Path, *, job: str, num_shards: int) -> None:
+        super().__init__(STORAGE, application)
+        self._folder, self._job, self._num_shards = Path(folder), job, num_shards
         self._written = -1
         self._damaged: set[Path] = set()
         self.losses: Callable[[], Sequence[float]] = list
@@ -78,7 +80,7 @@ class DurableStorage:
             If none is whole though there are some, or it is another job's.
         """
         error: InvalidProblemError | None = None
-        for path in sorted(self._folder.glob("checkpoint-*.npz"), reverse=True):
+        for path in reversed(self._intact()):
             try:
                 point = read_checkpoint(path, self._job)
             except InvalidProblemError as damage:
@@ -91,40 +93,19 @@ class DurableStorage:
             raise error
         return None
 
-    def send(self, machine: str, message: Message) -> None:
-        """Send a message; write a checkpoint when it is the last that one needs."""
-        self._transport.send(machine, message)
-        if machine == STORAGE and isinstance(message, Copy):
-            self._add(message.values)
-        elif machine == STORAGE and isinstance(message, Keep) and message.last is not None:
+    def handle(self, message: Message) -> list[Message]:
+        """Return the replies to a message; write a checkpoint if it brings the last shard of a clock."""
+        replies = super().handle(message)
+        if isinstance(message, Copy):  # here, as an error of `_replies` would pass for one of the application
+            self._write(message.values.clock)
+        elif isinstance(message, Keep) and message.last is not None:
             self._rewind(message.last)
-
-    def start(self, machine: str) -> None:
-        """Have a machine of that name."""
-        self._transport.start(machine)
-
-    def stop(self, machine: str) -> None:
-        """Give a machine back."""
-        self._transport.stop(machine)
-
-    def kill(self, machine: str) -> None:
-        """Take a machine away at once."""
-        self._transport.kill(machine)
-
-    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Return the next message."""
-        return self._transport.receive(wait_s)
-
-    def close(self) -> None:
-        """Give back everything but the folder."""
-        self._transport.close()
+        return replies
 
     def _rewind(self, clock: int) -> None:
-        """Discard state later than the clock of a rollback; remove files last, and only if an earlier one exists."""
-        self._parts = {known: parts for known, parts in self._parts.items() if known <= clock}
+        """Remove the checkpoints of clocks that a rollback undoes, if an earlier one exists."""
         self._written = min(self._written, clock)
-        intact = self._intact()
-        target = self._path(clock)
+        intact, target = self._intact(), self._path(clock)
         if any(path <= target for path in intact):
             for undone in (path for path in intact if path > target):
                 undone.unlink(missing_ok=True)
@@ -136,25 +117,21 @@ class DurableStorage:
         """Return the checkpoints that aren't known to be damaged, by clock."""
         return [path for path in sorted(self._folder.glob("checkpoint-*.npz")) if path not in self._damaged]
 
-    def _add(self, values: ShardValues) -> None:
-        if values.clock <= self._written:
+    def _write(self, clock: int) -> None:
+        """Write a checkpoint of a clock, unless a shard is missing or a later clock is written."""
+        parts = [copies[clock] for _, copies in sorted(self.copies.items()) if clock in copies]
+        if clock <= self._written or len(parts) < self._num_shards:
             return
-        parts = self._parts.setdefault(values.clock, {})
-        parts[values.shard] = values
-        if len(parts) < self._num_shards:
-            return
-        ordered = to_host([parts[shard] for shard in range(self._num_shards)])
-        slots = zip(*(part.slots for part in ordered), strict=True)
+        parts, path = to_host(parts), self._path(clock)
         point = StartingPoint(
-            clock=values.clock,
-            parameters=np.concatenate([part.parameters for part in ordered]),
-            slots=tuple(np.concatenate(slot) for slot in slots),
-            losses=tuple(self.losses())[: values.clock],
+            clock=clock,
+            parameters=np.concatenate([part.parameters for part in parts]),
+            slots=tuple(map(np.concatenate, zip(*(part.slots for part in parts), strict=True))),
+            losses=tuple(self.losses())[:clock],
         )
-        write_checkpoint(self._path(values.clock), point, self._job)
-        self._damaged.discard(self._path(values.clock))
-        self._written = values.clock
-        self._parts = {clock: parts for clock, parts in self._parts.items() if clock > values.clock}
+        write_checkpoint(path, point, self._job)
+        self._damaged.discard(path)
+        self._written = clock
         for old in self._intact()[:-NUM_KEPT]:
             old.unlink(missing_ok=True)
 

@@ -416,7 +416,7 @@ class Processes:
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
-        self._storage = Machine(STORAGE, application)
+        self.machines = {STORAGE: Machine(STORAGE, application)}
         self._incoming: queue.SimpleQueue[tuple[str, WireMessage | None]] = queue.SimpleQueue()
         self._processes: dict[str, BaseProcess] = {}
         self._pipes: dict[str, Connection] = {}
@@ -467,9 +467,9 @@ class Processes:
 
     def send(self, machine: str, message: Message) -> None:
         """Send a message; one to a machine that is gone is lost."""
-        if machine == STORAGE:
-            for reply in self._storage.handle(message):
-                self._incoming.put((STORAGE, WireMessage(reply)))
+        if machine in self.machines:
+            for reply in self.machines[STORAGE].handle(message):
+                self._incoming.put((machine, WireMessage(reply)))
         elif machine in self._processes:
             self._put(machine, self._codec.to_machine(message))
 

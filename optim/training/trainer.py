@@ -15,7 +15,7 @@ from optim.training.arrays import to_host
 from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller, Phase, Rollback
 from optim.training.messages import Message, Vector
-from optim.training.stages import ClusterOptions, Stage
+from optim.training.stages import STORAGE, ClusterOptions, Stage
 from optim.training.transport import InProcess, Lost, Transport
 
 if TYPE_CHECKING:
@@ -311,7 +311,8 @@ def resumable(
     job = f"{name_of(application)} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
     if isinstance(application, HasRows):
         job += f" rows of {application.row_width} pushed {options.pushes}"
-    storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)
-    trainer = Trainer(application, optimiser, options, storage, storage.latest())
+    storage = DurableStorage(application, folder, job=job, num_shards=options.num_shards)
+    transport.machines[STORAGE] = storage
+    trainer = Trainer(application, optimiser, options, transport, storage.latest())
     storage.losses = lambda: trainer.controller.flow.losses
     return trainer
