@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 from typing import Protocol
 
 from optim.core.errors import InvalidOptionError, check_choices, check_in
@@ -132,37 +131,11 @@ class Thresholds:
 
     def stage(self, reliable: int, transient: int) -> Stage:
         """Return the stage; without reliable machines it is the traditional one."""
-        steps = ((self.second, Stage.RELIABLE), (self.third, Stage.BACKED_UP), (math.inf, Stage.TRANSIENT))
-        return _stage_by_ratio(steps, reliable, transient)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """The stage by the ratio of transient to reliable machines, in any order of stages.
-
-    Parameters
-    ----------
-    steps
-        Ratios and stages: a stage holds up to its ratio, that one included; ratios rise, and the last stage holds beyond its own.
-    """
-
-    steps: tuple[tuple[float, Stage], ...]
-
-    def __post_init__(self) -> None:
-        ratios = [ratio for ratio, _ in self.steps]
-        if not ratios or not all(first < second for first, second in pairwise(ratios)):
-            raise InvalidOptionError(f"ratios of intervals must rise, and there must be one, got {ratios}")
-
-    def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage; without reliable machines it is the traditional one."""
-        return _stage_by_ratio(self.steps, reliable, transient)
-
-
-def _stage_by_ratio(steps: Sequence[tuple[float, Stage]], reliable: int, transient: int) -> Stage:
-    """Return the first stage whose largest ratio of transient to reliable machines holds, the last one beyond all."""
-    if reliable == 0:
-        return Stage.TRADITIONAL
-    return next((stage for max_ratio, stage in steps if transient / reliable <= max_ratio), steps[-1][1])
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        if transient / reliable <= self.second:
+            return Stage.RELIABLE
+        return Stage.BACKED_UP if transient / reliable <= self.third else Stage.TRANSIENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,29 +229,14 @@ class ThroughputModel:
         Raises
         ------
         InvalidOptionError
-            If a lower stage is chosen again after a higher one, so that no two thresholds say it: `intervals` do.
-        """
-        steps = self.intervals(reliable, max_transient).steps
-        order = [list(Stage).index(stage) for _, stage in steps]
-        if order != sorted(order):
-            stages = ", ".join(f"{stage} up to {ratio:g}" for ratio, stage in steps)
-            raise InvalidOptionError(f"the stages of this model aren't in order ({stages}); use intervals")
-        ends = {stage: ratio for ratio, stage in steps}
-        second = ends[Stage.RELIABLE]  # the only possible stage without transient machines
-        return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))
-
-    def intervals(self, reliable: int, max_transient: int = 4096) -> Intervals:
-        """Return the ratios between which each stage is chosen, up to `max_transient` transient machines.
-
-        Their stages are those of `stage` for this number of reliable machines.
+            If a lower stage is chosen again after a higher one, so that no two thresholds say it.
         """
         chosen = [self.stage(reliable, transient) for transient in range(max_transient + 1)]
-        ends = [count for count, pair in enumerate(pairwise(chosen)) if pair[0] is not pair[1]]
-        return Intervals(steps=tuple((count / reliable, chosen[count]) for count in [*ends, max_transient]))
-
-    def work_rate(self, reliable: int, transient: int) -> float:
-        """Return iterations a second in the best stage: the curve of scalability that a bidder needs."""
-        return 1.0 / self.iteration_s(self.stage(reliable, transient), reliable, transient)
+        if chosen != sorted(chosen, key=list(Stage).index):
+            raise InvalidOptionError("the stages of this model aren't in order; give the model itself as the policy")
+        ends = {stage: count / reliable for count, stage in enumerate(chosen)}
+        second = ends[Stage.RELIABLE]  # the only possible stage without transient machines
+        return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))
 
     def _transfer(self, megabytes: float) -> float:
         return megabytes / self.bandwidth_mb_per_s

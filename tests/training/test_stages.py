@@ -11,7 +11,6 @@ from optim.core.errors import InvalidOptionError
 from optim.training.stages import (
     STORAGE,
     Fixed,
-    Intervals,
     Stage,
     Thresholds,
     ThroughputModel,
@@ -66,33 +65,18 @@ positive = st.floats(0.01, 100)
 
 @given(positive, positive, positive, st.integers(1, 9), st.integers(1, 12), st.none() | st.integers(1, 40))
 @example(23.0, 0.05, 1.0, 1, 5, 3)
-def test_intervals_are_the_models_own_choice_and_thresholds_where_stages_are_in_order(
-    work, traffic, size, every, reliable, actives
-):
+def test_thresholds_are_the_models_own_choice_where_stages_are_in_order(work, traffic, size, every, reliable, actives):
     model = ThroughputModel(
         work_s=work, worker_mb=traffic, model_mb=size, bandwidth_mb_per_s=1.0, sync_every=every, max_actives=actives
     )
     chosen = [model.stage(reliable, transient) for transient in range(201)]
-    found = model.intervals(reliable, max_transient=200)
-    assert [found.stage(reliable, transient) for transient in range(201)] == chosen
     order = ["reliable", "backed-up", "transient"]
     if [order.index(stage) for stage in chosen] == sorted(order.index(stage) for stage in chosen):
         simple = model.thresholds(reliable, max_transient=200)
         assert [simple.stage(reliable, transient) for transient in range(201)] == chosen
     else:
-        with pytest.raises(InvalidOptionError, match=r"aren't in order .*; use intervals"):
+        with pytest.raises(InvalidOptionError, match="aren't in order; give the model itself"):
             model.thresholds(reliable, max_transient=200)
-
-
-def test_intervals_hold_up_to_their_ratios_and_the_last_one_beyond():
-    own = Intervals(steps=((1.0, Stage.RELIABLE), (2.0, Stage.TRANSIENT), (3.0, Stage.RELIABLE)))
-    assert [own.stage(2, count) for count in (0, 2, 3, 4, 5, 60)] == [
-        *[Stage.RELIABLE] * 2, *[Stage.TRANSIENT] * 2, *[Stage.RELIABLE] * 2
-    ]  # fmt: skip
-    assert own.stage(0, 4) is Stage.TRADITIONAL
-    for steps in ((), ((2.0, Stage.RELIABLE), (2.0, Stage.TRANSIENT))):
-        with pytest.raises(InvalidOptionError, match="must rise"):
-            Intervals(steps=steps)
 
 
 def test_a_stage_that_never_ends_counts_up_to_the_most_machines_looked_at():
@@ -124,7 +108,6 @@ def test_the_chosen_stage_is_never_slower_than_another(work, traffic, size, reli
     chosen = model.iteration_s(model.stage(reliable, transient), reliable, transient)
     for stage in (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT):
         assert chosen <= model.iteration_s(stage, reliable, transient)
-    assert model.work_rate(reliable, transient) == pytest.approx(1 / chosen)
 
 
 SIX_MACHINES = {
