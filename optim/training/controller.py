@@ -6,6 +6,7 @@ machines compute its partitions. After the failure of a server, every shard retu
 of all shards are left. The machines compute the later clocks again.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -117,17 +118,18 @@ class Membership:
             if machine not in self.staying and machine not in self.joining:
                 raise NotAllowedError(f"no machine {machine!r} to evict; there are {', '.join(self.staying) or 'none'}")
         waiting = [name for name in machines if self.joining.pop(name, None) is not None]
-        self.leaving.extend(name for name in machines if name in self.staying)
-        self._strike_out(machines)
+        self.leaving += [name for name in dict.fromkeys(machines) if name in self.staying]
+        for tier in (self.reliable, self.transient):
+            tier[:] = [name for name in tier if name not in machines]
         return waiting
 
     def remove(self, machine: str) -> bool:
         """Remove a lost machine; return whether it was a member."""
         self.joining.pop(machine, None)
-        was_in = machine in self.staying or machine in self.leaving
-        self.leaving = [name for name in self.leaving if name != machine]
-        self._strike_out([machine])
-        return was_in
+        was_in = [names for names in (self.reliable, self.transient, self.leaving) if machine in names]
+        for names in was_in:
+            names.remove(machine)
+        return bool(was_in)
 
     def give_back(self, needed: Collection[str]) -> list[str]:
         """Return the machines that were waiting to leave and aren't needed any more; they are none of ours now."""
@@ -135,48 +137,41 @@ class Membership:
         self.leaving = [name for name in self.leaving if name in needed]
         return free
 
-    def _strike_out(self, machines: Sequence[str]) -> None:
-        for tier in (self.reliable, self.transient):
-            tier[:] = [name for name in tier if name not in machines]
-
 
 class ReplicaCatalog:
-    """For each holder and shard the clocks of which it has confirmed a copy."""
+    """The confirmed copies: their holder, shard and clock."""
 
     def __init__(self, num_shards: int) -> None:
         self._num_shards = num_shards
-        self._clocks: dict[tuple[str, int], set[int]] = {}
-        self._checkpoint_clock: int | None = None
+        self._copies: set[tuple[str, int, int]] = set()
+        self._checkpoint_clock = -1
 
     def confirm(self, holder: str, shard: int, clock: int) -> None:
         """Note a copy."""
-        self._clocks.setdefault((holder, shard), set()).add(clock)
+        self._copies.add((holder, shard, clock))
 
     def has(self, holder: str, shard: int, clock: int) -> bool:
         """Return whether a holder has a copy."""
-        return clock in self._clocks.get((holder, shard), set())
+        return (holder, shard, clock) in self._copies
 
     def forget_holder(self, holder: str) -> None:
         """Note that a holder is gone with all its copies."""
-        self._clocks = {key: clocks for key, clocks in self._clocks.items() if key[0] != holder}
+        self._copies = {copy for copy in self._copies if copy[0] != holder}
 
-    def keep_only(self, copies: Iterable[tuple[str, int]]) -> None:
-        """Note that all other holders, the storage left out, have dropped their copies."""
-        keys = set(copies)
-        self._clocks = {key: clocks for key, clocks in self._clocks.items() if key in keys or key[0] == STORAGE}
+    def keep_only(self, places: Iterable[tuple[str, int]]) -> None:
+        """Note that copies stay only at these holders of these shards, and in the storage."""
+        kept = set(places)
+        self._copies = {copy for copy in self._copies if copy[:2] in kept or copy[0] == STORAGE}
 
     def rewind(self, clock: int) -> None:
         """Note that copies later than `clock` are forgotten, and with them a checkpoint that is being written."""
-        self._checkpoint_clock = None
-        remaining = {key: {at for at in clocks if at <= clock} for key, clocks in self._clocks.items()}
-        self._clocks = {key: clocks for key, clocks in remaining.items() if clocks}
+        self._checkpoint_clock = -1
+        self._copies = {copy for copy in self._copies if copy[2] <= clock}
 
     def checkpoint_due(self, every: int) -> int | None:
         """Return the clock to write a checkpoint of, now that one is due and none is being written."""
         clock, stored = self.recovery_clock(), self.storage_clock()
-        if self._checkpoint_clock is not None and stored >= self._checkpoint_clock:
-            self._checkpoint_clock = None
-        if self._checkpoint_clock is not None or clock < stored + every:
+        if stored < self._checkpoint_clock or clock < stored + every:
             return None
         self._checkpoint_clock = clock
         return clock
@@ -184,36 +179,26 @@ class ReplicaCatalog:
     def trim(self) -> list[tuple[str, int]]:
         """Discard copies that no rollback needs; return each holder and the first clock that it retains."""
         clock, stored = self.recovery_clock(), self.storage_clock()
-        trimmed = []
-        for holder in self.holders():
-            safe = stored if holder == STORAGE else clock
-            of_holder = {key: clocks for key, clocks in self._clocks.items() if key[0] == holder}
-            if min(map(min, of_holder.values())) < safe:
-                trimmed.append((holder, safe))
-                self._clocks |= {key: {at for at in clocks if at >= safe} for key, clocks in of_holder.items()}
-        self._clocks = {key: clocks for key, clocks in self._clocks.items() if clocks}
-        return trimmed
-
-    def holders(self) -> tuple[str, ...]:
-        """Return everybody with a copy, in order of name."""
-        return tuple(sorted({holder for holder, _ in self._clocks}))
+        first = {holder: stored if holder == STORAGE else clock for holder, _, _ in self._copies}
+        trimmed = {copy for copy in self._copies if copy[2] < first[copy[0]]}
+        self._copies -= trimmed
+        return sorted({(holder, first[holder]) for holder, _, _ in trimmed})
 
     def recovery_clock(self) -> int:
         """Return the last clock of which *every* shard has a copy somewhere; never a mix of clocks."""
-        of_shard = [
-            set().union(*(clocks for (_, shard), clocks in self._clocks.items() if shard == index))
-            for index in range(self._num_shards)
-        ]
-        return max(set.intersection(*of_shard), default=-1)
+        return self._last_whole(self._copies)
 
     def storage_clock(self) -> int:
         """Return the last clock of which the storage has all shards."""
-        of_shard = [self._clocks.get((STORAGE, shard), set()) for shard in range(self._num_shards)]
-        return max(set.intersection(*of_shard), default=-1)
+        return self._last_whole(copy for copy in self._copies if copy[0] == STORAGE)
+
+    def _last_whole(self, copies: Iterable[tuple[str, int, int]]) -> int:
+        shards = Counter(clock for _, clock in {copy[1:] for copy in copies})
+        return max((clock for clock, number in shards.items() if number == self._num_shards), default=-1)
 
     def source(self, shard: int, clock: int) -> str:
         """Return the holder to fetch a copy from: the first machine by name, or else the storage."""
-        having = [holder for (holder, index), clocks in self._clocks.items() if index == shard and clock in clocks]
+        having = [holder for holder, *copied in self._copies if copied == [shard, clock]]
         return min(having, key=lambda holder: (holder == STORAGE, holder))
 
 
@@ -302,14 +287,14 @@ class Controller:
             )
         self.phase = Phase.STOPPED
         self.generation = 0
-        self.roles = Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=())
+        self.roles = Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=(STORAGE,) * options.num_shards)
         self.owners: tuple[str, ...] = ()
         self.machines = Membership()
         self.flow = Dataflow(application, optimiser, options)
         self.rollbacks: list[Rollback] = []
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options
-        self._is_changed = False
+        self._stopped, self._is_changed = self.roles, False
         self._refused: set[tuple[int, int]] = set()
         self._copies = ReplicaCatalog(options.num_shards)
         self._rebuild: Rebuild | None = None
@@ -456,7 +441,11 @@ class Controller:
     def _copy_shards(self, clock: int) -> None:
         """Have every server send a copy to its backup."""
         for shard, server in enumerate(self.roles.servers):
-            self._send(server, Read(generation=self.generation, shard=shard, clock=clock))
+            self._read(server, shard, clock)
+
+    def _read(self, machine: str, shard: int, clock: int) -> None:
+        """Have a machine that serves or keeps a shard send a copy of it."""
+        self._send(machine, Read(generation=self.generation, shard=shard, clock=clock))
 
     def _is_synced(self) -> bool:
         """Return whether every backup that is alive holds the boundary's clock."""
@@ -468,13 +457,11 @@ class Controller:
 
     def _plan(self) -> Roles:
         """Return the layout for the machines that are to stay; without any, all goes to the storage."""
-        options, machines = self._options, self.machines
-        num_shards = options.num_shards
-        if not machines.staying:
-            return Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=(STORAGE,) * num_shards)
-        tiers = machines.reliable, machines.transient
+        options, tiers = self._options, (self.machines.reliable, self.machines.transient)
+        if not self.machines.staying:
+            return self._stopped
         stage = options.policy.stage(*map(len, tiers))
-        return assign_roles(stage, *tiers, num_shards, max_actives=options.max_actives, previous=self.roles)
+        return assign_roles(stage, *tiers, options.num_shards, max_actives=options.max_actives, previous=self.roles)
 
     def _adopt(self, roles: Roles) -> None:
         """Work by a layout, and give back the machines that were waiting to leave and have no part in it."""
@@ -559,7 +546,7 @@ class Controller:
         for shard in range(self._options.num_shards):
             rebuild.waiting.add((Copy, shard))
             source = rebuild.servers[shard] if rebuild.servers else self._copies.source(shard, self._clock)
-            self._send(source, Read(generation=self.generation, shard=shard, clock=self._clock))
+            self._read(source, shard, self._clock)
 
     def _place(self, rebuild: Rebuild, values: ShardValues) -> None:
         """Hand a shard's values to its new server, and to its backup where that lacks a copy."""
@@ -619,11 +606,9 @@ class Controller:
             if message.clock == self._clock and message.holder == self._rebuild.roles.backups[message.shard]:
                 self._rebuild.has_come(Kept, message.shard)
             return
-        checkpoint_clock = copies.checkpoint_due(self._options.checkpoint_every)
-        if checkpoint_clock is not None:
+        if (due := copies.checkpoint_due(self._options.checkpoint_every)) is not None:
             for shard in range(self._options.num_shards):
-                read = Read(generation=self.generation, shard=shard, clock=checkpoint_clock)
-                self._send(copies.source(shard, checkpoint_clock), read)
+                self._read(copies.source(shard, due), shard, due)
         self.flow.log.trim(copies.recovery_clock(), copies.storage_clock())
         for holder, clock in copies.trim():
             self._send(holder, Keep(generation=self.generation, first=clock))
