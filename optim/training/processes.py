@@ -13,8 +13,8 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from multiprocessing import Pipe, forkserver, get_all_start_methods, get_context, parent_process, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -114,7 +114,7 @@ class SharedMemory:
     plan
         Their numbers.
     descriptor
-        An open file of the plan's length; a new one if not given.
+        The file of another process's memory, as it travels; a new file if not given.
 
     Attributes
     ----------
@@ -127,11 +127,11 @@ class SharedMemory:
         If the system gives no such memory.
     """
 
-    def __init__(self, plan: MemoryPlan, descriptor: int | None = None) -> None:
+    def __init__(self, plan: MemoryPlan, descriptor: Any = None) -> None:
         self.plan = plan
         self.descriptor = -1
         try:
-            self.descriptor = os.memfd_create("optim-training") if descriptor is None else descriptor
+            self.descriptor = os.memfd_create("optim-training") if descriptor is None else descriptor.detach()
             if descriptor is None:
                 os.ftruncate(self.descriptor, plan.num_bytes)
             shared = mmap.mmap(self.descriptor, plan.num_bytes)
@@ -145,16 +145,12 @@ class SharedMemory:
         rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32, offset=plan.rows_at)
         self._rows = rows.reshape(plan.num_rows, plan.num_parameters)
 
-    def __reduce__(self) -> tuple[Callable[..., "SharedMemory"], tuple[MemoryPlan, Any]]:
+    def __reduce__(self) -> tuple[type["SharedMemory"], tuple[MemoryPlan, Any]]:
         """Travel to a process that is being made, which opens the same memory."""
-        return _opened, (self.plan, DupFd(self.descriptor))
+        return SharedMemory, (self.plan, DupFd(self.descriptor))
 
-    def write(self, row: Row, vector: Vector) -> None:
-        """Copy a vector into a row."""
-        self._rows[row.number, row.start : row.stop] = vector
-
-    def read(self, row: Row) -> Vector:
-        """Return a view of a row."""
+    def view(self, row: Row) -> Vector:
+        """Return a row's elements, to be read or written in place."""
         return self._rows[row.number, row.start : row.stop]
 
     def close(self) -> None:
@@ -163,8 +159,12 @@ class SharedMemory:
         os.close(self.descriptor)
 
 
-def _opened(plan: MemoryPlan, duplicate: Any) -> SharedMemory:
-    return SharedMemory(plan, duplicate.detach())
+_VECTORS = {Compute: "parameters", Applied: "parameters", Push: "gradient", Pushed: "gradient"}
+"""The field of a message that may lie in shared memory."""
+
+
+def _in_memory(message: Message, row: Row) -> WireMessage:
+    return WireMessage(replace(message, **{_VECTORS[type(message)]: _ELSEWHERE}), row)
 
 
 class Codec:
@@ -187,124 +187,79 @@ class Codec:
 
     def to_machine(self, message: Message) -> WireMessage:
         """Return the controller's message as it travels."""
-        plan = self._memory.plan
         if isinstance(message, Compute):
-            row = Row(plan.published(message.read_clock), 0, plan.num_parameters)
-            return WireMessage(replace(message, parameters=_ELSEWHERE), row)
+            plan = self._memory.plan
+            return _in_memory(message, Row(plan.published(message.read_clock), 0, plan.num_parameters))
         if isinstance(message, Push):
             source = self._sources.get((message.generation, message.partition, message.clock))
-            if source is None:  # a replayed one
-                return WireMessage(message)
-            start, stop = self._ranges[message.shard]
-            if message.rows is not None:
-                start, stop = message.start, message.start + len(message.gradient)
-            return WireMessage(replace(message, gradient=_ELSEWHERE), Row(source, start, stop))
+            if source is not None:  # otherwise it is replayed, and its row may be another clock's
+                start, stop = self._ranges[message.shard]
+                if message.rows is not None:
+                    start, stop = message.start, message.start + len(message.gradient)
+                return _in_memory(message, Row(source, start, stop))
         return WireMessage(message)
 
     def at_machine(self, travelling: WireMessage) -> Message:
         """Return the message for a machine."""
         message, row = travelling
-        if isinstance(message, Compute) and row is not None:
-            return replace(message, parameters=self._memory.read(row))
-        if isinstance(message, Push) and row is not None:
-            return replace(message, gradient=self._memory.read(row))
-        return message
+        return message if row is None else replace(message, **{_VECTORS[type(message)]: self._memory.view(row)})
 
     def from_machine(self, message: Message, place: int) -> WireMessage:
         """Return a machine's message as it travels."""
         plan = self._memory.plan
         if isinstance(message, Pushed):
             row = Row(plan.gradient(place, message.partition, message.clock), 0, len(message.gradient))
-            self._memory.write(row, to_host(message.gradient))
-            return WireMessage(replace(message, gradient=_ELSEWHERE), row)
+            self._memory.view(row)[:] = to_host(message.gradient)
+            return _in_memory(message, row)
         if isinstance(message, Applied):
             row = Row(plan.published(message.clock), *self._ranges[message.shard])
-            self._memory.write(row, to_host(message.parameters))
-            return WireMessage(replace(message, parameters=_ELSEWHERE), row)
+            self._memory.view(row)[:] = to_host(message.parameters)
+            return _in_memory(message, row)
         if isinstance(message, Copy):
             parameters, slots = to_host((message.values.parameters, message.values.slots))
-            return WireMessage(replace(message, values=message.values._replace(parameters=parameters, slots=slots)))
+            message = replace(message, values=message.values._replace(parameters=parameters, slots=slots))
         return WireMessage(message)
 
     def at_controller(self, travelling: WireMessage) -> Message:
         """Return the message for the controller."""
         message, row = travelling
         if isinstance(message, Pushed) and row is not None:
-            key = message.generation, message.partition, message.clock
-            self._forget_before(message.clock - self._memory.plan.depth)
+            oldest = message.clock - self._memory.plan.depth
+            self._sources = {key: number for key, number in self._sources.items() if key[2] >= oldest}
             # What is pushed on is the gradient that came last: one computed again may have been refused before.
-            self._sources[key] = row.number
-            return replace(message, gradient=self._memory.read(row))
-        if isinstance(message, Applied) and row is not None:
-            return replace(message, parameters=self._memory.read(row))
-        return message
-
-    def _forget_before(self, clock: int) -> None:
-        for key in [key for key in self._sources if key[2] < clock]:
-            del self._sources[key]
+            self._sources[message.generation, message.partition, message.clock] = row.number
+        return self.at_machine(travelling)
 
 
 HEARTBEAT_S = 0.5
 """Seconds between two signs of life."""
 
 
-class HeartbeatMonitor:
-    """Says which machines are silent: since when each count has stood still, by a clock that stands still with ours.
+@dataclass(slots=True, kw_only=True)
+class Pulse:
+    """The signs of life of a machine, as its watcher sees them.
 
-    A controller that was stopped itself, or had no processor, must not take everybody else for dead: so the time between
-    two looks counts for `period_s` at most.
+    Attributes
+    ----------
+    is_ready
+        Whether its first message has come. Until then the count is that of the last machine at its place.
+    count
+        Signs of life seen, -1 until it is ready.
+    silent_s
+        Seconds that it has given none, or has been starting. The time between two looks counts as the watcher's period,
+        however long it was: a controller that was stopped itself must not take all machines for dead.
     """
 
-    def __init__(self, heartbeat_timeout_s: float, start_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.period_s = min(HEARTBEAT_S, heartbeat_timeout_s / 4)
-        self._silence_s, self._start_s = heartbeat_timeout_s, start_s
-        self._clock = clock
-        self._last_look = clock()
-        self._now = 0.0
-        self._seen: dict[str, tuple[int, float]] = {}
-        self._is_ready: dict[str, bool] = {}
-        self._reasons: dict[str, str] = {}
-        self._lock = threading.Lock()
+    is_ready: bool = False
+    count: int = -1
+    silent_s: float = 0.0
 
-    def expect(self, machine: str) -> None:
-        """Begin to wait for a machine."""
-        with self._lock:
-            self._seen[machine], self._is_ready[machine] = (-1, self._now), False
-
-    def arrive(self, machine: str, count: int) -> None:
-        """Expect signs of a machine from now on."""
-        with self._lock:
-            self._seen[machine], self._is_ready[machine] = (int(count), self._now), True
-
-    def silent(self, beats: Mapping[str, int]) -> list[str]:
-        """Look at all counts; return the machines that have been silent for too long, each once."""
-        look = self._clock()
-        self._now += min(look - self._last_look, 2 * self.period_s)
-        self._last_look = look
-        silent = []
-        with self._lock:
-            for machine, (count, since) in self._seen.items():
-                if machine in self._reasons:
-                    continue
-                is_ready = self._is_ready[machine]
-                allowed = self._silence_s if is_ready else self._start_s
-                if is_ready and beats.get(machine, count) != count:
-                    self._seen[machine] = beats[machine], self._now
-                elif self._now - since > allowed:
-                    self._reasons[machine] = f"without a sign of life for {allowed:g} s"
-                    silent.append(machine)
-        return silent
-
-    def reason(self, machine: str) -> str | None:
-        """Return why a machine was killed, None if it wasn't."""
-        return self._reasons.get(machine)
-
-    def forget(self, machine: str) -> None:
-        """Watch a machine no more."""
-        with self._lock:
-            self._seen.pop(machine, None)
-            self._is_ready.pop(machine, None)
-            self._reasons.pop(machine, None)
+    def look(self, count: int, period_s: float) -> None:
+        """Compare the machine's count with that of the last look."""
+        if self.is_ready and count != self.count:
+            self.count, self.silent_s = count, 0.0
+        else:
+            self.silent_s += period_s
 
 
 _PRELOADED = ["optim.training.preloaded"]
@@ -320,8 +275,8 @@ _READ_AT_IMPORT = (
 """Prefixes of environment variables that libraries read at import; a forked process retains their values."""
 
 
-_BEGUN: list[tuple[int, dict[str, str]]] = []
-"""The fork servers that were started here, one after another: their process, and what their libraries found."""
+_BEGUN: dict[int, dict[str, str]] = {}
+"""The processes of the fork servers that were started here, and what their libraries found."""
 
 
 def context_of() -> "SpawnContext | ForkServerContext":
@@ -339,7 +294,7 @@ def _has_server() -> bool:
     """Return whether the fork server suits; start one if there is none, with this process's surroundings."""
     settings = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
     before = _server_id()
-    if before is not None and before not in (server for server, _ in _BEGUN):
+    if before is not None and before not in _BEGUN:
         return False
     forkserver.set_forkserver_preload(_PRELOADED)
     try:
@@ -350,9 +305,11 @@ def _has_server() -> bool:
     finally:
         os.environ.pop(FOLDER, None)
     now = _server_id()
-    if now is not None and now != before:
-        _BEGUN.append((now, settings))
-    return (now, settings) in _BEGUN[-1:]
+    if now is None:
+        return False
+    if now != before:
+        _BEGUN[now] = settings
+    return _BEGUN[now] == settings
 
 
 def _server_id() -> int | None:
@@ -389,6 +346,20 @@ _PINNED_VARIABLES = {
 _STARTING = threading.Lock()
 
 
+@dataclass(slots=True, kw_only=True)
+class _Child:
+    """A machine's process, our end of its pipe, the thread that reads it, and its place in shared memory."""
+
+    process: BaseProcess
+    pipe: Connection
+    reader: threading.Thread
+    place: int
+    pulse: Pulse = field(default_factory=Pulse)
+    is_stopping: bool = False
+    silence: str = ""
+    """Why it was killed, if it was silent."""
+
+
 class Processes:
     """A transport to machines that are processes; use it as a context, which ends them all.
 
@@ -411,18 +382,14 @@ class Processes:
             depth=options.staleness + 2,
             max_machines=max_machines,
         )
-        self._monitor = HeartbeatMonitor(options.silence_s, options.start_s)
+        self._silence_s, self._start_s = options.silence_s, options.start_s
         self._is_closed = threading.Event()
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
         self.machines = {STORAGE: Machine(STORAGE, application)}
         self._incoming: queue.SimpleQueue[tuple[str, WireMessage | None]] = queue.SimpleQueue()
-        self._processes: dict[str, BaseProcess] = {}
-        self._pipes: dict[str, Connection] = {}
-        self._places: dict[str, int] = {}
-        self._readers: dict[str, threading.Thread] = {}
-        self._stopping: set[str] = set()
+        self._children: dict[str, _Child] = {}
         self._watcher = threading.Thread(target=self._kill_silent, daemon=True, name="watch")
         self._watcher.start()
 
@@ -430,7 +397,8 @@ class Processes:
 
     def start(self, machine: str) -> None:
         """Have a process for a machine."""
-        place = next((at for at in range(self._memory.plan.max_machines) if at not in self._places.values()), None)
+        taken = {child.place for child in self._children.values()}
+        place = next((at for at in range(self._memory.plan.max_machines) if at not in taken), None)
         if place is None:
             raise NotAllowedError(
                 f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
@@ -446,37 +414,34 @@ class Processes:
                 process = get_context("spawn").Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
         theirs.close()
-        self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
         reader = threading.Thread(target=self._listen, args=(machine, ours), daemon=True, name=f"from {machine}")
-        self._readers[machine] = reader
-        self._monitor.expect(machine)
+        self._children[machine] = _Child(process=process, pipe=ours, reader=reader, place=place)
         reader.start()
 
     def stop(self, machine: str) -> None:
         """Request that a process ends after its pending messages, without waiting for it."""
-        if machine in self._processes:
-            self._stopping.add(machine)
+        if machine in self._children:
+            self._children[machine].is_stopping = True
             self._put(machine, None)
 
     def kill(self, machine: str) -> None:
         """End a process immediately by SIGKILL."""
-        process = self._processes.get(machine)
-        if process is not None and process.pid is not None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
+        if machine in self._children:
+            self._children[machine].process.kill()
+            self._children[machine].process.join()
 
     def send(self, machine: str, message: Message) -> None:
         """Send a message; one to a machine that is gone is lost."""
         if machine in self.machines:
-            for reply in self.machines[STORAGE].handle(message):
+            for reply in self.machines[machine].handle(message):
                 self._incoming.put((machine, WireMessage(reply)))
-        elif machine in self._processes:
+        elif machine in self._children:
             self._put(machine, self._codec.to_machine(message))
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Wait for the next message or the loss of a machine; None if no machine is left, or after `wait_s`."""
         while True:
-            if not self._processes and self._incoming.empty():
+            if not self._children and self._incoming.empty():
                 return None
             try:
                 machine, message = self._incoming.get(timeout=wait_s)
@@ -484,11 +449,12 @@ class Processes:
                 return None
             if message is not None:
                 if isinstance(message.message, Ready):
-                    self._monitor.arrive(machine, self._memory.beats[self._places[machine]])
+                    self._children[machine].pulse.is_ready = True
                 return self._codec.at_controller(message)
-            was_expected, reason = machine in self._stopping, self._exit_reason(machine)
+            child = self._children[machine]
+            reason = self._exit_reason(child)
             self._remove(machine)
-            if not was_expected:
+            if not child.is_stopping:
                 return Lost(machine, reason)
 
     def _kill_silent(self) -> None:
@@ -496,33 +462,30 @@ class Processes:
 
         `_listen` notices the loss when the pipe closes.
         """
-        while not self._is_closed.wait(self._monitor.period_s):
-            places = list(self._places.items())
-            for machine in self._monitor.silent({name: int(self._memory.beats[place]) for name, place in places}):
-                process = self._processes.get(machine)
-                if process is not None and process.pid is not None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process.pid, signal.SIGKILL)
+        period_s = min(HEARTBEAT_S, self._silence_s / 4)
+        while not self._is_closed.wait(period_s):
+            for child in list(self._children.values()):
+                child.pulse.look(int(self._memory.beats[child.place]), period_s)
+                allowed_s = self._start_s if child.pulse.count < 0 else self._silence_s
+                if child.pulse.silent_s > allowed_s and not child.silence:
+                    child.silence = f"without a sign of life for {allowed_s:g} s"
+                    child.process.kill()
 
-    def _exit_reason(self, machine: str) -> str:
+    def _exit_reason(self, child: _Child) -> str:
         """Return why a process is gone, as far as anybody knows."""
-        process = self._processes[machine]
-        process.join(SHUTDOWN_GRACE_S)
-        code = process.exitcode
-        if reason := self._monitor.reason(machine):
-            return reason
-        return f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        child.process.join(SHUTDOWN_GRACE_S)
+        code = child.process.exitcode
+        return child.silence or (f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}")
 
     def close(self) -> None:
         """End all processes, by force if they do not end themselves, and release the memory."""
-        for machine in list(self._processes):
+        for machine in self._children:
             self.stop(machine)
         until = time.monotonic() + SHUTDOWN_GRACE_S
-        for machine, process in list(self._processes.items()):
-            process.join(max(0.0, until - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-            self._readers[machine].join(SHUTDOWN_GRACE_S)
+        for machine, child in list(self._children.items()):
+            child.process.join(max(0.0, until - time.monotonic()))
+            child.process.kill()
+            child.reader.join(SHUTDOWN_GRACE_S)
             self._remove(machine)
         self._is_closed.set()
         self._watcher.join()
@@ -539,13 +502,14 @@ class Processes:
     @property
     def process_ids(self) -> dict[str, int]:
         """The process of each machine."""
-        return {name: process.pid for name, process in self._processes.items() if process.pid is not None}
+        ids = {name: child.process.pid for name, child in self._children.items()}
+        return {name: process_id for name, process_id in ids.items() if process_id is not None}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _put(self, machine: str, message: WireMessage | None) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its reader has noticed, or will
-            self._pipes[machine].send(message)
+            self._children[machine].pipe.send(message)
 
     def _listen(self, machine: str, pipe: Connection) -> None:
         """Forward a machine's messages until its pipe closes."""
@@ -559,31 +523,23 @@ class Processes:
 
     def _remove(self, machine: str) -> None:
         """Free the resources of a lost machine."""
-        process = self._processes.pop(machine, None)
-        if process is None:
-            return
-        process.join()
-        self._pipes.pop(machine).close()
-        self._readers.pop(machine)
-        self._places.pop(machine)
-        self._stopping.discard(machine)
-        self._monitor.forget(machine)
+        child = self._children.pop(machine)
+        child.process.join()
+        child.pipe.close()
 
 
 @contextlib.contextmanager
 def _pinned_env() -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
     with _STARTING:
-        before = {name: os.environ.get(name) for name in _PINNED_VARIABLES}
+        before = {name: os.environ[name] for name in _PINNED_VARIABLES if name in os.environ}
         os.environ.update(_PINNED_VARIABLES)
         try:
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+            for name in _PINNED_VARIABLES:
+                os.environ.pop(name, None)
+            os.environ.update(before)
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
