@@ -112,11 +112,10 @@ class Machine:
             self._forget_after(message.last)
         if message.shards is not None:
             self.served = {shard: served for shard, served in self.served.items() if shard in message.shards}
-        for shard in list(self.copies):
-            if message.copies is None or shard in message.copies:
-                self.copies[shard] = {at: copy for at, copy in self.copies[shard].items() if at >= message.first}
-            else:
-                del self.copies[shard]
+        if message.copies is not None:
+            self.copies = {shard: copies for shard, copies in self.copies.items() if shard in message.copies}
+        first = message.first
+        self.copies = {shard: {at: copy for at, copy in of.items() if at >= first} for shard, of in self.copies.items()}
 
     def _forget_after(self, clock: int) -> None:
         """Forget copies of an undone future."""

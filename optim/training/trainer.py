@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,17 +112,6 @@ class TrainingRecord:
         return self.losses == other.losses and np.array_equal(self.parameters, other.parameters)
 
 
-@dataclass(slots=True)
-class _Due:
-    """An event and how many messages it still waits for."""
-
-    event: Event
-    countdown: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.countdown = self.event.after_messages
-
-
 def _check_optimiser(optimiser: "AbstractOptimiser") -> None:
     from optim.kernels.parameter_server import AbstractOptimiser
 
@@ -186,16 +175,20 @@ class Trainer:
         from threadpoolctl import threadpool_limits
 
         self.controller.resume(clocks)
-        waiting = [_Due(event) for event in sorted(events, key=lambda event: event.clock)]
+        events = sorted(events, key=lambda event: event.clock)
+        waiting = {number: event.after_messages for number, event in enumerate(events)}
         # One thread: a sum that libraries split by cores would have other bits on another machine.
         with threadpool_limits(limits=1):
             while True:
-                waiting = self._fire(waiting)
+                due = [number for number in waiting if events[number].clock <= self.clock and waiting[number] <= 0]
+                for number in due:
+                    self.apply(events[number])
+                    del waiting[number]
                 if self.is_done:
                     return self.record()
                 self.step(has_more=bool(waiting))
-                for scheduled in waiting:
-                    scheduled.countdown -= self.clock >= scheduled.event.clock
+                for number in waiting:
+                    waiting[number] -= self.clock >= events[number].clock
 
     @property
     def is_done(self) -> bool:
@@ -232,15 +225,6 @@ class Trainer:
                 for machine in event.machines:
                     self.transport.kill(machine)  # the controller hears of it as of any death
 
-    def _fire(self, waiting: list[_Due]) -> list[_Due]:
-        """Have all events happen that are due; return the others."""
-        due_now = [
-            scheduled for scheduled in waiting if scheduled.event.clock <= self.clock and scheduled.countdown <= 0
-        ]
-        for scheduled in due_now:
-            self.apply(scheduled.event)
-        return [scheduled for scheduled in waiting if scheduled not in due_now]
-
     def step(self, *, has_more: bool = False) -> None:
         """Take one message.
 
@@ -268,21 +252,18 @@ class Trainer:
 
     def _note(self) -> None:
         """Write a row when a clock has come; go back where a failure has."""
-        clock, controller = self.clock, self.controller
-        if clock < self._seen_clock:
-            self._seen_clock = clock
-        while self._seen_clock < clock:
-            self._seen_clock += 1
-            self.rows.append(
-                ClockRow(
-                    clock=self._seen_clock,
-                    loss=controller.flow.losses[self._seen_clock - 1],
-                    stage=controller.roles.stage,
-                    reliable=len(controller.machines.reliable),
-                    transient=len(controller.machines.transient),
-                    elapsed_s=time.perf_counter() - self._started,
-                )
+        controller = self.controller
+        for clock in range(self._seen_clock, self.clock):
+            row = ClockRow(
+                clock=clock + 1,
+                loss=controller.flow.losses[clock],
+                stage=controller.roles.stage,
+                reliable=len(controller.machines.reliable),
+                transient=len(controller.machines.transient),
+                elapsed_s=time.perf_counter() - self._started,
             )
+            self.rows.append(row)
+        self._seen_clock = self.clock
 
 
 def run_alone(application: Application, optimiser: "AbstractOptimiser", clocks: int) -> TrainingRecord:
