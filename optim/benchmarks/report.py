@@ -371,12 +371,11 @@ def _overview(records: Sequence[Record]) -> str:
     """Return small pictures for the first screen; none for a run of a single suite."""
     if len({record.suite for record in records}) < 2:
         return ""
-    specs = {spec.name: spec for spec in SUITES}
     chosen = []
     try:
         for suite, draw in (("admission", _gaps), ("admission", _profiles), ("cluster", None)):
             mine = [record for record in records if record.suite == suite]
-            figures, spec = FigureList(WIDEST_OVERVIEW), specs.get(suite)
+            figures, spec = FigureList(WIDEST_OVERVIEW), SUITES.find(suite)
             if draw is not None:
                 draw(figures, mine)
             elif mine and spec is not None and spec.figures is not None:
@@ -423,7 +422,7 @@ def _filters(records: Sequence[Record]) -> str:
 
 
 def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence[Skipped]) -> str:
-    spec = {spec.name: spec for spec in SUITES}.get(suite)
+    spec = SUITES.find(suite) if suite else None
     name = escape(suite or NO_SUITE)
     parts = [f'<section id="suite-{number}" aria-labelledby="name-{number}"><h2 id="name-{number}">{name}</h2>']
     if spec is not None:

@@ -5,6 +5,7 @@ import pkgutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -17,7 +18,7 @@ from optim.benchmarks import suites
 from optim.benchmarks.measuring import Meter
 from optim.benchmarks.records import PHASES, Record, outcome, plain, provenance
 from optim.core.errors import InvalidOptionError, unknown_name
-from optim.core.optional import note_registration
+from optim.core.optional import find_plugin, load_plugin, note_registration
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
 from optim.core.provenance import package_versions
@@ -355,10 +356,25 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         InvalidOptionError
             If the name is unknown; the message lists the suites.
         """
-        self._complete()
-        if name not in self._items:
+        found = self.find(name)
+        if found is None:
             raise unknown_name("suite", name, sorted(self._items))
-        return self._items[name]
+        return found
+
+    def find(self, name: str) -> BenchSpec | None:
+        """Return a suite by name, None if it is unknown; imports one module where that has the suite's name."""
+        if name not in self._items and not self._is_complete:
+            self._import_one(name)
+        if name not in self._items:
+            self._complete()
+        return self._items.get(name)
+
+    def _import_one(self, name: str) -> None:
+        if any(module.name == name for module in pkgutil.iter_modules(suites.__path__)):
+            import_module(f"{suites.__name__}.{name}")
+        elif (entry_point := find_plugin(ENTRY_POINT_GROUP, name)) is not None:
+            with suppress(InvalidOptionError):  # `_complete` warns of it
+                load_plugin(entry_point)
 
     def _import_shipped(self) -> None:
         for module in pkgutil.iter_modules(suites.__path__):

@@ -589,7 +589,11 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
     records = merge_results(sources, files.results_path)
     if output is OutputFormat.TABLE:
         show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
-        show([spec for spec in SUITES if any(spec.name == record.suite for record in records)], records, ())
+        show(
+            [spec for name in sorted({record.suite or "" for record in records}) if (spec := SUITES.find(name))],
+            records,
+            (),
+        )
     else:
         print_rows([row_of(record) for record in records], output)
     everything = Selection(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyomo.environ as pyo
 
 from optim.core.errors import InvalidOptionError
 from optim.core.files import write_bytes
@@ -26,6 +25,8 @@ Model = Any
 
 def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
     """Add a rule's constraint under the rule's name, with its docstring as `doc`."""
+    import pyomo.environ as pyo
+
     model.add_component(rule.__name__, pyo.Constraint(*index, rule=rule, doc=rule.__doc__))
 
 

@@ -34,7 +34,8 @@ from optim.core.arrays import FloatArray
 from optim.core.errors import MissingDependencyError
 from optim.core.solution import Termination
 from optim.core.stopping import SolveState, StoppingCriterion
-from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
+from optim.models.admission.compact_index import compact_size
+from optim.models.admission.compact_programme import compact_model, plan_from_compact
 from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance

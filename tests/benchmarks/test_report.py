@@ -4,6 +4,7 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_a_page_of_few_records_is_whole_too(records):
 def test_a_suite_shows_its_own_pictures_and_an_unknown_one_does_without(monkeypatch):
     drawn = Figure(title="What only this suite draws", caption="", svg="<svg></svg>")
     known = BenchSpec(name="pictured", problem="admission", summary="one", build=list, figures=lambda records: [drawn])
-    monkeypatch.setattr("optim.benchmarks.report.SUITES", (known,))
+    monkeypatch.setattr("optim.benchmarks.report.SUITES", SimpleNamespace(find={known.name: known}.get))
     monkeypatch.setattr("optim.benchmarks.report.standard_figures", lambda records: ())
     for suite, number in (("pictured", 1), ("of other days", 0)):
         assert Page(render([replace(RECORDS[0], suite=suite)])).texts.count(drawn.title) == number

@@ -260,7 +260,7 @@ def test_text_into_a_closed_pipe_ends_quietly_too(start):
 
 @pytest.mark.prove
 def test_a_full_disk_is_one_line_and_leaves_whole_records(start):
-    process = start(*BENCH, prelude="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))")
+    process = start(*BENCH, prelude="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))")
     code, stdout, stderr = end(process)
     assert code == 1
     assert len(stderr) == 1

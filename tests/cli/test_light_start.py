@@ -44,10 +44,10 @@ def told(done):
     "words",
     [
         ("instance", "describe", "small-0"),
-        pytest.param(("solvers", "admission"), marks=pytest.mark.prove),
+        ("solvers", "admission"),
         pytest.param(("instance", "generate", "admission", "--jobs", "3", "--out", "i.json"), marks=pytest.mark.prove),
         pytest.param(SOLVE, marks=pytest.mark.prove),  # may have to compile
-        pytest.param(BENCH, marks=pytest.mark.prove),
+        BENCH,
     ],
 )
 def test_a_command_on_admission_loads_nothing_heavy(words, tmp_path):

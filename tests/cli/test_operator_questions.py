@@ -74,10 +74,12 @@ def test_the_files_of_a_state_tell_of_each_pending_job(cluster, monkeypatch):
     for question, words in questions()[:2]:
         assert ask(cluster, monkeypatch, words).exit_code == 0, question
     pending = {line.split("|")[0] for line in (cluster / "jobs.txt").read_text().splitlines() if "|PENDING|" in line}
-    starts = list(csv.DictReader((cluster / "starts.csv").open()))
+    with (cluster / "starts.csv").open() as file:
+        starts = list(csv.DictReader(file))
     assert {row["job"] for row in starts} == pending
     assert all(row["start_10"] <= row["start_50"] <= row["start_90"] for row in starts)
-    jobs = [row for row in csv.DictReader((cluster / "jobs.csv").open()) if row["id"] in pending]
+    with (cluster / "jobs.csv").open() as file:
+        jobs = [row for row in csv.DictReader(file) if row["id"] in pending]
     assert len(jobs) == len(pending)
     for row in jobs:
         causes = ("over_quota", "fragmented", "full", "order")

@@ -56,7 +56,7 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
     assert "slot 0" in done.stderr
     assert "time scale: a slot of " in done.stderr
     assert "completion error: median " in done.stderr
-    assert "utility planned " in done.stderr
+    assert "utility: planned " in done.stderr
 
 
 def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):

@@ -6,7 +6,7 @@ from optim.core.driver import AbstractSolver, Monitor, Outcome, SolverState
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import Termination
-from optim.models.admission.compact_programme import compact_size
+from optim.models.admission.compact_index import compact_size
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, certified

@@ -20,7 +20,7 @@ from optim.core.driver import Monitor, Outcome
 from optim.core.errors import InvalidOptionError
 from optim.core.registry import register
 from optim.core.solution import Termination
-from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
+from optim.models.admission.compact_index import compact_size
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branch_and_price import BranchAndPriceOptions, PlanGuide, grow_tree
@@ -278,11 +278,15 @@ class CompactThread(AbstractFinder):
         return {} if self.bound is None else {"claimed_bound": self.bound}
 
     def _plan_of(self, found: FloatArray) -> AdmissionPlan:
+        from optim.models.admission.compact_programme import plan_from_compact
+
         assert self._compiled is not None
         self._compiled.load(found)
         return plan_from_compact(self._model, self._instance)
 
     def _run(self) -> None:
+        from optim.models.admission.compact_programme import compact_model
+
         self._model = compact_model(self._instance)
         if self._has_to_stop.is_set():
             return

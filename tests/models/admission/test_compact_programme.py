@@ -8,7 +8,8 @@ from optim_studies.packing_programme import enumerate_schedules, packing_model
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.placement import check_plan
-from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
+from optim.models.admission.compact_index import compact_size
+from optim.models.admission.compact_programme import compact_model, plan_from_compact
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.reference import reference_instance
 from tests.support.admission.small_clusters import (

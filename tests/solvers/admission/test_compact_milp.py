@@ -11,7 +11,8 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
 from optim.core.solution import CertificateKind, PointStatus, Solution, Termination
 from optim.core.stopping import GapLimit, Interruption, IterationLimit
-from optim.models.admission.compact_programme import compact_model, compact_size
+from optim.models.admission.compact_index import compact_size
+from optim.models.admission.compact_programme import compact_model
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.solve import solve, solver_named
