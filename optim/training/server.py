@@ -28,8 +28,6 @@ class ServedShard:
         The generation in which the machine was given the shard.
     clock
         Clocks applied.
-    accepted, rejected
-        Pushes taken, and repeated pushes: none is lost and none counts twice.
     """
 
     def __init__(self, message: Host) -> None:
@@ -37,19 +35,15 @@ class ServedShard:
         self.shard = message.values.shard
         self.clock = message.values.clock
         self.sync_every = message.sync_every
-        self.accepted = 0
-        self.rejected = 0
         self._num_partitions, self._pushes = message.num_partitions, message.pushes
         self._optimiser = message.optimiser
         self._parameters, self._slots = copy_arrays(to_device((message.values.parameters, message.values.slots)))
         self._pending: dict[int, dict[int, Push]] = {}
 
     def push(self, push: Push) -> list[Message]:
-        """Take a partition's gradient; apply the clocks that are complete."""
+        """Take a partition's gradient, once; apply the clocks that are complete."""
         if not self._is_new(push):
-            self.rejected += 1
             return []
-        self.accepted += 1
         self._pending.setdefault(push.clock, {})[push.partition] = push
         replies: list[Message] = []
         while self._is_complete(self.clock):

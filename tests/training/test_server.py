@@ -46,7 +46,6 @@ def test_neither_order_nor_repetition_of_pushes_changes_a_bit(order, repeated):
     shard, replies = play([*order, *repeated])
     assert np.array_equal(shard.values().parameters, expected.values().parameters)
     assert all(map(np.array_equal, shard.values().slots, expected.values().slots))
-    assert (shard.accepted, shard.rejected) == (CLOCKS * P, len(repeated))
     assert [reply.clock for reply in replies if isinstance(reply, Applied)] == [1, 2, 3]
 
 
