@@ -23,8 +23,7 @@ def parameters(application):
 
 def touched(application):
     """Rows of the users and items rated, from the data."""
-    data = application.data(1)
-    users, items = data.tocoo().coords
+    users, items, _ = application.data(1)
     return sorted({*users.tolist(), *(application.num_users + items).tolist()})
 
 

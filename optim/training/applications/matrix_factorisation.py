@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from optim.training.application import Batch
 from optim.training.applications.generated import GeneratedApplication, partitions_of, read_ratings
@@ -15,9 +14,12 @@ from optim.training.stages import bounds
 if TYPE_CHECKING:
     import jax
 
+Ratings = tuple[NDArray[np.int32], NDArray[np.int32], Vector]
+"""Users, items and ratings, sorted by user, then item."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
+class MatrixFactorisation(GeneratedApplication[Ratings]):
     """Factorisation of a matrix of which some entries are known.
 
     Minimise ``sum over known (u, i) of (x_ui - l_u . r_i)^2 / 2 + decay / 2 (|l_u|^2 + |r_i|^2)``.
@@ -68,10 +70,9 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
             source=path,
         )
 
-    def _take(self, start: int, stop: int) -> sparse.csr_array:
-        users, items, values = (column[start:stop] for column in read_ratings(self.source))
-        pointers = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=self.num_users))]).astype(np.int32)
-        return sparse.csr_array((values, items.astype(np.int32), pointers), shape=(self.num_users, self.num_items))
+    def _take(self, start: int, stop: int) -> Ratings:
+        (users, items, values), part = read_ratings(self.source), slice(start, stop)
+        return users[part].astype(np.int32), items[part].astype(np.int32), values[part]
 
     @property
     def num_examples(self) -> int:
@@ -95,10 +96,10 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         """Return the rows of the users and items that the partition has ratings of."""
         return self.once("rows", partition, lambda: np.unique(np.concatenate(self._pairs(partition))))
 
-    def arrays(self, partition: int) -> "tuple[NDArray[np.int32], NDArray[np.int32], Vector]":
+    def arrays(self, partition: int) -> Ratings:
         """Return for each rating the user's and the item's place among the partition's rows, and the rating."""
         users, items = (np.searchsorted(self.rows(partition), rows) for rows in self._pairs(partition))
-        return users.astype(np.int32), items.astype(np.int32), self.data(partition).data
+        return users.astype(np.int32), items.astype(np.int32), self.data(partition)[2]
 
     def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
         """Return the mean over ratings of half the squared error, and the decay of both factors."""
@@ -112,11 +113,10 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
 
     def _pairs(self, partition: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the table's row of each rating's user, and of its item."""
-        ratings = self.data(partition)
-        users = np.repeat(np.arange(self.num_users, dtype=np.int32), np.diff(ratings.indptr))
-        return users, self.num_users + ratings.indices.astype(np.int32)
+        users, items, _ = self.data(partition)
+        return users, self.num_users + items
 
-    def _make(self, partition: int, size: int, rng: np.random.Generator) -> sparse.csr_array:
+    def _make(self, partition: int, size: int, rng: np.random.Generator) -> Ratings:
         """Draw distinct entries of the partition's users; their values are the true ones and noise."""
         model = self._model_rng()
         users = model.normal(0.0, 1.0, (self.num_users, self.num_factors))
@@ -127,7 +127,4 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         values = np.einsum("ij,ij->i", users[rows], items[columns]) + rng.normal(0.0, self.noise, size)
         # Entries drawn twice stay two observations, so the number of ratings is the requested one.
         order = np.lexsort((columns, rows))
-        counts = np.bincount(rows, minlength=self.num_users)
-        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        entries = (values[order].astype(np.float32), columns[order].astype(np.int32), pointers)
-        return sparse.csr_array(entries, shape=(self.num_users, self.num_items))
+        return rows[order].astype(np.int32), columns[order].astype(np.int32), values[order].astype(np.float32)
