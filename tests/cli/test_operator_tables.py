@@ -118,7 +118,9 @@ def test_rows_that_are_no_whole_gpus_of_one_type(operators):
     assert "1 with MIG slices instead of full GPUs" in refused(operators("sacct-mig.txt"), *SACCT)
     assert "1 with GPUs of several types" in refused(operators("sacct-twotypes.txt"), *SACCT)
     said = refused(operators("sacct-noheader.txt"), *SACCT)
-    assert "the header is missing; print the table with it (without -n): sacct -P --format=JobID," in said
+    assert (
+        "the header is missing; print the table with it (without -n): sacct -a -P -S now-30days --format=JobID," in said
+    )
 
 
 def test_a_month_of_sacct_is_read_without_another_command(operators, tmp_path):

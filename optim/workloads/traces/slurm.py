@@ -44,8 +44,11 @@ from optim.workloads.traces.queue_state import (
 )
 
 SEPARATOR = "|"
-COMMAND = "sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
-"""Command that prints all columns read here."""
+COMMAND = (
+    "sacct -a -P -S now-30days --format=JobID,User,Account,QOS,Partition,Submit,Start,End,ElapsedRaw,Timelimit,ReqTRES,"
+    "AllocTRES,State,Priority,NodeList"
+)
+"""Command that prints all columns read here, of all users' jobs of the last 30 days."""
 RESOURCES = ("AllocTRES", "ReqTRES")
 LIMITS = ("Timelimit", "TimelimitRaw")
 NO_LIMIT = ("UNLIMITED", "Partition_Limit")
@@ -66,7 +69,9 @@ GB_A_MB = 2.0**-10
 
 
 def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read jobs from ``sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State`` (or with ReqTRES).
+    """Read jobs from the output of `COMMAND`, or of `sacct -P` with some of its columns.
+
+    Required are JobID, Partition, Submit, the run time, State, and AllocTRES or ReqTRES.
 
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
     The user's estimate is Timelimit, or TimelimitRaw (minutes), if present. Account and QOS are optional.
@@ -314,7 +319,7 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
     columns = _read(path, header, tuple(name for name in STATE_COLUMNS if name in header))
     if "Start" not in columns:
         raise InvalidProblemError(
-            f"{path}: column 'Start', the start of running jobs, is missing; {STATE_COMMAND} prints all"
+            f"{path}: column 'Start', the start of running jobs, is missing; this command prints all: {COMMAND}"
         )
     ids = columns[next(name for name in NAMES if name in header)]
     granted = _granted(columns)
@@ -366,9 +371,6 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
     unknown = 0 if "ReqTRES" in columns else int((is_waiting & is_open & ~is_step & (gpus < 1)).sum())
     notes = [f"GPUs of {unknown} pending jobs are unknown: print the column ReqTRES as well"] if unknown else []
     return QueueState.of(path, list(jobs.values()), given_now(now, float(latest)), dropped, notes)
-
-
-STATE_COMMAND = "sacct -P --format=JobID,User,Account,Partition,Submit,Start,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State,Priority,NodeList"
 
 
 def _since_1970(path: str | Path, name: str, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:

@@ -1,6 +1,8 @@
 """What `sacct -P` prints: GPUs from resources, steps and unfinished jobs left out."""
 
+import re
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,9 @@ from optim.core.errors import InvalidProblemError
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
+from optim.workloads.traces.slurm import COMMAND, read_sacct_state
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 HEADER = "JobID|User|Partition|Submit|ElapsedRaw|ReqTRES|AllocTRES|State"
 ROWS = (
@@ -93,9 +98,27 @@ def test_a_bad_file_gives_one_clear_line(tmp_path, header, row, cause):
 def test_the_error_for_a_missing_column_prints_the_command_that_gives_all(tmp_path, name):
     header = "JobID|Partition|Submit|ElapsedRaw|AllocTRES|State".replace(name, f"My{name}")
     with pytest.raises(
-        InvalidProblemError, match=rf"column '{name}' is missing; this command prints all: sacct -P --form"
+        InvalidProblemError,
+        match=rf"column '{name}' is missing; this command prints all: sacct -a -P -S now-30days --form",
     ):
         _table(tmp_path, ["1|g|2024-01-02T00:00:00|5|gres/gpu=1|X"], header)
+
+
+@pytest.mark.parametrize("page", ["how-to/operators.md", "first-answer.md", "reference/cluster.md"])
+def test_the_pages_give_the_command_that_errors_print(page):
+    said = re.findall(r"sacct -\w [^`>\n]*[^`>\n ]", (DOCS / page).read_text())
+    assert said == [COMMAND]
+
+
+def test_the_command_prints_every_column_that_is_read(tmp_path):
+    """Jobs have all optional data, and a state needs no other column."""
+    header = COMMAND.rpartition("--format=")[2].replace(",", "|")
+    ended = "1|ana|lab|high|g|2024-01-02T00:00:00|2024-01-02T01:00:00|2024-01-02T02:00:00|3600|02:00:00|gres/gpu=1|gres/gpu=1|COMPLETED|7|n1"
+    waiting = "2|ana|lab|high|g|2024-01-02T01:30:00|Unknown|Unknown|0|02:00:00|gres/gpu=4||PENDING|7|None assigned"
+    table = _table(tmp_path, [ended, waiting], header)
+    assert (table.account.tolist(), table.qos.tolist(), table.estimate_s.tolist()) == (["lab"], ["high"], [7200])
+    state = read_sacct_state(tmp_path / "sacct.txt")
+    assert [(job.name, job.gpus, job.limit_s, job.priority) for job in state.jobs] == [("2", 4, 7200, 7)]
 
 
 SHORT = "JobID|Partition|JobName|Submit|ElapsedRaw|AllocTRES|State"
