@@ -1,11 +1,12 @@
 """Compare with other settings on the same jobs (`--what-if`), and export a policy as scheduler settings (`--write-config`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.cluster_outcomes import named, print_stops
+from optim.cli.inputs import take
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked
 from optim.cli.parameters import option
@@ -55,6 +56,11 @@ class SettingsChoice:
         from optim.simulation.cluster.what_if import settings_of
 
         return next(iter(settings_of(self.what_if))) if self.what_if is not None else "hierarchical-quota"
+
+    def take_own(self, given: dict[str, str], names: "list[str]") -> dict[str, str]:
+        """Remove the options ``POLICY.NAME=VALUE`` of the policy of ``--what-if`` from `given`, unless it is in `names`."""
+        other = self.default_policy
+        return {} if self.what_if is None or other in names else take(given, f"{other}.")
 
     def check(self, names: "list[str]", written: "dict[str, Any]") -> None:
         """Check that the options are compatible with the others.
@@ -116,14 +122,14 @@ def print_configuration(task: "Comparison", request: "PolicyRequest", name: str)
     return ExitCode.DONE
 
 
-def other_request(now: "PolicyRequest", path: Path) -> "PolicyRequest":
-    """Return the policy of a settings file; options of the current policy carry over if both are the same policy."""
+def other_request(now: "PolicyRequest", path: Path, own: "Mapping[str, str]") -> "PolicyRequest":
+    """Return the policy of a settings file with its `own` options; those of the current policy carry over to the same policy."""
     from optim.simulation.cluster.comparison import PolicyRequest
     from optim.simulation.cluster.what_if import settings_of
 
     ((name, option_name),) = settings_of(path).items()
     kept = dict(now.options) if now.name == name else {}
-    return PolicyRequest(name=name, options=tuple(sorted({**kept, option_name: path}.items())))
+    return PolicyRequest(name=name, options=tuple(sorted({**kept, **own, option_name: path}.items())))
 
 
 def play_what_if(

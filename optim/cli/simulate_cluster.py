@@ -236,13 +236,14 @@ def cluster(
     names = ["+".join((*split_list(wrap), name)) for name in chosen or usual]
     settings_choice.check(names, outputs.asked)
     outcomes.check(names)
+    own_then = settings_choice.take_own(given, names)
     options, requests = split_settings(given, names)
     options = replace(options, planned=_planned(outages, world, jobs))
     task = Comparison(jobs, world, options, seed, present=None if begun is None else begun.present)
     if every_policy:
         requests = _playable(task, requests)
     if settings_choice.what_if is not None:
-        requests = (*requests, other_request(requests[0], settings_choice.what_if))
+        requests = (*requests, other_request(requests[0], settings_choice.what_if, own_then))
     settings_choice.check_playable(task, requests)
     if settings_choice.write_config is not None:
         return print_configuration(task, requests[0], settings_choice.write_config)

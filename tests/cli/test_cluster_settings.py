@@ -207,6 +207,38 @@ def test_reservations_are_settings_of_slurm(world, own, text, said):
     assert said in result.stderr
 
 
+def test_the_scheduler_of_the_file_is_named_where_another_was_simulated(world):
+    with (world / "slurm.conf").open("a") as file:
+        file.write("SchedulerType=sched/backfill\n")
+    words = ("--policy", "multifactor", "--option", f"conf={world / 'slurm.conf'}")
+    result = run(*of(world)[:4], *words, "--write-config", "slurm")
+    assert "SchedulerType=sched/builtin\n" in result.stdout
+    said = "not translated: SchedulerType=sched/backfill is not taken over: multifactor runs strict, as sched/builtin"
+    assert said in " ".join(result.stderr.split())
+    again = run(*of(world)[:4], *words, "--option", "multifactor.reservations=easy", "--write-config", "slurm")
+    assert "SchedulerType=sched/backfill\n" in again.stdout
+    assert "not taken over" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("then", "option"),
+    [("slurm.conf", "multifactor.reservations=easy"), ("then.yaml", "hierarchical-quota.queue_by=user")],
+)
+def test_options_of_the_second_policy_carry_its_name(world, then, option):
+    (world / "then.yaml").write_text((world / "then.yaml").read_text().replace("{name: a}", "{name: u0}"))
+    policy, _, name = option.partition(".")
+    file = {"slurm.conf": "conf", "then.yaml": "quotas"}[then]
+    more = ["--option", "hierarchical-quota.default_queue=b"] if then == "then.yaml" else []
+    result = run(*of(world), "--policy", "fifo", "--what-if", world / then, "--option", option, *more)
+    assert result.exit_code == 0, result.output
+    alone = run(*of(world), "--policy", policy, "--option", f"{file}={world / then}", "--option", name, *more)
+    found, row = json.loads(result.stdout.splitlines()[1]), json.loads(alone.stdout.splitlines()[-1])
+    assert (found["policy"], found["jct_mean_h"]) == (policy, row["jct_mean_h"])
+    refused = run(*of(world), "--policy", "fifo", "--what-if", world / then, "--option", f"{policy}.no_such=1")
+    assert "no_such" in refused.stderr
+    assert refused.exit_code == 2
+
+
 def test_quotas_that_lend_nothing_are_limits_of_slurm(world):
     alone = QUEUE.replace("  cohort: all\n", "")
     (world / "fixed.yaml").write_text(alone.format(name="a", quota=4) + "---\n" + QUEUE.format(name="b", quota=4))

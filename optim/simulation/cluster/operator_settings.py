@@ -135,6 +135,8 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
     else:
         lines.append("SchedulerType=sched/builtin")
         untranslated += _of_partitions(jobs)
+    if policy.not_taken_over:
+        untranslated.append(policy.not_taken_over)
     for name in jobs.groups:
         found = policy.partitions.get(name)
         if name and found is not None:

@@ -78,11 +78,14 @@ class PrioritySettings:
         Partitions by name.
     ignored
         Parameters of priority, preemption and scheduling without effect here.
+    scheduler
+        The file's ``SchedulerType`` in lower case, "" if absent; Slurm's default is `BACKFILL`.
     """
 
     options: Mapping[str, Any]
     partitions: Mapping[str, PartitionPriority] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    scheduler: str = ""
 
 
 def _whole(text: str) -> int | None:
@@ -128,6 +131,9 @@ DEFAULTS: Mapping[str, Any] = {
 DECIDED = {"prioritytype": "priority/multifactor", "preempttype": "preempt/qos", "preemptmode": "requeue"}
 """Parameters for which only the simulated value is allowed."""
 
+BACKFILL, BUILTIN = "sched/backfill", "sched/builtin"
+"""Values of ``SchedulerType``."""
+
 FLAGS = {"no_fair_tree": ("fair_tree", False)}
 ABOUT = ("priority", "preempt", "fairshare", "scheduler")
 """Prefixes of the parameters that are listed if they have no effect here."""
@@ -147,6 +153,7 @@ def read_priority_settings(path: str | Path) -> PrioritySettings:
     options: dict[str, Any] = {}
     partitions: dict[str, PartitionPriority] = {}
     ignored: dict[str, None] = {}
+    scheduler = ""
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
         pairs = _TOKEN.findall(line.partition("#")[0])
         keys = {key.casefold(): value.strip('"') for key, value in pairs}
@@ -154,13 +161,16 @@ def read_priority_settings(path: str | Path) -> PrioritySettings:
         if "partitionname" in keys:
             partitions[keys["partitionname"]] = _partition(where, keys)
             continue
+        scheduler = keys.get("schedulertype", scheduler).casefold()
         for key, value in pairs:
             _take(where, key, value.strip('"'), options, ignored)
     if not options and not partitions:
         raise InvalidProblemError(
             f"{path}: the file has no parameter of priority, such as PriorityWeightAge=1000; give a slurm.conf"
         )
-    return PrioritySettings(options={**DEFAULTS, **options}, partitions=partitions, ignored=tuple(ignored))
+    return PrioritySettings(
+        options={**DEFAULTS, **options}, partitions=partitions, ignored=tuple(ignored), scheduler=scheduler
+    )
 
 
 def _partition(where: str, keys: Mapping[str, str]) -> PartitionPriority:
@@ -194,7 +204,7 @@ def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: di
             raise InvalidProblemError(
                 f"{where}: {key[:40]} must be {DECIDED[name]}, which is simulated, got {value[:40]!r}"
             )
-    elif name.startswith(ABOUT):
+    elif name.startswith(ABOUT) and name != "schedulertype":
         ignored[key[:40]] = None
 
 

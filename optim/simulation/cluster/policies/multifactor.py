@@ -24,6 +24,8 @@ from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 from optim.simulation.cluster.planning.reservations import ReservationBook, rules_of_reservations
 from optim.simulation.cluster.policies.reservations import NEEDS, EasyOptions
 from optim.workloads.cluster.slurm_settings import (
+    BACKFILL,
+    BUILTIN,
     PartitionPriority,
     QualityOfService,
     read_associations,
@@ -159,6 +161,8 @@ class Multifactor(PlanningPolicy):
         Associations.
     association
         Row of each job's user in the tree; shape (jobs,).
+    scheduler
+        ``SchedulerType`` of slurm.conf, "" if absent.
     """
 
     assumptions = (
@@ -171,12 +175,14 @@ class Multifactor(PlanningPolicy):
         self.options = self.settings = options
         self.jobs = jobs
         self.partitions: Mapping[str, PartitionPriority] = {}
+        self.scheduler = ""
         if options.conf is not None:
             found = read_priority_settings(options.conf)
             self.settings = replace(options, conf=None, **found.options)
             self.partitions = found.partitions
+            self.scheduler = found.scheduler
             if found.ignored:
-                self.notes = (f"{options.conf}: parameters without effect here: {', '.join(found.ignored)}",)
+                self.notes = (f"{options.conf}: without effect: {', '.join(found.ignored)}",)
         account = np.array(jobs.accounts, object)[jobs.account]
         user = np.array(jobs.users, object)[jobs.user]
         if options.associations is None:
@@ -201,7 +207,29 @@ class Multifactor(PlanningPolicy):
             raise UnsupportedProblemError(
                 "multifactor.reservations doesn't support preemption by QOS; leave it out, or remove Preempt from the file"
             )
+        if self.not_taken_over:
+            self.notes = (*self.notes, f"{options.conf}: {self.not_taken_over}")
+        if options.conf is not None and options.qos is None and self.settings.weight_qos:
+            self.notes = (*self.notes, f"{options.conf}: PriorityWeightQOS needs --option multifactor.qos=FILE")
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
+
+    @property
+    def not_taken_over(self) -> str:
+        """Difference between the ``SchedulerType`` of slurm.conf, or its default, and the simulated one; "" if there is none."""
+        if self.options.conf is None or (self.scheduler or BACKFILL) not in (BACKFILL, BUILTIN):
+            return ""
+        said = f"SchedulerType={self.scheduler}" if self.scheduler else f"SchedulerType (absent: {BACKFILL})"
+        if self.scheduler == BUILTIN:
+            is_other = self.reserves or self.options.backfill
+            return f"{said} is not taken over: jobs may overtake one that does not fit" if is_other else ""
+        if self.reserves:
+            return ""
+        if self.options.backfill:
+            return f"{said} is not taken over: no start is reserved"
+        remedy = "its reservations do not support preemption by QOS"
+        if not self.may_preempt.any():
+            remedy = "for backfill add --option multifactor.reservations=easy"
+        return f"{said} is not taken over: multifactor runs strict, as {BUILTIN}; {remedy}"
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget all usage."""

@@ -57,7 +57,10 @@ def test_the_sample_configuration_gives_the_defaults(tmp_path):
     jobs = workload([(0, 1, 1)])
     policy = Multifactor(MultifactorOptions(conf=tmp_path / "slurm.conf"), jobs)
     assert policy.settings == MultifactorOptions()
-    assert policy.notes == ()
+    assert [note.partition(": ")[2] for note in policy.notes] == [
+        "SchedulerType (absent: sched/backfill) is not taken over: multifactor runs strict, as sched/builtin; for backfill add "
+        "--option multifactor.reservations=easy"
+    ]
 
 
 def test_the_priority_is_the_weighted_sum_of_the_factors_that_the_documentation_states():
@@ -212,7 +215,44 @@ def test_tiers_of_partitions_go_before_priorities_and_factors_into_them(tmp_path
     )
     found, _ = ends(jobs, conf=conf)
     assert found == [100, 130, 120, 110]
-    assert "SchedulerType" in make_policy("multifactor", jobs, {"conf": conf}).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options", "said"),
+    [
+        (
+            "sched/backfill",
+            {},
+            "runs strict, as sched/builtin; for backfill add --option multifactor.reservations=easy",
+        ),
+        (
+            "sched/backfill",
+            {"qos": "Name|Priority|Preempt\nnormal|1|low\nlow|0|\n"},
+            "do not support preemption by QOS",
+        ),
+        ("Sched/Backfill", {"backfill": True}, "SchedulerType=sched/backfill is not taken over: no start is reserved"),
+        ("sched/backfill", {"reservations": "easy"}, None),
+        ("sched/builtin", {}, None),
+        ("sched/builtin", {"reservations": "easy"}, "jobs may overtake one that does not fit"),
+        ("sched/hold", {}, None),
+    ],
+)
+def test_a_scheduler_type_other_than_the_simulated_one_is_named(tmp_path, scheduler, options, said):
+    conf = write(tmp_path / "slurm.conf", f"PriorityWeightAge=5\nSchedulerType={scheduler}\n")
+    if "qos" in options:
+        options = {"qos": write(tmp_path / "qos.txt", options["qos"])}
+    jobs = workload([(0, 1, 1)], qos=np.array([0]), qos_names=("normal",))
+    policy = Multifactor(MultifactorOptions(conf=conf, **options), jobs)
+    assert len(policy.notes) == (said is not None)
+    assert said is None or said in policy.notes[0]
+
+
+def test_parameters_without_effect_and_a_weight_without_its_file_are_named(tmp_path):
+    conf = write(tmp_path / "slurm.conf", "SchedulerType=sched/builtin\nSchedulerParameters=x\nPriorityWeightQOS=7\n")
+    assert Multifactor(MultifactorOptions(conf=conf), workload([(0, 1, 1)])).notes == (
+        f"{conf}: without effect: SchedulerParameters",
+        f"{conf}: PriorityWeightQOS needs --option multifactor.qos=FILE",
+    )
 
 
 def test_strict_order_holds_narrow_jobs_up_and_backfill_does_not():
