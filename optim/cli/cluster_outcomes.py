@@ -13,12 +13,17 @@ from optim.core.errors import InvalidOptionError
 from optim.models.cluster.policy_names import marked
 
 if TYPE_CHECKING:
+    from optim.models.cluster.cluster import Cluster
     from optim.models.cluster.run_file import LoggedRun, RunRecord
     from optim.models.cluster.workload import Workload
     from optim.simulation.cluster.options import EngineOptions
 
 PANEL = "Output"
 RECORDED = "as recorded"
+AGREEMENT = 0.1
+"""Largest relative deviation from the recorded mean completion time at which simulation and recording agree."""
+BOUND_TOL = 1e-9
+"""Relative rounding error of mean completion times."""
 MAX_GROUPS = 20
 """Maximum users or partitions in a table, the longest waits first."""
 
@@ -161,11 +166,41 @@ def distance(jobs: "Workload", run: "LoggedRun") -> dict[str, Any]:
 
 def distance_line(found: dict[str, Any]) -> str:
     """Describe the deviation of the current policy from the recorded schedule."""
+    verdict = "they agree"
+    if abs(found["relative"]) > AGREEMENT:
+        verdict = (
+            f"{found['policy']} does not behave like your cluster; put the policy closest to yours first (easy for "
+            "sched/backfill) before you trust a what-if"
+        )
     return (
         f"mean completion of the {found['jobs']:,} jobs with a recorded start: simulated {found['simulated_jct_mean_h']:.3g} h "
         f"under {found['policy']} (taken as the current policy), recorded {found['recorded_jct_mean_h']:.3g} h "
-        f"({found['relative']:+.0%}); a large deviation makes what-if results unreliable"
+        f"({round(100 * found['relative']):+d} %): {verdict}"
     )
+
+
+def recorded_remark(jobs: "Workload", world: "Cluster", least_h: float) -> str:
+    """Return a remark if the recorded mean completion time is below its lower bound `least_h` for this cluster; else ""."""
+    row = recorded_row(jobs)
+    if row is None or not jobs.recorded.all() or row["jct_mean_h"] >= least_h * (1 - BOUND_TOL):
+        return ""
+    most = max_recorded_gpus(jobs)
+    gpus = f"up to {most} GPUs at once" if most > world.num_gpus else "other types, partitions or run times"
+    return (
+        f"the recorded mean, {row['jct_mean_h']:.3g} h, is below the lower bound for {world.num_gpus} GPUs: "
+        f"the recording used {gpus}; correct --gpus first"
+    )
+
+
+def max_recorded_gpus(jobs: "Workload") -> int:
+    """Return the maximum number of GPUs that jobs with a recorded start held at once, each for its run time."""
+    import numpy as np
+
+    known = jobs.recorded
+    start = (jobs.submit_us + jobs.recorded_wait_us)[known]
+    times = np.concatenate([start + jobs.duration_us[known], start])  # at one time, ends come before starts
+    change = np.concatenate([-jobs.gpus[known], jobs.gpus[known]])
+    return int(change[np.argsort(times, kind="stable")].cumsum().max(initial=0))
 
 
 def _print_waits(record: "RunRecord", output: OutputFormat) -> None:

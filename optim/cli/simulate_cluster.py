@@ -14,6 +14,7 @@ from optim.cli.cluster_outcomes import (
     named,
     print_policies,
     print_stops,
+    recorded_remark,
     recorded_row,
 )
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
@@ -286,7 +287,10 @@ def cluster(
     if output is OutputFormat.TABLE:
         _print_rows(record, rows, options, has_details=outputs.details)
     elif record.runs and jobs.recorded.any():
-        print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
+        remark = recorded_remark(jobs, world, record.bounds["jct_mean_h"])
+        print_json(
+            {"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0]), "recorded_remark": remark}
+        )
     outcomes.print_outputs(record, output, seed)
     _write(record, outputs, output, published)
     return exit_code_of(rows, len(requests))
@@ -324,6 +328,8 @@ def _print_rows(
         print_line(f"warning: {warning}")
     if recorded is not None and record.runs:
         print_line(distance_line(distance(record.jobs, record.runs[0])))
+    if remark := recorded_remark(record.jobs, record.cluster, record.bounds["jct_mean_h"]):
+        print_line(f"warning: {remark}")
     left_out = print_stacked(("policy", *SHOWN), body, title=title, is_brief=not has_details)
     if not has_details:
         columns = f"{len(left_out)} more columns ({left_out[0]} to {left_out[-1]}), " if left_out else ""

@@ -164,7 +164,10 @@ def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
     result = run("--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--bound-steps", 0)
     # Recorded: 2 h and 3 h; simulated: 2 h and 2 h.
     first = result.stdout.splitlines()[0]
-    assert "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20%)" in first
+    assert (
+        "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20 %): fifo does not behave like your cluster; put the"
+        in first
+    )
     assert "as recorded" in result.stdout
     lines = [
         json.loads(line)
@@ -175,6 +178,27 @@ def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
     assert lines[-1]["recorded_row"] == {
         "policy": "as recorded", "jct_mean_h": 2.5, "jct_p95_h": 2.95, "wait_mean_h": 1.0, "slowdown_max": 3.0, "makespan_h": 4.0,
     }  # fmt: skip
+
+
+def test_a_recording_that_the_policy_reproduces_agrees(recorded):
+    recorded.write_text(recorded.read_text().replace("2026-03-02 11:00", "2026-03-02 10:00"))
+    result = run("--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--bound-steps", 0)
+    assert result.stdout.splitlines()[0].endswith("recorded 2 h (+0 %): they agree")
+    assert "below the lower bound" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("second", "used"),
+    [("2026-03-02 09:00", "up to 16 GPUs at once"), ("2026-03-02 10:00", None)],
+)
+def test_a_recording_below_the_lower_bound_is_named(recorded, second, used):
+    """The second job of eight GPUs started while the first held all eight."""
+    recorded.write_text(recorded.read_text().replace("2026-03-02 11:00", second))
+    words = ("--trace", recorded, "--gpus", "1x8", "--policy", "fifo")
+    said = f"the recorded mean, 1.5 h, is below the lower bound for 8 GPUs: the recording used {used}; correct --gpus first"
+    assert (f"warning: {said}" in run(*words).stdout) == (used is not None)
+    last = json.loads(run(*words, "--format", "json").stdout.splitlines()[-1])
+    assert last["recorded_remark"] == (said if used else "")
 
 
 def test_jobs_and_waits_are_told(recorded, tmp_path):

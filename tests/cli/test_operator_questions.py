@@ -16,7 +16,7 @@ JOBS = "--trace jobs.txt --trace-format sacct --gpus topology.json"
 ANSWERS = {
     "When will job X start?": r"start_10 +start_50 +start_90",
     "Why is it pending?": r"easy \(backfill\)",
-    "Does the simulation match what happened?": r"simulated [\d.]+ h under fifo, recorded [\d.]+ h",
+    "Does the simulation match what happened?": r"simulated [\d.]+ h under easy .*, recorded [\d.]+ h",
     "Is `easy` better than `fifo`, or by chance?": r"easy instead of fifo: -[\d.]+ h \[.*\], 5 weeks",
     "Who starves?": r"fifo \(strict\)",
     "Who waits, by user and partition?": r"easy: waits by user, hours(.|\n)*easy: waits by partition, hours",
