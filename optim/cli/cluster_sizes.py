@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.cli.cluster_outcomes import exit_code_of, named, print_stops
-from optim.cli.messages import ExitCode
+from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_json, print_line, print_table
+from optim.cli.parameters import split_list
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -17,6 +19,27 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 
 SHOWN = ("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "utilisation", "unfinished")
+
+
+DEFAULT_GPUS = "60x8"
+"""Cluster if none is given."""
+
+
+def sizes_of(gpus: str | None) -> list[str]:
+    """Return the sizes that ``--gpus`` gives, `DEFAULT_GPUS` without it."""
+    return [gpus or DEFAULT_GPUS] if gpus is None or Path(gpus).is_file() else split_list([gpus])
+
+
+def print_assumed_sizes(gpus: str | None, *, is_own: bool) -> None:
+    """Print the size that was assumed for the user's own jobs, and the reading of plain numbers."""
+    if gpus is None and is_own:
+        machines, each = map(int, DEFAULT_GPUS.split("x"))
+        info(f"no --gpus: simulated on {DEFAULT_GPUS} ({machines * each} GPUs); give the size of your cluster")
+    for text in sizes_of(gpus):
+        if text.isdecimal():
+            info(
+                f"--gpus {text} is read as {text}x1: {text} machines of one GPU; one machine of {text} GPUs is 1x{text}"
+            )
 
 
 def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple[str, Cluster], ...]":
@@ -33,7 +56,7 @@ def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple
         return tuple((text, read_cluster(text)) for text in texts)
     given = [name for name, value in refused.items() if value]
     if given:
-        raise InvalidOptionError(f"--gpus with several sizes excludes {given[0]}; omit it")
+        raise InvalidOptionError(f"--gpus with several sizes excludes {', '.join(given)}; omit them")
     worlds = sorted(((text, read_cluster(text)) for text in texts), key=lambda world: world[1].num_gpus)
     if len({(world.kinds, world.gpu_types, world.partitions) for _, world in worlds}) > 1:
         raise InvalidOptionError("all sizes of --gpus must have the same types and partitions, in the same order")

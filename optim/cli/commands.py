@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from optim.cli.parameters import check_inputs_stay
 from optim.core.optional import installed_names
+from optim.workloads.traces.sacct_command import COMMAND as SACCT
 
 EXAMPLES: dict[str, tuple[str, str, str]] = {
     "bench": (
@@ -230,6 +231,9 @@ COMMANDS = {
     ),
 }
 
+NOTES = {"simulate cluster": (f"Jobs of a Slurm cluster, for --trace and --state:\n\n{SACCT}",)}
+"""Paragraphs before the examples of a sub-command."""
+
 
 def stub(name: str) -> Any:
     """Return a placeholder with the help of a sub-command, without importing its module."""
@@ -266,4 +270,4 @@ def _end_with_examples(command: Any, path: str) -> None:
     command.invoke = partial(_invoke, command.invoke)
     if path in EXAMPLES:
         lines = [f"optim {path} {words}".rstrip().replace("[", "\\[") for words in EXAMPLES[path]]
-        command.epilog = "\n\n".join(["Examples:", *lines])
+        command.epilog = "\n\n".join([*NOTES.get(path, ()), "Examples:", *lines])

@@ -18,7 +18,7 @@ from optim.cli.cluster_outcomes import (
     recorded_row,
 )
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
-from optim.cli.cluster_sizes import play_sizes, read_sizes
+from optim.cli.cluster_sizes import DEFAULT_GPUS, play_sizes, print_assumed_sizes, read_sizes, sizes_of
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
 from optim.cli.messages import ExitCode, info
@@ -161,8 +161,14 @@ def cluster(
     *,
     choice: JobChoice,
     gpus: Annotated[
-        str, option("--gpus", "Machines x GPUs each, or a topology file; comma-separated sizes.", "60x8", JOBS)
-    ] = "60x8",
+        str | None,
+        option(
+            "--gpus",
+            f"Machines x GPUs each, or a topology file; comma-separated sizes (default {DEFAULT_GPUS}).",
+            "60x8",
+            JOBS,
+        ),
+    ] = None,
     outages: Annotated[Path | None, option("--outages", "Planned machine outages (csv).", "FILE", JOBS)] = None,
     policy: PolicyOption = None,
     every_policy: Annotated[bool, option("--every-policy", "Run all policies that support these jobs.")] = False,
@@ -218,7 +224,7 @@ def cluster(
         }
         | {"--what-if": settings_choice.what_if, "--write-config": settings_choice.write_config}
     )
-    worlds = read_sizes([gpus] if Path(gpus).is_file() else split_list([gpus]), alone)
+    worlds = read_sizes(sizes_of(gpus), alone)
     world = worlds[0][1]
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
@@ -249,6 +255,7 @@ def cluster(
     if settings_choice.write_config is not None:
         return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)
+    print_assumed_sizes(gpus, is_own=choice.trace is not None or start.state is not None)
     if begun is not None and start.forecast is not None:
         return print_forecast(begun, task, requests, outcomes.jobs_csv, outputs.report, where, output)
     for warning in task.warnings(requests):
@@ -271,7 +278,7 @@ def cluster(
             overhead_us=options.overhead_us,
             settings={
                 "seed": seed,
-                **_asked(choice, gpus, own, outages),
+                **_asked(choice, gpus or DEFAULT_GPUS, own, outages),
                 **selecting,
                 **given,
                 **_of_time(jobs, start),

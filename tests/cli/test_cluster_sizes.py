@@ -95,12 +95,32 @@ def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--gpus", "1x2,2x2", "--log", "run.npz"), "excludes --log"),
+        (("--gpus", "1x2,2x2", "--log", "run.npz", "--jobs-csv", "j.csv"), "excludes --log, --jobs-csv; omit"),
         (("--gpus", "1x4,2x2"), "two sizes with the same number of GPUs"),
-        (("--gpus", "1x2,zzz"), "MACHINESxGPUS"),
+        (("--gpus", "1x2,zzz"), "zzz: no such file; a cluster is MACHINESxGPUS, such as 60x8, or a topology file"),
     ],
 )
 def test_what_does_not_go_with_several_sizes_is_one_line(jobs, words, cause):
     result = _run("--trace", jobs, *words)
     assert (result.exit_code, result.stderr.strip().count("\n")) == (2, 0)
     assert cause in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "no --gpus: simulated on 60x8 (480 GPUs); give the size of your cluster"),
+        (("--gpus", "16"), "--gpus 16 is read as 16x1: 16 machines of one GPU; one machine of 16 GPUs is 1x16"),
+        (("--gpus", "16x1"), ""),
+    ],
+)
+def test_an_assumed_size_is_named(jobs, words, said):
+    result = _run("--trace", jobs, "--policy", "fifo", "--bound-steps", 0, *words)
+    assert result.exit_code == 0, result.output
+    assert ("no --gpus" in result.stderr, "is read as" in result.stderr) == (said[:2] == "no", said[:2] == "--")
+    assert said in " ".join(result.stderr.split())
+
+
+def test_jobs_that_are_generated_need_no_size():
+    result = _run("--generate", "philly", "--jobs", 5, "--policy", "fifo", "--bound-steps", 0)
+    assert (result.exit_code, "no --gpus" in result.stderr) == (0, False)

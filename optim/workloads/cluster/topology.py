@@ -26,8 +26,12 @@ def read_cluster(text: str) -> Cluster:
         If the text is none of these, or the cluster has no machine.
     """
     path = Path(text)
-    if GRID.fullmatch(text.strip()) or not path.is_file():
+    if GRID.fullmatch(text.strip()):
         return Cluster.grid(text)
+    if not path.is_file():
+        raise InvalidProblemError(
+            f"{text[:100]}: no such file; a cluster is MACHINESxGPUS, such as 60x8, or a topology file"
+        )
     if is_json(path):
         return read_topology(path)
     header = header_of(path)

@@ -42,13 +42,9 @@ from optim.workloads.traces.queue_state import (
     expand_numbers,
     given_now,
 )
+from optim.workloads.traces.sacct_command import COMMAND
 
 SEPARATOR = "|"
-COMMAND = (
-    "sacct -a -P -S now-30days --format=JobID,User,Account,QOS,Partition,Submit,Start,End,ElapsedRaw,Timelimit,ReqTRES,"
-    "AllocTRES,State,Priority,NodeList"
-)
-"""Command that prints all columns read here, of all users' jobs of the last 30 days."""
 RESOURCES = ("AllocTRES", "ReqTRES")
 LIMITS = ("Timelimit", "TimelimitRaw")
 NO_LIMIT = ("UNLIMITED", "Partition_Limit")

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from optim.cli.commands import load
 from optim.core.errors import InvalidProblemError
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
-from optim.workloads.traces.slurm import COMMAND, read_sacct_state
+from optim.workloads.traces.sacct_command import COMMAND
+from optim.workloads.traces.slurm import read_sacct_state
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -108,6 +110,10 @@ def test_the_error_for_a_missing_column_prints_the_command_that_gives_all(tmp_pa
 def test_the_pages_give_the_command_that_errors_print(page):
     said = re.findall(r"sacct -\w [^`>\n]*[^`>\n ]", (DOCS / page).read_text())
     assert said == [COMMAND]
+
+
+def test_help_gives_the_command_that_errors_print():
+    assert COMMAND in load("simulate").commands["cluster"].epilog
 
 
 def test_the_command_prints_every_column_that_is_read(tmp_path):
