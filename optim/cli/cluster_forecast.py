@@ -103,6 +103,7 @@ class StartChoice:
         from optim.simulation.cluster.forecast import ForecastOptions
         from optim.workloads.cluster.queue_states import begin_from, read_queue_state
         from optim.workloads.traces.job_table import EPOCH
+        from optim.workloads.traces.queue_state import NO_REQUEST
 
         if choice.generate is not None:
             raise InvalidOptionError("--generate and --state exclude each other; give past jobs as --trace FILE")
@@ -123,9 +124,11 @@ class StartChoice:
             begin=EPOCH + timedelta(seconds=min(job.submit_s for job in queue.jobs)),
             seed=seed,
         )
+        pending, unknown = int(present.is_pending(jobs).sum()), queue.dropped.get(NO_REQUEST, 0)
+        left_out = f", {unknown if pending else 'all'} of them left out: their GPUs are unknown (print ReqTRES)"
         info(
-            f"state at {begun.date(present.now_us)} UTC: {len(present.starts)} running jobs, "
-            f"{int(present.is_pending(jobs).sum())} pending"
+            f"state at {begun.date(present.now_us)} UTC: {len(present.starts)} running jobs, {pending + unknown} pending"
+            f"{left_out if unknown else ''}"
         )
         if self.forecast is None:
             return _with_means(begun)

@@ -254,9 +254,11 @@ def cluster(
     settings_choice.check_playable(task, requests)
     if settings_choice.write_config is not None:
         return print_configuration(task, requests[0], settings_choice.write_config)
-    _print_header(jobs, world, seed)
+    is_forecast = begun is not None and start.forecast is not None
+    has_table = output is OutputFormat.TABLE and not (is_forecast or len(worlds) > 1 or settings_choice.what_if)
+    _print_header(jobs, world, seed, hours=", by time limits," if is_forecast else "", warns=not has_table)
     print_assumed_sizes(gpus, is_own=choice.trace is not None or start.state is not None)
-    if begun is not None and start.forecast is not None:
+    if begun is not None and is_forecast:
         return print_forecast(begun, task, requests, outcomes.jobs_csv, outputs.report, where, output)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
@@ -331,10 +333,10 @@ def _print_rows(
         head.append([recorded["policy"], *(recorded.get(name) for name in SHOWN)])
     body = [*head, *([named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
-    if warning := record.jobs.missing:
-        print_line(f"warning: {warning}")
     if recorded is not None and record.runs:
         print_line(distance_line(distance(record.jobs, record.runs[0])))
+    if warning := record.jobs.missing:
+        print_line(f"warning: {warning}")
     if remark := recorded_remark(record.jobs, record.cluster, record.bounds["jct_mean_h"]):
         print_line(f"warning: {remark}")
     left_out = print_stacked(("policy", *SHOWN), body, title=title, is_brief=not has_details)
@@ -488,15 +490,17 @@ def _print_study(record: "RunRecord", output: OutputFormat, published: "list[Pat
             print_line()
 
 
-def _print_header(jobs: "Workload", world: "Cluster", seed: int) -> None:
-    """Print the size of the simulation, warnings and notes."""
-    left_out = "".join(f"; {text}" for text in jobs.left_out)
-    info(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
+def _print_header(jobs: "Workload", world: "Cluster", seed: int, *, hours: str, warns: bool) -> None:
+    """Print the size of the simulation with a remark on the GPU-hours, the warning if it is in no table, and notes."""
+    left_out = f"; {jobs.left_out}" if jobs.left_out else ""
+    info(
+        f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours{hours or ','} on {world.num_gpus} GPUs{left_out}; seed {seed}"
+    )
     apps = len(set(jobs.app.tolist()))
     if apps < len(jobs):
         info(f"finish-time fairness is measured over {apps} apps; an app ends with its last job")
-    if warning := jobs.missing:
-        info(f"warning: {warning}")
+    if warns and jobs.missing:
+        info(f"warning: {jobs.missing}")
     for line in jobs.notes:
         info(line)
 

@@ -63,7 +63,7 @@ def write_forecast_report(
     pending = int(present.is_pending(jobs).sum())
     said = f"{len(present.starts)} running and {pending} pending jobs at {now:%Y-%m-%d %H:%M} UTC"
     body = ["<h1>Starts of pending jobs</h1>", f'<p class="headline">{escape(said)}</p>']
-    body.extend(f"<p>{escape(text)}</p>" for text in (*told, *jobs.left_out, *jobs.notes))
+    body.extend(f"<p>{escape(text)}</p>" for text in (*told, jobs.left_out, *jobs.notes) if text)
     for policy, made in found:
         body.append(figure_element(forecast_figure(jobs, present, begin, policy, made)))
         rows = []

@@ -149,6 +149,23 @@ def test_a_forecast_refuses_what_it_would_leave_out(state, tmp_path, monkeypatch
     assert f"omit {words[0]}" in result.stderr
 
 
+def test_pending_jobs_whose_gpus_are_unknown_are_counted_as_pending(state):
+    """Without ReqTRES, pending jobs have no GPUs: nothing is granted yet."""
+    lines = [line.split("|") for line in state.read_text().splitlines()]
+    at = lines[0].index("ReqTRES")
+    state.write_text("\n".join("|".join(line[:at] + line[at + 1 :]) for line in lines) + "\n")
+    said = run("--state", state, "--gpus", "1x8", "--policy", "easy").stderr
+    assert "1 running jobs, 2 pending, all of them left out: their GPUs are unknown (print ReqTRES)" in said
+    assert "left out: 2 pending jobs with unknown GPUs (print the column ReqTRES); seed 0" in said
+    assert "without a GPU" not in said
+
+
+def test_the_gpu_hours_of_a_forecast_are_those_of_the_time_limits(state):
+    words = ("--state", state, "--gpus", "1x8", "--policy", "easy")
+    assert "3 jobs, 80 GPU-hours, by time limits, on 8 GPUs" in run(*words, "--forecast", 5).stderr
+    assert "by time limits" not in run(*words).stderr
+
+
 @pytest.fixture
 def recorded(tmp_path):
     """Two jobs on one machine, of which the second waited an hour longer than it had to."""

@@ -99,7 +99,7 @@ def test_hours_minutes_and_seconds_and_months_first(operators):
     [
         ("sacct-het.txt", 1, 16, {}),
         ("sacct-requeued.txt", 1, 24, {}),
-        ("sacct-unknownsub.txt", 1, 8, {"whose submission is unknown": {"rows": 1, "gpu_hours": 8}}),
+        ("sacct-unknownsub.txt", 1, 8, {"jobs with unknown submission": {"rows": 1, "gpu_hours": 8}}),
     ],
 )
 def test_small_tables_of_sacct(operators, name, jobs, gpu_hours, left_out):
@@ -115,8 +115,8 @@ def test_attempts_never_run_at_once(operators):
 
 
 def test_rows_that_are_no_whole_gpus_of_one_type(operators):
-    assert "1 with MIG slices instead of full GPUs" in refused(operators("sacct-mig.txt"), *SACCT)
-    assert "1 with GPUs of several types" in refused(operators("sacct-twotypes.txt"), *SACCT)
+    assert "1 job with MIG slices instead of full GPUs" in refused(operators("sacct-mig.txt"), *SACCT)
+    assert "1 job with GPUs of several types" in refused(operators("sacct-twotypes.txt"), *SACCT)
     said = refused(operators("sacct-noheader.txt"), *SACCT)
     assert (
         "the header is missing; print the table with it (without -n): sacct -a -P -S now-30days --format=JobID," in said
@@ -132,18 +132,18 @@ def test_a_month_of_sacct_is_read_without_another_command(operators, tmp_path):
         row for row in rows if "." not in row[0] and row[10] not in ("RUNNING", "PENDING") and "gres/gpu" in row[9]
     ]
     assert (code, first["jobs"]) == (0, len(whole))
-    assert first["left_out"]["that run or wait still"]["rows"] == 32
-    assert first["left_out"]["that are job steps"]["rows"] == sum("." in row[0] for row in rows)
-    assert first["left_out"]["that run or wait still"]["gpu_hours"] == pytest.approx(87, abs=0.5)
-    assert first["left_out"]["that run or wait still"]["at_least"]
+    assert first["left_out"]["jobs still running or pending"]["rows"] == 32
+    assert first["left_out"]["job steps (parts of their jobs)"]["rows"] == sum("." in row[0] for row in rows)
+    assert first["left_out"]["jobs still running or pending"]["gpu_hours"] == pytest.approx(87, abs=0.5)
+    assert first["left_out"]["jobs still running or pending"]["at_least"]
     assert first["recorded"] == {"jobs": 69, "wait_mean_h": pytest.approx(0.433, abs=5e-4)}
     assert first["gpu_hours"] + 87 == pytest.approx(291, abs=0.5)
-    assert "warning: at least 87.0 of 291.0 GPU-hours (30%) are left out: jobs that run or wait still" in said
+    assert "warning: at least 87.0 of 291.0 GPU-hours (30%) are left out: jobs still running or pending" in said
     assert first["settings"]["trace_format"] == "sacct"
     text = page.read_text()
     for shown in (
         "Warning: at least 87.0 of 291.0 GPU-hours",
-        "32 left out: that run or wait still (at least 87.0 GPU-hours)",
+        "32 jobs still running or pending (at least 87.0 GPU-hours), 3 jobs without a GPU",
         "trace_format=sacct",
     ):
         assert shown in text

@@ -304,7 +304,7 @@ def test_what_a_user_of_the_trace_should_know_is_said(tmp_path):
     result = run("simulate", "cluster", *words)
     assert result.exit_code == 0, result.output
     said = result.stderr
-    for line in ("3 jobs", "1 left out: without run time", "1 left out: larger than the cluster", "were sorted",
+    for line in ("3 jobs", "left out: 1 job without run time, 1 job larger than the cluster", "were sorted",
                  "at the same time as another", "drawn from tables 6 and 7"):  # fmt: skip
         assert line in said
 
@@ -462,11 +462,14 @@ def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp
     rows = ["1|g|2025-03-01T00:00:00|36000|gres/gpu=1|COMPLETED", "2|g|2025-03-01T00:00:00|36000|gres/gpu=1|RUNNING"]
     path.write_text("\n".join([head, *rows]) + "\n")
     words = ("simulate", "cluster", "--trace", path, "--trace-format", "sacct", "--gpus", "1x8", "--policy", "fifo")
-    warning = "at least 10.0 of 20.0 GPU-hours (50%) are left out: jobs that run or wait still; the cluster was fuller"
+    warning = (
+        "at least 10.0 of 20.0 GPU-hours (50%) are left out: jobs still running or pending; the cluster was fuller"
+    )
     table = run(*words, "--report", page)
     assert table.stdout.startswith(f"warning: {warning}")
+    assert "warning" not in table.stderr
     first = json.loads(run(*words, "--format", "json").stdout.splitlines()[0])
-    assert first["left_out"] == {"that run or wait still": {"rows": 1, "gpu_hours": 10.0, "at_least": True}}
+    assert first["left_out"] == {"jobs still running or pending": {"rows": 1, "gpu_hours": 10.0, "at_least": True}}
     assert first["notes"][0].startswith(f"warning: {warning}")
     assert f"Warning: {warning}" in page.read_text()
     path.write_text("\n".join([head, rows[0].replace("36000", "3600000"), rows[1]]) + "\n")
@@ -494,7 +497,7 @@ def test_a_virtual_cluster_is_chosen_by_any_of_its_names(tmp_path, name):
     words = ["simulate", "cluster", "--trace", table, "--gpus", "1x2", "--policy", "fifo", "--format", "json"]
     result = run(*words, "--option", f"trace.{name}=a")
     first = json.loads(result.stdout.splitlines()[0])
-    assert (first["jobs"], first["left_out"]) == (1, {"in other virtual clusters": {"rows": 1, "gpu_hours": 4.0}})
+    assert (first["jobs"], first["left_out"]) == (1, {"jobs in other virtual clusters": {"rows": 1, "gpu_hours": 4.0}})
     assert "warning" not in result.stderr
     wrong = run(*words, "--option", "trace.partitoin=a")
     assert wrong.exit_code == 2
@@ -528,7 +531,10 @@ def test_a_column_that_is_nearly_the_one_that_is_missing_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("resources", "said"),
-    [("gres/gpu:1g.5gb=2", "1 with MIG slices"), ("gres/gpu:a100=1,gres/gpu:v100=1", "1 with GPUs of several types")],
+    [
+        ("gres/gpu:1g.5gb=2", "1 job with MIG slices"),
+        ("gres/gpu:a100=1,gres/gpu:v100=1", "1 job with GPUs of several types"),
+    ],
 )
 def test_where_nothing_can_be_played_no_remedy_is_offered(tmp_path, resources, said):
     table = tmp_path / "jobs.txt"

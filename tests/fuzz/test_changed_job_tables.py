@@ -14,7 +14,7 @@ from optim.workloads.traces.job_table import ReadOptions
 from tests.support.snapshots import answer
 from tests.support.trace_files import gavel_file
 
-EXPECTED = ("that are job steps", "that repeat another row")
+EXPECTED = ("job steps (parts of their jobs)", "repeated rows")
 """Reasons to leave rows out that the right total knows."""
 
 

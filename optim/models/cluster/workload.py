@@ -1,5 +1,6 @@
 """Jobs that a cluster runs, as arrays."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,11 +27,31 @@ LEVELS = ("machine", "rack", "cluster")
 MAX_MISSING = 0.05
 """Largest share of a source's GPU-hours that may be left out without a warning."""
 
-ELSEWHERE, EARLIER = "in other virtual clusters", "submitted earlier"
+ELSEWHERE, EARLIER = "jobs in other virtual clusters", "jobs submitted earlier"
 """Reasons for leaving out jobs at the user's request, which give no warning."""
 
-UNFINISHED = "that run or wait still"
+UNFINISHED = "jobs still running or pending"
 """Reason for leaving out jobs whose GPU-hours are known only up to the end of the source."""
+
+
+def counted(dropped: Mapping[str, int], more: Mapping[str, str] | None = None) -> str:
+    """Return the numbers of rows left out, by reason (a plural noun phrase), and further text by reason; empty if there are none.
+
+    Examples
+    --------
+    >>> counted({"job steps": 3, "jobs without a GPU": 1}, {"job steps": " (of 2 jobs)"})
+    '3 job steps (of 2 jobs), 1 job without a GPU'
+    """
+    more = more or {}
+    singular = {reason: _PLURAL.sub(r"\1", reason, count=1) for reason in dropped}
+    return ", ".join(
+        f"{count} {singular[reason] if count == 1 else reason}{more.get(reason, '')}"
+        for reason, count in dropped.items()
+        if count
+    )
+
+
+_PLURAL = re.compile(r"\b(job|row|step|pod)s\b")
 
 MIB_A_GB = 1_024
 
@@ -251,13 +272,14 @@ class Workload(ComparesByValue):
         return float(self.gpus.astype(float) @ self.duration_us) / US / 3600
 
     @property
-    def left_out(self) -> list[str]:
-        """One text per reason for rows left out of the source, with their GPU-hours if known."""
+    def left_out(self) -> str:
+        """Text on the rows left out of the source, with their GPU-hours if known; empty if there are none."""
         hours = {
             reason: f" ({'at least ' if reason == UNFINISHED else ''}{held:,.1f} GPU-hours)"
             for reason, held in self.dropped_gpu_h.items()
         }
-        return [f"{count} left out: {reason}{hours.get(reason, '')}" for reason, count in self.dropped.items()]
+        said = counted(self.dropped, hours)
+        return f"left out: {said}" if said else ""
 
     @property
     def missing(self) -> str:
@@ -270,7 +292,7 @@ class Workload(ComparesByValue):
         reasons = ", ".join(sorted(lost, key=lambda reason: -lost[reason]))
         least = "at least " if UNFINISHED in self.dropped else ""
         return (
-            f"{least}{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: jobs {reasons}; "
+            f"{least}{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: {reasons}; "
             "the cluster was fuller, and jobs waited longer, than is shown"
         )
 

@@ -14,6 +14,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
 from optim.core.limits import check_limit
 from optim.models.admission.data import MICRO, Jobs, ServerClasses
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.cluster.workload import counted
 from optim.workloads.admission.generator import UtilityMix, check_range
 from optim.workloads.traces.formats import TRACE_FORMATS, read_jobs
 from optim.workloads.traces.job_table import JobTable, NodeTable, ReadOptions
@@ -639,4 +640,4 @@ def _invented(table: JobTable, options: TraceOptions) -> tuple[str, ...]:
 
 
 def _left_out(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {reason}" for reason, number in dropped.items() if number) or "none"
+    return counted(dropped) or "none"

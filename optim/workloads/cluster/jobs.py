@@ -13,7 +13,7 @@ from optim.core.arrays import FloatArray, IntArray, TextArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.cluster import UNNAMED, Cluster
 from optim.models.cluster.philly import STATUSES
-from optim.models.cluster.workload import EARLIER, ELSEWHERE, PPM, US, WHOLE_MILLI, Workload
+from optim.models.cluster.workload import EARLIER, ELSEWHERE, PPM, US, WHOLE_MILLI, Workload, counted
 from optim.workloads.cluster.generator import REASON_NAMES, draw_outcomes
 from optim.workloads.traces.job_table import JobTable, seconds_of
 
@@ -159,7 +159,7 @@ def _list(names: "list[str] | tuple[str, ...]") -> str:
     return ", ".join(shown) + (", ..." if len(names) > NAMES_SHOWN else "")
 
 
-OVERSIZED, NO_TYPE = "larger than the cluster", "that no GPU of the cluster can run"
+OVERSIZED, NO_TYPE = "jobs larger than the cluster", "jobs that no GPU of the cluster can run"
 
 MIB_A_GB = 1024.0
 """MiB per GB."""
@@ -292,7 +292,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     _check_clock(table, order)
     order = order[: selection.first]
     if not len(order):
-        said = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+        said = counted(dropped)
         raise InvalidProblemError(
             f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}){_remedy(dropped)}"
         )

@@ -66,7 +66,7 @@ OVER = "Terminated"
 SERVICE = ("instance_sn", "role", "gpu_request", "creation_time", "scheduled_time", "deletion_time")
 """Columns that identify the instances of 2025."""
 
-BEFORE = "that ran before the trace began"
+BEFORE = "jobs that ran before the trace began"
 
 HIGH = "HP"
 """Type of the jobs of 2026 that preempt spot jobs."""

@@ -15,9 +15,9 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
 from optim.core.optional import import_extra as require_package
 from optim.workloads.csv_columns import LARGEST, line_of, read_columns, refuse, utc_dates
 
-NO_WORK = "without run time"
+NO_WORK = "jobs without run time"
 
-NO_GPU = "without a GPU"
+NO_GPU = "jobs without a GPU"
 
 STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "QUEUED", "WAITING")
 """States, in capitals, of unfinished jobs. REQUEUED isn't among them: Slurm writes it for an attempt that has ended."""
@@ -506,7 +506,7 @@ def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
     return times, times.notna().to_numpy()
 
 
-TWICE = "that repeat another row"
+TWICE = "repeated rows"
 
 
 class Gangs:

@@ -30,7 +30,7 @@ GANGS = (
 )
 """Labels that the pods of one gang share; the first one that a pod has counts."""
 USERS = ("user", "app.kubernetes.io/created-by")
-OF_WORKLOADS = "that belong to a listed workload"
+OF_WORKLOADS = "pods of a listed workload"
 
 
 class _Resources(msgspec.Struct):

@@ -30,11 +30,11 @@ from optim.workloads.traces.job_table import (
     since_first,
 )
 
-NEVER_RAN = "without an attempt"
+NEVER_RAN = "jobs without an attempt"
 
-NO_SUBMIT = "whose submission is unknown"
+NO_SUBMIT = "jobs with unknown submission"
 
-STILL_RUNNING = "whose last attempt has no end"
+STILL_RUNNING = "jobs whose last attempt has no end"
 
 FAILED = "Failed"
 

@@ -12,11 +12,13 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray, TextArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.cluster.workload import counted
 from optim.workloads.traces.job_table import EPOCH, JobTable, seconds_of
 
-HELD = "that are held or depend on other jobs"
-OTHER_STATE = "that are neither running nor pending"
-NO_START = "with an unknown start time"
+HELD = "held or dependent jobs"
+OTHER_STATE = "jobs neither running nor pending"
+NO_START = "jobs with unknown start"
+NO_REQUEST = "pending jobs with unknown GPUs (print the column ReqTRES)"
 
 NOT_ELIGIBLE = (
     "JobHeldUser",
@@ -109,7 +111,7 @@ class QueueState:
             If there are none, names repeat, a number is negative, or a time is after now.
         """
         if not jobs:
-            left = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+            left = counted(dropped)
             raise InvalidProblemError(f"{path}: no job with GPUs is running or pending ({left or 'the list is empty'})")
         seen: set[str] = set()
         for job in jobs:

@@ -33,6 +33,7 @@ from optim.workloads.traces.job_table import (
 )
 from optim.workloads.traces.queue_state import (
     HELD,
+    NO_REQUEST,
     NO_START,
     NOT_ELIGIBLE,
     OTHER_STATE,
@@ -49,9 +50,9 @@ RESOURCES = ("AllocTRES", "ReqTRES")
 LIMITS = ("Timelimit", "TimelimitRaw")
 NO_LIMIT = ("UNLIMITED", "Partition_Limit")
 NAMES = ("JobID", "JobIDRaw")
-STEP = "that are job steps"
-SLICES, TYPES = "with MIG slices instead of full GPUs", "with GPUs of several types"
-NO_SUBMIT, NO_ELAPSED = "whose submission is unknown", "whose run time is unknown"
+STEP = "job steps (parts of their jobs)"
+SLICES, TYPES = "jobs with MIG slices instead of full GPUs", "jobs with GPUs of several types"
+NO_SUBMIT, NO_ELAPSED = "jobs with unknown submission", "jobs with unknown run time"
 UNKNOWN = ("", "Unknown", "None", "N/A", "INVALID")
 EARLIEST_S = 1e8
 """Least submission in seconds since 1970: in 1973, before Slurm existed."""
@@ -328,6 +329,7 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
         STEP: is_step,
         OTHER_STATE: ~is_open,
         HELD: is_waiting & np.isin(reason, NOT_ELIGIBLE),
+        NO_REQUEST: is_waiting & (gpus < 1) & ("ReqTRES" not in columns),
         NO_GPU: gpus < 1,
         SLICES: is_sliced,
         TYPES: is_mixed,
@@ -364,9 +366,7 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
                 nodes=(*(before.nodes if before and "+" in ids[row] else ()), *nodes),
             )
     latest = np.nanmax([*(start + np.nan_to_num(elapsed)), *submit, 0.0])
-    unknown = 0 if "ReqTRES" in columns else int((is_waiting & is_open & ~is_step & (gpus < 1)).sum())
-    notes = [f"GPUs of {unknown} pending jobs are unknown: print the column ReqTRES as well"] if unknown else []
-    return QueueState.of(path, list(jobs.values()), given_now(now, float(latest)), dropped, notes)
+    return QueueState.of(path, list(jobs.values()), given_now(now, float(latest)), dropped, ())
 
 
 def _since_1970(path: str | Path, name: str, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:

@@ -74,7 +74,7 @@ def test_all_that_a_table_tells_is_kept_in_the_order_of_time():
 def test_a_date_and_a_number_of_jobs_choose_the_first_from_then_on():
     table = _table(begin=datetime(2017, 10, 3))
     jobs = cluster_jobs(table, Selection(since="2017-10-03T00:00:20", first=1))
-    assert (jobs.ids, dict(jobs.dropped)) == (("a",), {"submitted earlier": 2})
+    assert (jobs.ids, dict(jobs.dropped)) == (("a",), {"jobs submitted earlier": 2})
     assert jobs.submit_us.tolist() == [0]
     assert cluster_jobs(_table(), Selection(since="50")).ids == ("a", "d")
     with pytest.raises(InvalidOptionError, match="the trace has no dates"):
@@ -129,7 +129,7 @@ def test_run_times_are_those_of_the_clusters_types_of_gpu():
     assert jobs.ids == ("b", "c", "a")
     assert jobs.gpu_type_slowdown_ppm.tolist() == [[0, 1_000_000], [1_000_000, 0], [4_000_000, 1_000_000]]
     assert jobs.duration_us.tolist() == [2_000_000, 6_000_000, 1_000_000]
-    assert dict(jobs.dropped) == {"that no GPU of the cluster can run": 1}
+    assert dict(jobs.dropped) == {"jobs that no GPU of the cluster can run": 1}
     assert cluster_jobs(table, Selection(), Cluster.grid("1x8")).gpu_type_slowdown_ppm.shape == (4, 0)
     other = Cluster(gpus=np.array([8]), kinds=("h100",))
     with pytest.raises(InvalidProblemError, match="GPU type 'h100' has no throughput in the trace"):

@@ -83,7 +83,7 @@ def test_squeue_has_gpus_by_machine_arrays_and_no_limit_where_there_is_none(tmp_
     assert [job.name for job in state.jobs] == ["7", "9_2", "9_3", "9_4", "9_7"]
     assert state.jobs[0].nodes == (("n02", 8), ("n10", 4))
     assert (state.jobs[0].limit_s, state.jobs[1].limit_s) == (240 * 60, None)
-    assert state.dropped == {"that are held or depend on other jobs": 1, "without a GPU": 1}
+    assert state.dropped == {"held or dependent jobs": 1, "jobs without a GPU": 1}
     _, present, _ = begin_from(state, TYPED)
     assert present.starts.rows()[0][3] == ((0, 8), (1, 4))
 
@@ -114,7 +114,7 @@ def test_pods_of_one_gang_are_one_job_that_waits_until_all_run(tmp_path):
     assert [(job.name, job.gpus, job.start_s) for job in state.jobs] == [("ml/a", 8, NOON - 1800), ("ml/b", 4, None)]
     assert state.jobs[0].nodes == (("n0", 4), ("n1", 4))
     assert (state.dropped, state.now_s) == (
-        {"that are neither running nor pending": 1, "without a GPU": 1},
+        {"jobs neither running nor pending": 1, "jobs without a GPU": 1},
         NOON - 1800,
     )
 

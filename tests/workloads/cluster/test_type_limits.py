@@ -119,7 +119,7 @@ def test_what_no_gpu_may_run_is_refused_or_left_out(tmp_path, machines, said):
         _jobs(tmp_path, cluster)
     jobs = _jobs(tmp_path, cluster, oversized="drop")
     assert jobs.ids == ("1", "3", "4")
-    assert jobs.dropped == {"that no GPU of the cluster can run": 1}
+    assert jobs.dropped == {"jobs that no GPU of the cluster can run": 1}
 
 
 def test_a_gang_wider_than_its_type_is_refused_or_left_out(tmp_path):
@@ -128,7 +128,7 @@ def test_a_gang_wider_than_its_type_is_refused_or_left_out(tmp_path):
     with pytest.raises(InvalidProblemError, match="job row-0 needs 5 GPUs of v100, but the cluster has 4; enlarge"):
         _jobs(tmp_path, cluster, text, "csv").check_fits(cluster)
     jobs = _jobs(tmp_path, cluster, text, "csv", oversized="drop")
-    assert (jobs.ids, jobs.dropped) == (("row-1",), {"larger than the cluster": 1})
+    assert (jobs.ids, jobs.dropped) == (("row-1",), {"jobs larger than the cluster": 1})
 
 
 def test_machines_have_partitions_all_or_none(tmp_path):

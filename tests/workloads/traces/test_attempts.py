@@ -27,13 +27,13 @@ def test_attempts_add_up_and_the_last_tells_the_rest(tmp_path):
 def test_a_row_that_stands_twice_counts_once(tmp_path):
     table = _read(tmp_path, ["0,2,10,a,u,1,1", "0,2,10,b,u,1,1", "0,2,10,a,u,1,1"])
     assert (table.ids, table.duration_s.tolist()) == (("a", "b"), [10, 10])
-    assert table.dropped["that repeat another row"] == 1
+    assert table.dropped["repeated rows"] == 1
     assert table.notes == ()
 
 
 def test_rows_without_names_are_jobs_of_their_own(tmp_path):
     table = _read(tmp_path, ["0,2,10", "0,2,10"], "submit,gpus,duration")
-    assert (len(table), table.dropped.get("that repeat another row")) == (2, None)
+    assert (len(table), table.dropped.get("repeated rows")) == (2, None)
 
 
 @pytest.mark.parametrize("trace_format", ["tiresias", "muri"])

@@ -127,7 +127,7 @@ def test_tables_of_tabs_without_a_header_are_read_in_each_public_form(tmp_path: 
     assert (table.submit_s.tolist(), table.workers.tolist()) == ([0, 6.5], [1, 2])
     assert table.duration_s.tolist() == [1800, 5]
     assert {reason: count for reason, count in table.dropped.items() if count} == {
-        "without a GPU": 1,
+        "jobs without a GPU": 1,
         UNKNOWN_TYPE: 1,
     }
     assert np.array_equal(table.clock, [0, 0])

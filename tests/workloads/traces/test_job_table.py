@@ -42,7 +42,7 @@ def test_virtual_clusters_are_kept_with_the_jobs(tmp_path):
     assert (table.submit_s.tolist(), table.clock.tolist()) == ([5.0, 7.0, 8.0], [0, 0, 0])
     assert (table.user, table.model, table.status, table.rows_read, len(table)) == (None, None, None, 4, 3)
     only = read_jobs(path, "philly", ReadOptions(virtual_cluster="a"))
-    assert only.dropped == {"in other virtual clusters": 2, "without a GPU": 0, "without run time": 1}
+    assert only.dropped == {"jobs in other virtual clusters": 2, "jobs without a GPU": 0, "jobs without run time": 1}
 
 
 def test_models_and_states_are_kept_where_the_trace_has_them(tmp_path):

@@ -65,7 +65,7 @@ def _truncated_gzip() -> bytes:
             "row 2, column 'duration_s': expected a finite number",
         ),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,,9,a\n", "'num_gpus': must be at least 0, got nothing"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,0,9,a\n", "no job is left of 1 rows: 1 without a GPU"),
+        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,0,9,a\n", "no job is left of 1 rows: 1 job without a GPU"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1.5,9,a\n", "'num_gpus': expected an integer, got 1.5"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,-9,a\n", "'duration_s': must be at least 0, got -9"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,-1,1,9,a\n", "'submit_s': must be at least 0"),
@@ -141,9 +141,9 @@ def test_attempts_add_up_and_failed_ones_are_told_apart(tmp_path):
     assert (table.user.tolist(), table.virtual_cluster.tolist()) == (["u"] * 3, ["a", "b", "a"])
     assert table.begin == datetime(2017, 10, 3)
     assert {reason: count for reason, count in table.dropped.items() if count} == {
-        "without an attempt": 1,
-        "whose last attempt has no end": 1,
-        "without run time": 1,
+        "jobs without an attempt": 1,
+        "jobs whose last attempt has no end": 1,
+        "jobs without run time": 1,
     }
 
 
@@ -206,7 +206,7 @@ def test_one_missing_time_leaves_one_job_out(tmp_path, nothing):
     }
     table = _table(tmp_path, [*LOG, missing])
     assert table.ids == ("late", "retried", "dead")
-    assert table.dropped["whose submission is unknown"] == 1
+    assert table.dropped["jobs with unknown submission"] == 1
     with pytest.raises(InvalidProblemError, match="no job has a submitted_time"):
         _table(tmp_path, [missing])
 

@@ -31,7 +31,7 @@ def test_names_and_virtual_clusters_are_kept(tmp_path):
     jobs = cluster_jobs(table, Selection())
     assert jobs.ids == ("a", "b")
     assert [jobs.groups[group] for group in jobs.group] == ["x", "y"]
-    assert dict(jobs.dropped) == {"without run time": 1}
+    assert dict(jobs.dropped) == {"jobs without run time": 1}
     assert read_jobs(path, "csv", ReadOptions(virtual_cluster="y")).ids == ("b",)
 
 
@@ -113,9 +113,9 @@ def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_p
     table = read_jobs(path, "csv", ReadOptions())
     jobs = cluster_jobs(table, Selection(first=2, oversized="drop"), Cluster.grid("1x8"))
     assert jobs.gpus.tolist() == [1, 2]
-    assert dict(jobs.dropped) == {"larger than the cluster": 1}
+    assert dict(jobs.dropped) == {"jobs larger than the cluster": 1}
     wide = read_jobs(_file(tmp_path, "submit,gpus,duration\n0,9,1\n"), "csv", ReadOptions())
-    with pytest.raises(InvalidProblemError, match=r"no job .* left \(of 1 rows: 1 larger than the cluster\);"):
+    with pytest.raises(InvalidProblemError, match=r"no job .* left \(of 1 rows: 1 job larger than the cluster\);"):
         cluster_jobs(wide, Selection(oversized="drop"), Cluster.grid("1x8"))
 
 
@@ -127,7 +127,7 @@ def test_rows_without_gpus_are_left_out_and_counted(tmp_path):
         ("pollux", "timestamp,duration,num_gpus,cluster\n" + "".join(f"2017-10-03 00:00:0{n},5,{2 * (n == 1)},a\n" for n in range(3))),
     ):  # fmt: skip
         table = read_jobs(_file(tmp_path, text), name, ReadOptions())
-        assert (table.workers.tolist(), table.dropped["without a GPU"]) == ([2], 2), name
+        assert (table.workers.tolist(), table.dropped["jobs without a GPU"]) == ([2], 2), name
 
 
 def test_columns_that_are_not_read_are_named_with_the_nearest_known(tmp_path):

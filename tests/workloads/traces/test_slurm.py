@@ -49,12 +49,12 @@ def test_jobs_with_gpus_that_are_over_are_kept(tmp_path):
     assert table.status.tolist() == ["COMPLETED", "TIMEOUT", "CANCELLED"]
     assert table.begin == datetime(2024, 1, 2)
     assert {reason: count for reason, count in table.dropped.items() if count} == {
-        "that are job steps": 1,
-        "without a GPU": 1,
-        "that run or wait still": 1,
-        "without run time": 1,
+        "job steps (parts of their jobs)": 1,
+        "jobs without a GPU": 1,
+        "jobs still running or pending": 1,
+        "jobs without run time": 1,
     }
-    assert table.dropped_gpu_h == {"that run or wait still": pytest.approx(5 / 3600)}
+    assert table.dropped_gpu_h == {"jobs still running or pending": pytest.approx(5 / 3600)}
     assert table.gpu_type.tolist() == ["", "a100", "a100"]
 
 
@@ -171,7 +171,7 @@ def test_records_of_one_id_are_attempts_of_one_job(tmp_path):
 
 def test_a_row_printed_twice_counts_once(tmp_path):
     table = _table(tmp_path, [_row(1), _row(2), _row(1)], SHORT)
-    assert (_gpu_h(table), table.dropped["that repeat another row"]) == (4, 1)
+    assert (_gpu_h(table), table.dropped["repeated rows"]) == (4, 1)
 
 
 def test_components_are_one_gang_and_a_lost_one_takes_the_others_along(tmp_path):
@@ -181,7 +181,7 @@ def test_components_are_one_gang_and_a_lost_one_takes_the_others_along(tmp_path)
     rows = [_row("9+0", "gres/gpu:a100=8"), _row("9+1", "gres/gpu:v100=4"), _row("8", "gres/gpu:a100=2,gres/gpu=2")]
     table = _table(tmp_path, rows, SHORT)
     assert (table.ids, table.gpu_type.tolist()) == (("8",), ["a100"])
-    assert table.dropped["with GPUs of several types"] == 2
+    assert table.dropped["jobs with GPUs of several types"] == 2
     rows = [_row("9+0", "gres/gpu=8"), _row("9+1", "gres/gpu:1g.5gb=4"), _row("8")]
     assert _table(tmp_path, rows, SHORT).ids == ("8",)
 
@@ -197,12 +197,12 @@ def test_requeued_components_are_one_gang_with_the_work_of_all_attempts(tmp_path
 @pytest.mark.parametrize(
     ("resources", "reason"),
     [
-        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", "with MIG slices instead of full GPUs"),
-        ("gres/gpu:1g.5gb=2", "with MIG slices instead of full GPUs"),
-        ("gres/gpu:nvidia_h100_3g.40gb=1,gres/gpu:h100=1,gres/gpu=2", "with MIG slices instead of full GPUs"),
-        ("gres/gpu:a100=2,gres/gpu:v100=2,gres/gpu=4", "with GPUs of several types"),
-        ("gres/gpu:a100=2,gres/gpu=4", "with GPUs of several types"),
-        ("gres/gpumem=80G,gres/gpuutil=5", "without a GPU"),
+        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", "jobs with MIG slices instead of full GPUs"),
+        ("gres/gpu:1g.5gb=2", "jobs with MIG slices instead of full GPUs"),
+        ("gres/gpu:nvidia_h100_3g.40gb=1,gres/gpu:h100=1,gres/gpu=2", "jobs with MIG slices instead of full GPUs"),
+        ("gres/gpu:a100=2,gres/gpu:v100=2,gres/gpu=4", "jobs with GPUs of several types"),
+        ("gres/gpu:a100=2,gres/gpu=4", "jobs with GPUs of several types"),
+        ("gres/gpumem=80G,gres/gpuutil=5", "jobs without a GPU"),
     ],
 )
 def test_what_is_no_gang_of_whole_gpus_of_one_type_is_left_out_and_counted(tmp_path, resources, reason):
@@ -233,7 +233,7 @@ def test_begin_and_end_tell_the_run_time_where_nothing_else_does(tmp_path):
     rows += ["4|g|2024-01-02T00:00:00|2024-01-02T00:30:00|Unknown|gres/gpu=1|RUNNING"]
     table = _table(tmp_path, rows, header)
     assert table.duration_s.tolist() == [7200, 60]
-    assert table.dropped["that run or wait still"] == 2
+    assert table.dropped["jobs still running or pending"] == 2
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_unknown_dates_matter_only_on_rows_that_are_played(tmp_path):
     ]
     table = _table(tmp_path, rows, SHORT)
     assert table.ids == ("4",)
-    assert table.dropped["whose submission is unknown"] == 1
-    assert table.dropped_gpu_h == {"whose submission is unknown": 2.0}
+    assert table.dropped["jobs with unknown submission"] == 1
+    assert table.dropped_gpu_h == {"jobs with unknown submission": 2.0}
 
 
 def test_a_table_without_header_or_of_commas_says_so(tmp_path):
