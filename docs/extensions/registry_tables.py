@@ -1,12 +1,17 @@
-"""Tables of solvers, policies, commands and extras, made from the code that a reader would call.
+"""Tables of solvers, policies, commands, file formats, classes and extras, made from the code that a reader would call.
 
 What isn't in the code, such as what a solver proves, stands in the directive's lines, `name: text`; a solver
 without a line, and a line without a solver, is a warning, which ends the build.
 """
 
+import ast
+import inspect
+import itertools
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +23,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
+from optim.cli.messages import ExitCode
+from optim.core.limits import MIB
 from optim.core.options import named_fields, option_meanings
 from optim.core.policies import RegisteredPolicy, policies_of
 from optim.core.registry import describe_options
+from optim.models.catalogue import problem_named
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.solvers.solve import solvers_of
@@ -51,6 +59,7 @@ class GeneratedTable(SphinxDirective):
 
     has_content = True
     optional_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Return the parsed table, and complain of notes that don't fit."""
@@ -154,6 +163,139 @@ class Commands(GeneratedTable):
         yield table(("option", "meaning"), rows) if rows else ""
 
 
+def named(path: str) -> Any:
+    """Return the object of a dotted name."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+class Fields(GeneratedTable):
+    """The fields of classes, from their docstrings, with their defaults; `but` leaves out fields."""
+
+    option_spec: ClassVar = {"but": str}
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return one table of all classes of the directive."""
+        del notes
+        kinds, hidden = [named(path) for path in self.arguments[0].split()], self.options.get("but", "").split()
+        rows = [row for kind in kinds for row in self._rows(kind, hidden)]
+        has_defaults = any(default for _, default, _ in rows)
+        head = ("field", "default", "meaning") if has_defaults else ("field", "meaning")
+        return table(head, (row if has_defaults else (row[0], row[2]) for row in rows))
+
+    def _rows(self, kind: type[Any], hidden: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+        defaults = defaults_of(kind) if is_dataclass(kind) else {}
+        for meaning, names in by_meaning(option_meanings(kind), hidden):
+            values = [defaults.get(name, "") for name in names]
+            shown = dict.fromkeys(as_default(value) for value in values if value not in ("", None, ()))
+            yield ", ".join(f"`{name}`" for name in names), ", ".join(shown), as_cell(meaning)
+
+
+def as_default(value: Any) -> str:
+    """Return a default as a cell; large whole numbers in binary units or with separators."""
+    if isinstance(value, int) and value >= MIB and value % MIB == 0:
+        return f"{value // MIB:,} MiB"
+    return f"`{value:,}`" if type(value) is int else f"`{value}`"
+
+
+def by_meaning(meanings: Mapping[str, str], hidden: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each meaning with its fields; adjacent fields that share a text share a row."""
+    rows: list[tuple[str, list[str]]] = []
+    for name, meaning in meanings.items():
+        if name not in hidden:
+            if rows and rows[-1][0] == meaning:
+                rows[-1][1].append(name)
+            else:
+                rows.append((meaning, [name]))
+    yield from rows
+
+
+def as_cell(text: str) -> str:
+    """Return a docstring's text as a cell of a Markdown table."""
+    return text.replace("``", "`").replace("|", r"\|")
+
+
+class Format(GeneratedTable):
+    """The fields of a problem's file format: `optim instance schema` as a table."""
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return one row per field, in the order in which the schema refers to them."""
+        del notes
+        schema = problem_named(self.arguments[0]).json_schema()
+        rows = list(self._rows(dict(schema["$defs"]), schema, ""))
+        for name in (field for field, _, meaning in rows if not meaning):
+            self.state.document.reporter.warning(f"{self.name}: {name} has no description", line=self.lineno)
+        return table(("field", "default", "meaning"), rows)
+
+    def _rows(self, kinds: dict[str, Any], node: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
+        kind = kinds.pop(node["$ref"].rpartition("/")[2], None)
+        below: list[tuple[Mapping[str, Any], str]] = []
+        rows: list[tuple[list[str], list[str], str]] = []
+        for name, field in kind["properties"].items() if kind else ():  # each object once
+            many, inner = ("[]", field["items"]) if "items" in field else ("", field)
+            parts = [part for part in inner.get("anyOf", [inner] if "$ref" in inner else ()) if "$ref" in part]
+            below += [(part, f"{path}{name}{many}.") for part in parts]
+            is_tag = name == "kind" and len(field.get("enum", ())) == 1
+            told = (
+                f"`{field['enum'][0]}`: {kind['description']}"
+                if is_tag
+                else field.get("description", "") + choices(field)
+            )
+            meaning = as_cell(told)
+            default = field.get("default")
+            shown = "" if default in (None, [], {}) else f"`{json.dumps(default).strip(chr(34))}`"
+            if rows and rows[-1][2] == meaning:
+                rows[-1][0].append(f"`{name}`")
+                rows[-1][1].append(shown)
+            else:
+                rows.append(([f"`{path}{name}`"], [shown], meaning))
+        for names, defaults, meaning in rows:
+            yield ", ".join(names), ", ".join(dict.fromkeys(filter(None, defaults))), meaning
+        for part, inner_path in below:
+            yield from self._rows(kinds, part, inner_path)
+
+
+def choices(field: Mapping[str, Any]) -> str:
+    """Return the values of a closed choice unless the text names them all."""
+    values = [f"`{value}`" for value in field.get("enum", ())]
+    is_told = all(value in field.get("description", "") for value in values)
+    return "" if is_told else f" {' or '.join(values)}."
+
+
+class Modules(GeneratedTable):
+    """What modules and functions are for: the first line of each docstring."""
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return one row per name below the package."""
+        del notes
+        package, *names = self.arguments[0].split()
+        found = [(name, import_module(f"{package}.{name}")) for name in names]
+        return table(
+            ("module", "content"),
+            (
+                (f"{{py:mod}}`{name} <{package}.{name}>`", as_cell((inspect.getdoc(it) or "").partition("\n")[0]))
+                for name, it in found
+            ),
+        )
+
+
+class ExitCodes(GeneratedTable):
+    """The exit codes of all commands."""
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return one row per code, with the docstring below it in the source."""
+        del notes
+        return table(("exit code", "meaning"), ((str(int(code)), meaning) for code, meaning in exit_codes()))
+
+
+def exit_codes() -> Iterator[tuple[ExitCode, str]]:
+    """Yield each exit code with its documentation in the source."""
+    body = ast.parse(inspect.getsource(ExitCode)).body[0].body  # type: ignore[attr-defined]
+    for assigned, text in itertools.pairwise(body):
+        if isinstance(assigned, ast.Assign) and isinstance(text, ast.Expr):
+            yield ExitCode[assigned.targets[0].id], ast.literal_eval(text.value)  # type: ignore[attr-defined]
+
+
 class Extras(GeneratedTable):
     """The optional dependencies that `pyproject.toml` lists."""
 
@@ -174,4 +316,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("policies", Policies)
     app.add_directive("commands", Commands)
     app.add_directive("extras", Extras)
+    app.add_directive("fields", Fields)
+    app.add_directive("format", Format)
+    app.add_directive("modules", Modules)
+    app.add_directive("exit-codes", ExitCodes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,6 +14,7 @@ from msgspec.inspect import EnumType, LiteralType, StructType, TupleType, UnionT
 
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
+from optim.core.options import described_fields
 
 DocumentT = TypeVar("DocumentT")
 
@@ -193,19 +194,29 @@ def peek_schema(data: bytes) -> str:
 
 
 def json_schema(document_type: type[Any], schema: str) -> dict[str, Any]:
-    """Return the JSON Schema of a file format; decimals are numbers, as in the files."""
+    """Return the JSON Schema of a file format; decimals are numbers, as in the files.
+
+    A field's description is that of the ``Parameters`` section in the docstring of its class.
+    """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema}
-    return {**head, **_with_numbers(msgspec.json.schema(document_type))}
+    return {**head, **_with_descriptions(msgspec.json.schema(document_type))}
 
 
-def _with_numbers(schema: Any) -> Any:
+def _with_descriptions(schema: Any) -> Any:
+    """Write decimals as numbers, and the text on each field of a docstring as the field's description."""
     if isinstance(schema, list):
-        return [_with_numbers(entry) for entry in schema]
+        return [_with_descriptions(entry) for entry in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("format") == "decimal":
         schema = {name: value for name, value in schema.items() if name != "format"} | {"type": "number"}
-    return {name: _with_numbers(value) for name, value in schema.items()}
+    schema = {name: _with_descriptions(value) for name, value in schema.items()}
+    if "properties" in schema and isinstance(schema.get("description"), str):
+        schema["description"], meanings = described_fields(schema["description"])
+        for name, meaning in meanings.items():
+            if name in schema["properties"]:
+                schema["properties"][name]["description"] = meaning
+    return schema
 
 
 def _as_text(value: Any) -> str:

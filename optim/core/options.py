@@ -108,7 +108,7 @@ def named_fields(options: Any) -> list[dataclasses.Field[Any]]:
 
 
 def option_meanings(options_type: type[Any]) -> dict[str, str]:
-    """Return the meaning of each option, from the ``Parameters`` section in the docstrings of the class and its bases.
+    """Return the meaning of each option, from the docstrings of the class and its bases.
 
     Examples
     --------
@@ -125,8 +125,14 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
     {'first': 'Slots to search, both included.', 'last': 'Slots to search, both included.'}
     """
     meanings = {name: text for base in options_type.__mro__[1:-1] for name, text in option_meanings(base).items()}
-    lines = (inspect.getdoc(options_type) or "").splitlines()
-    start = next((k for k in range(1, len(lines)) if lines[k - 1 : k + 1] == ["Parameters", "-" * 10]), len(lines))
+    return meanings | described_fields(inspect.getdoc(options_type) or "")[1]
+
+
+def described_fields(text: str) -> tuple[str, dict[str, str]]:
+    """Split a docstring at its ``Parameters`` or ``Attributes`` section: the text before it, and each field's meaning."""
+    lines = inspect.cleandoc(text).splitlines()
+    start = next((k for k in range(1, len(lines)) if lines[k - 1 : k + 1] in SECTIONS), len(lines) + 1)
+    meanings: dict[str, str] = {}
     names: list[str] = []
     for line, following in itertools.pairwise([*lines[start + 1 :], ""]):
         if following.startswith("---"):  # the next section
@@ -136,7 +142,10 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
         elif line:
             names = [name.strip() for name in line.partition(":")[0].split(",")]
             meanings.update(dict.fromkeys(names, ""))
-    return meanings
+    return "\n".join(lines[: start - 1]).strip(), meanings
+
+
+SECTIONS = [[title, "-" * len(title)] for title in ("Parameters", "Attributes")]
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

@@ -46,7 +46,17 @@ Positive = Annotated[Decimal, Meta(description="decimal > 0 with at most 6 digit
 
 
 class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fields=True):
-    """f(d) = theta1 / (1 + exp(theta2 (d - theta3)))."""
+    """f(d) = theta1 / (1 + exp(theta2 (d - theta3))).
+
+    Parameters
+    ----------
+    theta1
+        Upper limit of the utility.
+    theta2
+        Steepness per slot.
+    theta3
+        Delay in slots at half of the upper limit.
+    """
 
     theta1: float
     theta2: float
@@ -54,13 +64,29 @@ class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fi
 
 
 class ConstantDocument(Struct, tag_field="kind", tag="constant", forbid_unknown_fields=True):
-    """f(d) = value."""
+    """f(d) = value.
+
+    Parameters
+    ----------
+    value
+        Utility of any delay.
+    """
 
     value: float
 
 
 class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=True):
-    """f(d) = value up to and including a delay of `max_delay` slots (in files: ``deadline``), then late_value."""
+    """f(d) = value for d <= deadline, then late_value.
+
+    Parameters
+    ----------
+    value
+        Utility of a delay up to the deadline.
+    deadline
+        Delay in slots (`StepUtility.max_delay` in Python).
+    late_value
+        Utility of a longer delay.
+    """
 
     value: float
     max_delay: Count = field(name="deadline")
@@ -68,7 +94,13 @@ class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=T
 
 
 class TableDocument(Struct, tag_field="kind", tag="table", forbid_unknown_fields=True):
-    """f(d) = table[d], 0 beyond the table."""
+    """f(d) = table[d], 0 beyond the table.
+
+    Parameters
+    ----------
+    table
+        Utility of a delay of 0, 1, ... slots.
+    """
 
     table: list[float]
 
@@ -81,6 +113,13 @@ class SegmentDocument(Struct, forbid_unknown_fields=True):
 
     The unit of progress is a chunk if `chunk_integral`, else a twentieth of a worker-slot for a job with a
     `speedup`, else a worker-slot.
+
+    Parameters
+    ----------
+    start
+        Progress from which the demands hold.
+    worker, ps
+        Demands of one worker and one PS.
     """
 
     start: Count
@@ -91,7 +130,36 @@ class SegmentDocument(Struct, forbid_unknown_fields=True):
 class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One training job.
 
-    Demands are either `worker` and `ps` (one list over the resources each) or `segments`.
+    Demands are either `worker` and `ps` or `segments`.
+
+    Parameters
+    ----------
+    id
+        Name.
+    arrival
+        Slot of arrival, from 0.
+    epochs
+        Number of epochs (E).
+    chunks
+        Number of data chunks (N), also the maximum number of concurrent workers.
+    minibatches
+        Mini-batches per chunk (M).
+    minibatch_s
+        Seconds per mini-batch (tau).
+    gradient_mb
+        Megabytes of gradients, one way (e).
+    worker_mbps, ps_mbps
+        Megabits per second of a worker (b) and of a PS (B).
+    utility
+        Utility of completion d slots after arrival.
+    worker, ps
+        Demands of one worker and one PS, lists over the resources.
+    segments
+        Demands that change with completed worker-slots.
+    min_utility
+        Minimum accepted utility, instead of a share of f(0).
+    speedup
+        Speed of 1, 2, ... workers relative to one worker, multiples of 0.05; the last entry holds for more workers.
     """
 
     id: Name
@@ -109,11 +177,20 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     segments: list[SegmentDocument] | UnsetType = UNSET
     min_utility: float | UnsetType = UNSET
     speedup: list[Positive] | UnsetType = UNSET
-    """Speed of 1, 2, ... workers relative to one worker, multiples of 0.05; the last entry holds for more workers."""
 
 
 class ServerClassDocument(Struct, forbid_unknown_fields=True):
-    """`count` identical servers; `capacity` is one list over the resources, or one such list per slot."""
+    """Identical servers.
+
+    Parameters
+    ----------
+    type
+        Name.
+    capacity
+        A list over the resources, or one such list per slot.
+    count
+        Number of servers.
+    """
 
     type: Name
     capacity: list[NonNegative | list[NonNegative]]
@@ -121,7 +198,33 @@ class ServerClassDocument(Struct, forbid_unknown_fields=True):
 
 
 class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An admission instance. Servers are `worker_servers` and `ps_servers`, or `shared_servers`."""
+    """An admission instance. Servers are `worker_servers` and `ps_servers`, or `shared_servers`.
+
+    Parameters
+    ----------
+    schema
+        `optim/admission/1`.
+    name
+        Name of the instance.
+    horizon
+        Number of slots.
+    slot_s
+        Seconds per slot.
+    resources
+        Resource names.
+    jobs
+        The jobs.
+    worker_servers, ps_servers
+        Classes of servers for workers and for PSs.
+    shared_servers
+        Classes of servers for both.
+    min_utility
+        Minimum accepted utility as a share of f(0).
+    max_share_per_server
+        Maximum share of a server per job and slot, for workers and for PSs; one unit is always allowed.
+    chunk_integral
+        Whether workers process complete chunks in a slot.
+    """
 
     schema: str
     name: Name

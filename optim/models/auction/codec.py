@@ -40,7 +40,19 @@ LocalityName = Literal["slot", "machine", "rack", "cluster"]
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines of a rack: GPUs of each slot, and free GPUs of each slot (default: all)."""
+    """Equal machines of a rack.
+
+    Parameters
+    ----------
+    rack
+        Number of the rack.
+    slots
+        GPUs of each slot, an island of fast links.
+    free
+        Offered GPUs of each slot (default: all).
+    count
+        Number of machines.
+    """
 
     rack: Count
     slots: list[PositiveInt]
@@ -49,7 +61,17 @@ class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class BidsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A bid table: rows [GPUs, locality, rho], and rows [[[machine, GPUs], ...], rho] that name their machines."""
+    """A bid table.
+
+    Parameters
+    ----------
+    empty_rho
+        Finish-time fairness without GPUs.
+    rows
+        `[GPUs, locality, rho]`.
+    named
+        `[[[machine, GPUs], ...], rho]`, rows that name their machines.
+    """
 
     empty_rho: float
     rows: list[tuple[PositiveInt, LocalityName, float]] = []
@@ -57,7 +79,13 @@ class BidsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SlowdownDocument(Struct, forbid_unknown_fields=True):
-    """Slowdown by locality, at least 1."""
+    """Slowdown by locality.
+
+    Parameters
+    ----------
+    slot, machine, rack, cluster
+        Slowdown of a job whose GPUs lie within one such place, at least 1.
+    """
 
     slot: float = 1.0
     machine: float = 1.0
@@ -66,7 +94,15 @@ class SlowdownDocument(Struct, forbid_unknown_fields=True):
 
 
 class TrialDocument(Struct, forbid_unknown_fields=True):
-    """A training job: remaining and total serial GPU minutes, and its maximum number of GPUs."""
+    """A training job.
+
+    Parameters
+    ----------
+    work_min, total_work_min
+        Remaining and total serial GPU-minutes.
+    max_gpus
+        Maximum number of GPUs.
+    """
 
     work_min: float
     total_work_min: float
@@ -74,7 +110,15 @@ class TrialDocument(Struct, forbid_unknown_fields=True):
 
 
 class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs held under running leases: places as [slot, GPUs], or their number and their smallest subtree."""
+    """GPUs held under running leases.
+
+    Parameters
+    ----------
+    gpus, locality
+        Their number and their smallest subtree.
+    places
+        `[slot, GPUs]`, instead of `gpus` and `locality`.
+    """
 
     gpus: Count | UnsetType = UNSET
     locality: LocalityName = "slot"
@@ -82,7 +126,27 @@ class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An app's profile; missing bids are generated from it."""
+    """Data of an app from which its bids are generated.
+
+    Parameters
+    ----------
+    elapsed_min
+        Minutes since submission, queueing included.
+    active_apps
+        Time average of the number of active apps since the app's submission.
+    trials
+        The app's jobs.
+    slowdown
+        Slowdown by locality, or the name of a preset such as `vgg16-themis`.
+    combine
+        End of the app: of its last job, or of its predicted winner.
+    ideal
+        Ideal time: on all GPUs for a share of the time, or on a share of the GPUs.
+    estimator
+        Estimate of the app's time: from totals, or by the best split of the GPUs over its jobs.
+    held
+        GPUs that the app holds.
+    """
 
     elapsed_min: float
     active_apps: float
@@ -95,7 +159,21 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An app: its bids, its profile, or both; the terms of rho if only bids are known."""
+    """An app: its bids, its profile, or both.
+
+    Parameters
+    ----------
+    id
+        Name.
+    gang
+        Multiple in which GPUs come.
+    bids
+        Bid table.
+    profile
+        Data from which bids are generated.
+    elapsed_min, work_min, ideal_min
+        Terms of rho without a profile.
+    """
 
     id: Name
     gang: PositiveInt = 1
@@ -107,7 +185,25 @@ class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class AuctionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An auction instance."""
+    """An auction instance.
+
+    Parameters
+    ----------
+    schema
+        `optim/auction/1`.
+    name
+        Name of the instance.
+    machines
+        Machines and their free GPUs.
+    apps
+        The apps.
+    lease_min
+        Minutes per lease.
+    horizon
+        `hold`: an app keeps the GPUs of a bid for ever; `lease`: for one lease, then its fair share.
+    empty_value
+        Value of no GPUs. `positive`: 1/rho of the empty row; `zero`: zero, and the maximum number of apps is served first.
+    """
 
     schema: str
     name: Name

@@ -34,7 +34,33 @@ Instance = TypeVar("Instance", bound=BiddingData)
 
 
 class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A candidate bid: market, delta, rate, most instances; then the hour's figures, or one entry a scenario."""
+    """A candidate bid: with scenarios `charges_usd` and `evicted_s`, else the figures of one hour.
+
+    Parameters
+    ----------
+    market
+        Name of the market.
+    delta_usd
+        Bid margin above the price.
+    rate
+        Work per hour of one machine.
+    max_count
+        Maximum number of machines.
+    new
+        Whether the bid changes the footprint.
+    price_usd
+        Hourly price.
+    evicted
+        Eviction probability.
+    usable_h
+        Expected usable hours.
+    hours
+        Paid hours.
+    charges_usd
+        Charge in each scenario.
+    evicted_s
+        Eviction second in each scenario, -1 without eviction.
+    """
 
     market: Name
     delta_usd: float
@@ -50,7 +76,17 @@ class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A joint limit; one weight per bid (default 1)."""
+    """A joint limit.
+
+    Parameters
+    ----------
+    name
+        Name of the limit.
+    limit
+        Maximum weighted sum of counts.
+    weights
+        One weight per bid (default: 1).
+    """
 
     name: Name
     limit: float
@@ -58,7 +94,18 @@ class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The curve G."""
+    """The curve G of work by the sum V of rates.
+
+    Parameters
+    ----------
+    kind
+        `linear`: V; `saturating`: V / (base + serial V), which is Amdahl's law with share a for serial a and base 1 -
+        a; `usl`: universal scalability law; `points`: below.
+    serial, base, crosstalk
+        Coefficients.
+    points
+        `[V, G]`, linear in between.
+    """
 
     kind: Literal["linear", "saturating", "usl", "points"] = "linear"
     serial: float = 0.0
@@ -68,7 +115,17 @@ class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Windows of history: their weights, and the slots of each."""
+    """Windows of history.
+
+    Parameters
+    ----------
+    weights
+        Weight of each window.
+    slot_s, num_slots
+        Seconds per slot, and slots per window.
+    ready_s
+        Start-up seconds.
+    """
 
     weights: list[float]
     slot_s: PositiveInt
@@ -77,7 +134,21 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Survival constraint: minimum capacity, probability, capacity per instance of each bid, expected shocks."""
+    """Survival of the footprint through the hour.
+
+    Parameters
+    ----------
+    min_capacity, probability
+        Keep at least this capacity with this probability.
+    by_market, by_zone, by_region
+        Expected shocks per hour.
+    capacity
+        Capacity of one machine of each bid (default: 1).
+    zone
+        Zone of each market.
+    region
+        Region of each zone.
+    """
 
     min_capacity: PositiveInt
     probability: float
@@ -90,7 +161,38 @@ class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A bidding instance; with `scenarios` the bids hold charges and evictions by scenario."""
+    """A bidding instance; with `scenarios` the bids hold charges and evictions by scenario.
+
+    Parameters
+    ----------
+    schema
+        `optim/bidding/2`.
+    name
+        Name of the instance.
+    markets
+        Names, `type@zone`.
+    bids
+        Candidate bids.
+    caps
+        Joint limits.
+    scenarios
+        Windows of history.
+    eviction_term
+        Bids that lose time: `per-bid`, the evicted bid; `any-bid`, all if any is evicted; `per-market`, all, and bids
+        of one market are evicted together. Other evictions are independent.
+    one_bid_per_market
+        At most one delta in each market.
+    fixed_usd, fixed_rate
+        Cost and work of machines that always run.
+    scalability
+        Work by the sum of rates.
+    eviction_loss_h, change_loss_h
+        Hours lost per eviction and per footprint change.
+    min_work
+        Minimum work of a footprint.
+    survival
+        Chance constraint on capacity.
+    """
 
     schema: str
     name: Name
