@@ -11,6 +11,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, is_dataclass
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,6 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
-from optim.cli.messages import ExitCode
 from optim.core.limits import MIB
 from optim.core.options import named_fields, option_meanings
 from optim.core.policies import RegisteredPolicy, policies_of
@@ -262,38 +262,54 @@ def choices(field: Mapping[str, Any]) -> str:
     return "" if is_told else f" {' or '.join(values)}."
 
 
-class Modules(GeneratedTable):
-    """What modules and functions are for: the first line of each docstring."""
+class Summaries(GeneratedTable):
+    """What modules, classes and functions are for: each docstring up to its first section, or its first line of a module."""
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """Return one row per name below the package."""
+        """Return one row per dotted name; names after the first argument may be relative to it (`.name`)."""
         del notes
-        package, *names = self.arguments[0].split()
-        found = [(name, import_module(f"{package}.{name}")) for name in names]
-        return table(
-            ("module", "content"),
-            (
-                (f"{{py:mod}}`{name} <{package}.{name}>`", as_cell((inspect.getdoc(it) or "").partition("\n")[0]))
-                for name, it in found
-            ),
-        )
+        first, *rest = self.arguments[0].split()
+        paths = [f"{first}{path}" if path.startswith(".") else path for path in rest] if rest else [first]
+        rows = ((f"`{path.rpartition('.')[2]}`", as_cell(summary(path))) for path in paths)
+        return table(("name", "meaning"), rows)
 
 
-class ExitCodes(GeneratedTable):
-    """The exit codes of all commands."""
+def summary(path: str) -> str:
+    """Return an object's docstring up to its first section, or a module's first line."""
+    try:
+        text = inspect.getdoc(named(path)) or ""
+    except AttributeError:
+        return (inspect.getdoc(import_module(path)) or "").partition("\n")[0]
+    if inspect.ismodule(named(path)):
+        return text.partition("\n")[0]
+    return " ".join(text.partition("\n\nParameters\n")[0].partition("\n\nExamples\n")[0].split())
+
+
+class Values(GeneratedTable):
+    """The values of an enumeration, each with the docstring below it in the source."""
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """Return one row per code, with the docstring below it in the source."""
+        """Return one row per value."""
         del notes
-        return table(("exit code", "meaning"), ((str(int(code)), meaning) for code, meaning in exit_codes()))
+        kind = named(self.arguments[0])
+        rows = [(f"`{kind[name].value}`", as_cell(text)) for name, text in value_meanings(kind).items()]
+        if len(rows) != len(kind):
+            self.state.document.reporter.warning(f"{self.name}: a value has no docstring", line=self.lineno)
+        return table(("value", "meaning"), rows)
 
 
-def exit_codes() -> Iterator[tuple[ExitCode, str]]:
-    """Yield each exit code with its documentation in the source."""
-    body = ast.parse(inspect.getsource(ExitCode)).body[0].body  # type: ignore[attr-defined]
-    for assigned, text in itertools.pairwise(body):
-        if isinstance(assigned, ast.Assign) and isinstance(text, ast.Expr):
-            yield ExitCode[assigned.targets[0].id], ast.literal_eval(text.value)  # type: ignore[attr-defined]
+def value_meanings(kind: type[Enum]) -> dict[str, str]:
+    """Return the text below each member of an enumeration in the source."""
+    [definition] = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        assigned.targets[0].id: " ".join(str(text.value.value).split())
+        for assigned, text in itertools.pairwise(definition.body)
+        if isinstance(assigned, ast.Assign)
+        and isinstance(assigned.targets[0], ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
 
 
 class Extras(GeneratedTable):
@@ -318,6 +334,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("extras", Extras)
     app.add_directive("fields", Fields)
     app.add_directive("format", Format)
-    app.add_directive("modules", Modules)
-    app.add_directive("exit-codes", ExitCodes)
+    app.add_directive("summaries", Summaries)
+    app.add_directive("values", Values)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

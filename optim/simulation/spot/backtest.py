@@ -137,14 +137,23 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of one policy over all starts: mean and 95 % interval of each measure, by name.
+    """Summary of one policy over all starts.
 
-    A mean is None if no row has a value; an interval is None with fewer than two values. The interval of `deadline_met`
-    is Wilson's, all others are Student's t.
-
-    Means are over the `common` starts, from which every policy completed the job (within the deadline if there is one).
-    Policies that never complete it are ignored in this rule. `done` counts the starts that this policy completed.
-    `deadline_met` is averaged over all starts. `paired` compares the policy with every other policy, start by start.
+    Parameters
+    ----------
+    policy
+        Name of the policy.
+    starts, redrawn
+        Number of starts, and of starts that were drawn and rejected.
+    done
+        Starts from which this policy completed the job, within the deadline if there is one.
+    common
+        Starts from which every policy completed it, except policies that never do.
+    mean, low, high
+        By measure: mean over the `common` starts (`deadline_met`: over all), with its 95 % interval (Student's t; Wilson
+        for `deadline_met`). A mean is None if no row has a value; an interval is None with fewer than two values.
+    paired
+        By other policy: the difference in cost, start by start, see `Paired`.
     """
 
     policy: str

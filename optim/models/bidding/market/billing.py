@@ -24,18 +24,18 @@ SPOT_BEGIN_S = int(datetime(2009, 12, 14, tzinfo=UTC).timestamp())
 
 
 class Billing(StrEnum):
-    """Rules of billing and eviction, by name.
-
-    ``aws-2009``: started hours at the price of their start; the hour of an eviction is free; a price above the bid evicts.
-    ``aws-2017``: seconds at the price of their hour's start, at least one minute; free if evicted within the first hour.
-    ``per-second``: seconds at the current price. ``whole-ticks``: started ticks of an availability trace in full.
-    Under the last three, prices never evict.
-    """
+    """Rules of billing and eviction."""
 
     AWS_2009 = "aws-2009"
+    """Every started hour at its initial price, on demand too; the hour of an eviction is free. A price above the bid
+    evicts. The default for data before 1 December 2017."""
     AWS_2017 = "aws-2017"
+    """Seconds at the price of their hour's start, at least a minute; nothing if evicted within the first hour. The
+    default for later data and for data without a date."""
     PER_SECOND = "per-second"
+    """Seconds at the price in force; nothing is free. Only for traces of availability."""
     WHOLE_TICKS = "whole-ticks"
+    """Every started tick in full; nothing is free. Only for traces of availability."""
 
     @property
     def has_bids(self) -> bool:
