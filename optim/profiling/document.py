@@ -115,9 +115,42 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One type of training job.
 
-    Its work is `epochs` passes over `samples`, each in `minibatches` mini-batches; without them the generator of
-    instances chooses the work. `minibatch_s` is OASiS' tau (seconds per mini-batch of a worker), `gradient_mb` its e (sent once each way),
-    `worker_mbps` and `ps_mbps` its b and B. The minutes are BidBrain's start-up, sigma and lambda.
+    Intervals are 95 % (order statistics; rates by bootstrap). Its work is `epochs` passes over `samples`; without them
+    the generator of instances chooses the work.
+
+    Parameters
+    ----------
+    name, source
+        Name of the job, and origin of the measurements.
+    minibatch_s
+        tau of OASiS: seconds per mini-batch of a worker; for a script, a complete step of one worker.
+    gradient_mb
+        e: megabytes of gradients, sent once each way.
+    worker_mbps, ps_mbps
+        b and B: megabits per second of a worker and of a PS.
+    scaling
+        Speed-up by workers; BidBrain's scalability is its concave envelope, continued to twice the workers measured.
+    startup_min, change_min, eviction_min
+        BidBrain's start-up, sigma and lambda.
+    placement
+        How much longer a step takes in a `slot`, `machine`, `rack` or `cluster`.
+    worker, ps
+        Demands.
+    speed
+        Optimus' speed function: coefficients by non-negative least squares of relative errors, and the median error
+        of a point predicted from the others.
+    asynchronous
+        Only in files of earlier versions; ignored.
+    linear_error
+        Largest relative error of OASiS' assumption that w workers are w times as fast.
+    update
+        Seconds of an update by pushes and bytes, in and beyond the cache.
+    epochs, minibatches, samples
+        Work of a complete job; mini-batches of an epoch, of all workers together.
+    device
+        Device of its steps, as JAX or PyTorch names it; absent from published jobs, and from scripts that load neither.
+    usage
+        Use of the machine by a profiled script.
     """
 
     name: Name
@@ -136,7 +169,6 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     speed: SpeedFunction | UnsetType = UNSET
     asynchronous: SpeedFunction | UnsetType = UNSET
     linear_error: NonNegative | UnsetType = UNSET
-    """Largest relative error, over the measured workers, of OASiS' assumption that w workers are w times as fast."""
     update: UpdateCost | UnsetType = UNSET
     epochs: Positive | UnsetType = UNSET
     minibatches: (
@@ -144,7 +176,6 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ) = UNSET
     samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     device: Name | UnsetType = UNSET
-    """Device of its steps, as JAX or PyTorch names it; absent if a script loads neither."""
     usage: Usage | UnsetType = UNSET
 
 
@@ -176,14 +207,30 @@ class CrbmCost(Struct, forbid_unknown_fields=True):
 
 
 class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A set of job profiles."""
+    """A set of job profiles.
+
+    Parameters
+    ----------
+    schema
+        `optim/profile/1`.
+    jobs
+        The jobs.
+    slot_s
+        Suitable slot length for the jobs' work.
+    is_work_drawn
+        Whether jobs of instances do only a drawn share of their work: true for the built-in set (weeks of training)
+        and the applications, false for scripts. `--instance-option draw_work=true` or `false` overrides it; stderr
+        reports the share.
+    machine
+        The machine of the measurements.
+    crbm
+        Cost of the phase encoder.
+    """
 
     schema: str
     jobs: Annotated[list[JobProfile], Meta(min_length=1)]
     slot_s: Positive = 3600.0
-    """Suitable slot length for the jobs' work."""
     is_work_drawn: bool = False
-    """Whether the share of their work that jobs of instances do is their drawn duration over the usual one."""
     machine: Machine | UnsetType = UNSET
     crbm: CrbmCost | UnsetType = UNSET
 
