@@ -8,6 +8,7 @@ import ast
 import inspect
 import itertools
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, is_dataclass
@@ -20,6 +21,7 @@ import click
 import numpy as np
 import typer.main
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -170,16 +172,16 @@ def named(path: str) -> Any:
 
 
 class Fields(GeneratedTable):
-    """The fields of classes, from their docstrings, with their defaults; `but` leaves out fields."""
+    """The fields of classes, from their docstrings; `but` leaves out fields, `bare` leaves out the defaults."""
 
-    option_spec: ClassVar = {"but": str}
+    option_spec: ClassVar = {"but": str, "bare": directives.flag}
 
     def text(self, notes: Mapping[str, str]) -> str:
         """Return one table of all classes of the directive."""
         del notes
         kinds, hidden = [named(path) for path in self.arguments[0].split()], self.options.get("but", "").split()
         rows = [row for kind in kinds for row in self._rows(kind, hidden)]
-        has_defaults = any(default for _, default, _ in rows)
+        has_defaults = "bare" not in self.options and any(default for _, default, _ in rows)
         head = ("field", "default", "meaning") if has_defaults else ("field", "meaning")
         return table(head, (row if has_defaults else (row[0], row[2]) for row in rows))
 
@@ -270,8 +272,20 @@ class Summaries(GeneratedTable):
         del notes
         first, *rest = self.arguments[0].split()
         paths = [f"{first}{path}" if path.startswith(".") else path for path in rest] if rest else [first]
-        rows = ((f"`{path.rpartition('.')[2]}`", as_cell(summary(path))) for path in paths)
-        return table(("name", "meaning"), rows)
+        return table(("name", "meaning"), ((shown_name(path), as_cell(summary(path))) for path in paths))
+
+
+def shown_name(path: str) -> str:
+    """Return the name of an object; of a part of a document its kind, or what it is."""
+    name = path.rpartition(".")[2]
+    config = getattr(getattr(import_module(path.rpartition(".")[0]), name, None), "__struct_config__", None)
+    if config is None:
+        return f"`{name}`"
+    return (
+        f'`"kind": "{config.tag}"`'
+        if config.tag
+        else re.sub("(?<!^)(?=[A-Z])", " ", name).lower().removesuffix(" document")
+    )
 
 
 def summary(path: str) -> str:
@@ -282,7 +296,9 @@ def summary(path: str) -> str:
         return (inspect.getdoc(import_module(path)) or "").partition("\n")[0]
     if inspect.ismodule(named(path)):
         return text.partition("\n")[0]
-    return " ".join(text.partition("\n\nParameters\n")[0].partition("\n\nExamples\n")[0].split())
+    told = " ".join(text.partition("\n\nParameters\n")[0].partition("\n\nExamples\n")[0].split())
+    fields = getattr(named(path), "__struct_fields__", ())
+    return f"{told} Fields: {', '.join(f'`{field}`' for field in fields)}." if fields else told
 
 
 class Values(GeneratedTable):
