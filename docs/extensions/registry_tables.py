@@ -296,7 +296,7 @@ def summary(path: str) -> str:
         return (inspect.getdoc(import_module(path)) or "").partition("\n")[0]
     if inspect.ismodule(named(path)):
         return text.partition("\n")[0]
-    told = " ".join(text.partition("\n\nParameters\n")[0].partition("\n\nExamples\n")[0].split())
+    told = " ".join(re.split(r"\n\n[A-Z][a-z]+\n---", text)[0].split())
     fields = getattr(named(path), "__struct_fields__", ())
     return f"{told} Fields: {', '.join(f'`{field}`' for field in fields)}." if fields else told
 

@@ -105,7 +105,9 @@ class Recording:
 
 
 def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
-    """Read one JSON file.
+    """Read one JSON file of a zone: ``{"metadata": {"gap_seconds": 600, "start_time": ...}, "data": [0, 1, ...], "prices": [...]}``.
+
+    Start and prices are optional.
 
     Parameters
     ----------
