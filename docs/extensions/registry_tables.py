@@ -145,6 +145,12 @@ def defaults_of(options: type[Any]) -> dict[str, Any]:
     }
 
 
+def arguments_of(kind: type[Any]) -> dict[str, Any]:
+    """Return the defaults of the arguments that make an object of a class."""
+    arguments = inspect.signature(kind).parameters.values()
+    return {each.name: each.default for each in arguments if each.default is not inspect.Parameter.empty}
+
+
 class Commands(GeneratedTable):
     """What `--help` says of every command."""
 
@@ -186,7 +192,7 @@ class Fields(GeneratedTable):
         return table(head, (row if has_defaults else (row[0], row[2]) for row in rows))
 
     def _rows(self, kind: type[Any], hidden: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-        defaults = defaults_of(kind) if is_dataclass(kind) else {}
+        defaults = defaults_of(kind) if is_dataclass(kind) else arguments_of(kind)
         for meaning, names in by_meaning(option_meanings(kind), hidden):
             values = [defaults.get(name, "") for name in names]
             shown = dict.fromkeys(as_default(value) for value in values if value not in ("", None, ()))
