@@ -302,9 +302,23 @@ def summary(path: str) -> str:
         return (inspect.getdoc(import_module(path)) or "").partition("\n")[0]
     if inspect.ismodule(named(path)):
         return text.partition("\n")[0]
-    told = " ".join(re.split(r"\n\n[A-Z][a-z]+\n---", text)[0].split())
+    told = " ".join(above_sections(text).split())
     fields = getattr(named(path), "__struct_fields__", ())
     return f"{told} Fields: {', '.join(f'`{field}`' for field in fields)}." if fields else told
+
+
+class Docstring(GeneratedTable):
+    """What an object's docstring says above its first section, as it stands there."""
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return the docstring's Markdown."""
+        del notes
+        return f"{above_sections(inspect.getdoc(named(self.arguments[0])) or '')}\n\n".replace("``", "`")
+
+
+def above_sections(text: str) -> str:
+    """Return the part of a docstring above its first section."""
+    return re.split(r"\n\n[A-Z][a-z]+\n---", text)[0]
 
 
 class Values(GeneratedTable):
@@ -314,7 +328,8 @@ class Values(GeneratedTable):
         """Return one row per value."""
         del notes
         kind = named(self.arguments[0])
-        rows = [(f"`{kind[name].value}`", as_cell(text)) for name, text in value_meanings(kind).items()]
+        shown = {each.name: f"`{each.value}`{f' {each.name}' * issubclass(kind, int)}" for each in kind}
+        rows = [(shown[name], as_cell(text)) for name, text in value_meanings(kind).items()]
         if len(rows) != len(kind):
             self.state.document.reporter.warning(f"{self.name}: a value has no docstring", line=self.lineno)
         return table(("value", "meaning"), rows)
@@ -357,5 +372,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("fields", Fields)
     app.add_directive("format", Format)
     app.add_directive("summaries", Summaries)
+    app.add_directive("docstring", Docstring)
     app.add_directive("values", Values)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,6 @@
 """The extension that fills the site's tables imports, and the pages have a table of every world's policies."""
 
+import re
 import sys
 
 import pytest
@@ -10,6 +11,12 @@ from tests.support.code_blocks import ROOT, blocks_of
 pytest.importorskip("sphinx", reason="the site's builder isn't installed: pip install 'mlcluster-optim[docs]'")
 EXTENSIONS = ROOT / "docs" / "extensions"
 POLICIES = "{policies} "
+
+
+def arguments(name):
+    """Return what the pages' blocks of a directive name."""
+    texts = [page.read_text() for page in sorted((ROOT / "docs").rglob("*.md"))]
+    return [words for text in texts for words in re.findall(rf"^```{{{name}}} (.+)$", text, re.M)]
 
 
 @pytest.fixture(name="tables")
@@ -31,3 +38,29 @@ def test_pages_have_a_table_of_the_policies_of_every_world(tables):
     found = {block.language.removeprefix(POLICIES) for block in blocks if block.language.startswith(POLICIES)}
     assert found == set(WORLDS)
     assert not any(block.code.strip() for block in blocks if block.language.startswith(POLICIES))
+
+
+def test_every_value_of_an_enumeration_on_a_page_has_a_meaning(tables):
+    kinds = [tables.named(path) for path in arguments("values")]
+    assert len(kinds) >= 4
+    assert {kind: set(tables.value_meanings(kind)) for kind in kinds} == {
+        kind: {value.name for value in kind} for kind in kinds
+    }
+
+
+def test_every_class_on_a_page_describes_its_fields(tables):
+    kinds = [tables.named(path) for paths in arguments("fields") for path in paths.split()]
+    assert len(kinds) >= 10
+    bare = [kind for kind in kinds if not tables.option_meanings(kind) or "" in tables.option_meanings(kind).values()]
+    assert bare == []
+
+
+def test_every_name_on_a_page_has_a_summary(tables):
+    blocks = [paths.split() for paths in arguments("summaries")]
+    assert blocks
+    assert all(tables.summary(f"{first}{name}") for first, *names in blocks for name in names)
+
+
+def test_a_docstring_ends_above_its_first_section(tables):
+    assert tables.above_sections("Do it.\n\n- so\n\nRaises\n------\nNever") == "Do it.\n\n- so"
+    assert "submit" in tables.above_sections(tables.named("optim.workloads.traces.plain_tables.read_plain").__doc__)

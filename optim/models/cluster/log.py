@@ -17,8 +17,11 @@ class Event(IntEnum):
     """Type of an event of a job or a machine."""
 
     START = 0
+    """The job takes GPUs."""
     PREEMPT = 1
+    """The job loses its GPUs and waits again."""
     END = 2
+    """The job is done."""
     LEAVE = 3
     """The policy rejects the job or gives it up before its work is done."""
     CRASH = 4
@@ -26,6 +29,7 @@ class Event(IntEnum):
     FAIL = 5
     """The machine has no GPUs from now on; the jobs on it crash."""
     REPAIR = 6
+    """The machine has its GPUs again."""
     FAULT = 7
     """An attempt of the job fails: the job loses its GPUs and all work of the attempt, and is queued again."""
     GIVE_UP = 8
