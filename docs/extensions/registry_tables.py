@@ -194,8 +194,10 @@ class Fields(GeneratedTable):
     def _rows(self, kind: type[Any], hidden: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         defaults = defaults_of(kind) if is_dataclass(kind) else arguments_of(kind)
         for meaning, names in by_meaning(option_meanings(kind), hidden):
-            values = [defaults.get(name, "") for name in names]
-            shown = dict.fromkeys(as_default(value) for value in values if value not in ("", None, ()))
+            values = [defaults.get(name) for name in names]
+            shown = dict.fromkeys(
+                as_default(value) for value in values if isinstance(value, str | int | float) and value != ""
+            )
             yield ", ".join(f"`{name}`" for name in names), ", ".join(shown), as_cell(meaning)
 
 
