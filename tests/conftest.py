@@ -37,7 +37,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the file of a run that may be stopped and goes on."""
+    """Add the option for the file of a run that may be stopped and resumed."""
     parser.addoption(
         "--resume", type=Path, metavar="FILE", help="note in FILE what passes, and leave out what is noted there"
     )
@@ -141,7 +141,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name it again below what failed."""
+    """Print it again below the failures."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"The same random examples: {replay(config)}", yellow=True)
 

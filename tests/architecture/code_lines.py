@@ -1,4 +1,4 @@
-"""Count lines of code room by room: lines under `optim/` that hold a token other than a comment or a docstring.
+"""Count lines of code by folder: lines under `optim/` with a token other than a comment or a docstring.
 
 Run it as `python tests/architecture/code_lines.py [FOLDER]`, or as `make lines`.
 """
@@ -54,7 +54,7 @@ def code_lines(source: str) -> int:
 
 
 def count(folder: Path, depth: int = 2) -> Counter[str]:
-    """Return the code lines of each room: the folder's sub-folders down to a depth."""
+    """Return the code lines of each folder, including its sub-folders from a given depth."""
     rooms: Counter[str] = Counter()
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder).parts[:-1][:depth]

@@ -43,7 +43,7 @@ FACADE_FLOOR = FLOOR_OF["benchmarks"]
 
 @dataclass(frozen=True)
 class Arrow:
-    """One import: in which module and line, and of what."""
+    """One import: its module and line, and the imported module."""
 
     module: str
     line: int

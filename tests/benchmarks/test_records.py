@@ -1,4 +1,4 @@
-"""Records as lines of JSON, in files that survive kills, refuse a second writer, and are left alone on a full disk."""
+"""Records as lines of JSON, in files that survive kills, reject a second writer, and stay unchanged on a full disk."""
 
 import dataclasses
 import hashlib

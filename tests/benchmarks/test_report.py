@@ -221,7 +221,7 @@ def test_a_page_read_back_has_the_same_names_and_no_other_tags(name):
 
     found, plain = read(name), read("plain")
     assert found.instances == [name if one == "plain" else one for one in plain.instances]
-    in_pictures = {"text", "tspan"}  # a picture has one for each line of a name
+    in_pictures = {"text", "tspan"}  # a plot has one for each line of a name
     assert {tag: count for tag, count in found.counts.items() if tag not in in_pictures} == {
         tag: count for tag, count in plain.counts.items() if tag not in in_pictures
     }

@@ -51,7 +51,7 @@ def test_nothing_reaches_out_of_the_window(browser, tmp_path):
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert browser.evaluate("parseFloat(getComputedStyle(document.querySelector('td')).fontSize)") >= 12
     picture = "document.querySelector('.picture svg')"
-    # The smallest letters of a picture are 9 units: as large as they are drawn, at least, for it scrolls in its frame.
+    # The smallest letters of a plot have at least their drawn size, 9 units, since the plot scrolls in its frame.
     assert browser.evaluate(f"{picture}.getBoundingClientRect().width / {picture}.viewBox.baseVal.width") >= 0.9
     assert len(browser.screenshot(tmp_path / "report.png")) > 10_000
 

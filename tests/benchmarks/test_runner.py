@@ -198,7 +198,7 @@ def test_a_solve_that_is_asked_to_stop_leaves_no_record(dummies, path, monkeypat
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.prove)])
 def test_other_processes_give_the_same_records_and_outlive_one_that_dies(dummies, path, processes):
-    """That one process dies last, for no other to be started; two go on after it."""
+    """The last process dies, so that no other is started; two continue after it."""
     idle, (_, dies, _) = plan("idle"), plan("die")
     work = [*idle, dies] if processes == 1 else [*idle[:1], dies, *idle[1:]]
     records = run(work, path, engine=ProcessExecutor(processes))

@@ -17,7 +17,7 @@ TINY = ["bench", "admission", "--instance", "tiny-0,tiny-1", "--instance", "tiny
 
 @pytest.fixture(autouse=True)
 def folder(dummies, tmp_path, monkeypatch):
-    """Know the dummy solvers, work in an empty folder, and draw no pictures: tests of the report do that."""
+    """Register the dummy solvers, work in an empty folder, and draw no plots: tests of the report do that."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("optim.benchmarks.report.standard_figures", lambda records: [])
     return tmp_path

@@ -70,7 +70,7 @@ def test_each_question_is_answered_by_one_command(cluster, monkeypatch, question
 
 @pytest.mark.prove
 def test_the_files_of_a_state_tell_of_each_pending_job(cluster, monkeypatch):
-    """Starts lie after now and in order, and causes add up to the wait."""
+    """Starts are in the future and in order, and causes add up to the wait."""
     for question, words in questions()[:2]:
         assert ask(cluster, monkeypatch, words).exit_code == 0, question
     pending = {line.split("|")[0] for line in (cluster / "jobs.txt").read_text().splitlines() if "|PENDING|" in line}

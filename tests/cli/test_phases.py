@@ -21,7 +21,7 @@ def lines(result):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A model on disk, and what fitting it printed."""
+    """A model on disk, and the output of its fit."""
     path = tmp_path_factory.mktemp("phases") / "model.npz"
     result = run(
         *("fit", "--generate", 20, "--seed", 0, "--encoder", "window-statistics", "--phases", 4),

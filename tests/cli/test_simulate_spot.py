@@ -269,7 +269,7 @@ def test_bad_price_files_are_one_line(files, row, message):
 
 @pytest.fixture
 def zones(tmp_path):
-    """Two zones of two regions, three hours of ticks of six minutes, and what moving between them costs."""
+    """Two zones of two regions, three hours of ticks of six minutes, and the cost of moves between them."""
     rows = [
         f"{k},2023-02-15 {k // 10:02d}:{k % 10 * 6:02d}:00,{zone},{int((k + shift) % 9 > 2)},{price}"
         for zone, shift, price in (("us-west-2a", 0, 1.0), ("us-east-1b", 5, 0.5))

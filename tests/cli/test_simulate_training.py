@@ -1,4 +1,4 @@
-"""`optim simulate training`: rows over time whose bill is the back-test's, a picture, and no process left behind."""
+"""`optim simulate training`: rows over time with the bill of the back-test, a plot, and no remaining process."""
 
 import json
 import os
@@ -151,7 +151,7 @@ STOPPED = ("training", "--hour-seconds", "1000", "--max-processes", "3", "--poli
 
 
 @HAS_CHILDREN
-@pytest.mark.filterwarnings("ignore:Attempting to set identical")  # a picture of what began a moment ago
+@pytest.mark.filterwarnings("ignore:Attempting to set identical")  # a plot of a run that has just begun
 def test_ctrl_c_ends_all_machines_and_tells_what_is_done(tmp_path, monkeypatch):
     machines = []
 
@@ -195,7 +195,7 @@ def test_ctrl_c_in_a_terminal_ends_all_processes_and_tells_what_is_done(tmp_path
     assert rows[1]["processes"] > 0
     children = descendants(running.pid)  # machines are forked by a child that has imported all they need
     assert len(children) > rows[1]["processes"]
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the group gets it
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all processes of the group get it
     _, errors = running.communicate(timeout=PATIENCE_S)
     assert_stops_whole(running.returncode, errors, picture)
     assert_end(children)

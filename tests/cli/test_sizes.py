@@ -134,7 +134,7 @@ def solution(name: str, solver: str) -> dict:
 
 
 def with_nodes(document: dict, holder: dict, nodes: list, size: int = 0) -> str:
-    """Return a solution with other nodes in its tree; so many bytes of them, over and over, if a size is given."""
+    """Return a solution with other nodes in its tree, repeated up to a number of bytes if a size is given."""
     text = json.dumps(nodes)[1:-1]
     holder["nodes"] = "NODES"
     repeated = max(1, size // (len(text) + 2))

@@ -1,4 +1,4 @@
-"""What lies in the folder that a command runs in is data: no process that it starts takes code from there."""
+"""Files in the current folder are data: no process of a command imports code from there."""
 
 import os
 import shlex

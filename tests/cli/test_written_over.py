@@ -1,4 +1,4 @@
-"""No command writes over a file that it reads, by whatever name, nor two of its results into one file."""
+"""No command overwrites a file that it reads, under any name, or writes two results into one file."""
 
 import os
 from pathlib import Path

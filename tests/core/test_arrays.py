@@ -109,7 +109,7 @@ def prices(*shape: int) -> np.ndarray:
 
 
 def examples_of_decisions_and_proofs() -> list[Any]:
-    """Return one object at least of every class of decisions and proofs, made of arrays that can be written."""
+    """Return at least one object of every class of decisions and proofs, made of writable arrays."""
     cuts = {
         "side": admission.Side.WORKER,
         "server_class": 0,

@@ -58,7 +58,7 @@ class News:
 
 
 class Stopped(PhaseClock):
-    """A clock that stands at a given second."""
+    """A clock that shows a given second."""
 
     def __init__(self, elapsed_s: float) -> None:
         super().__init__()

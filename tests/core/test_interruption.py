@@ -15,7 +15,7 @@ LONG = {"num_moves": 10**9}
 
 
 class Pressing:
-    """News that press Ctrl-C: at the first one, or so many times."""
+    """Progress that sends Ctrl-C at its first report, or a given number of times."""
 
     def __init__(self, times=1):
         self.times, self.news = times, 0

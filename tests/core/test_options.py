@@ -1,4 +1,4 @@
-"""Options from texts and mappings: converted where they fit, refused by name where they don't."""
+"""Options from texts and mappings: valid values are converted, others are rejected by name."""
 
 from contextlib import suppress
 from dataclasses import dataclass

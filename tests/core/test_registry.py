@@ -1,4 +1,4 @@
-"""Versions of what isn't installed, and plug-ins that can't be loaded."""
+"""Versions of packages that aren't installed, and plug-ins that can't be loaded."""
 
 import sys
 from importlib import import_module

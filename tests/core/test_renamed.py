@@ -1,4 +1,4 @@
-"""A former name is answered with what to write now, which exists."""
+"""The error for a former name gives the current name, which exists."""
 
 from dataclasses import fields
 

@@ -37,7 +37,7 @@ HOSTILE = [
     "$x^$", "$x^$ and $y_$", r"\input{x} $\alpha$", r"\$5", "a\x00b", "<b>&amp;", "_hidden",
 ]  # fmt: skip
 SOME_HOSTILE = [*HOSTILE[:2], *(pytest.param(name, marks=pytest.mark.prove) for name in HOSTILE[2:])]
-"""Before a release pictures are drawn with all of them."""
+"""Before a release, plots are drawn with all of them."""
 NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))
 
 

@@ -1,4 +1,4 @@
-"""YAML is read as plain values; what could grow, run or mislead is refused in a line."""
+"""YAML is read as plain values; anything that could grow, run or mislead is rejected in a line."""
 
 import pytest
 

@@ -55,7 +55,7 @@ def test_what_a_piece_raises_ends_the_run():
 
 
 class _HearsCompiling(RecordedProgress):
-    """Let processes go on that were heard to compile."""
+    """Let processes continue once they have reported that they compile."""
 
     def __init__(self, folder):
         super().__init__()

@@ -118,7 +118,7 @@ def judge(
 
 
 def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
-    """Run one input in an empty folder, and return what happened."""
+    """Run one input in an empty folder, and return the outcome."""
     from typer.testing import CliRunner
 
     from optim.cli.main import app
@@ -186,7 +186,7 @@ class Worker:
             raise RuntimeError("the worker could not make the valid inputs")
 
     def do(self, number: int) -> dict[str, Any]:
-        """Return what happened, also if the process died or hung."""
+        """Return the outcome, also if the process died or hung."""
         import select
 
         process = self.process

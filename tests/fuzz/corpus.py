@@ -9,7 +9,7 @@ import optim
 from optim.workloads.instances import find_instance
 
 FILE = "{}"
-"""Stands for the spoilt file in a command."""
+"""Placeholder of the damaged file in a command."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _logs() -> list[Kind]:
 
 
 def _price_lists() -> list[Kind]:
-    """Return price lists of today, and what moving between regions costs."""
+    """Return current price lists, and the cost of moves between regions."""
     azure = {
         "Items": [
             {"currencyCode": "USD", "retailPrice": 0.9 + 0.1 * n, "armRegionName": f"r{n % 2}", "armSkuName": "Standard_NC6",

@@ -1,4 +1,4 @@
-"""Ways to spoil a file: bytes, fields of JSON, cells of tables, and what isn't a file at all."""
+"""Ways to damage a file: bytes, fields of JSON, cells of tables, and paths that aren't files."""
 
 import gzip
 import io
@@ -64,7 +64,7 @@ Mutation = Callable[[random.Random, bytes], bytes]
 
 
 class _Raw(str):
-    """JSON text to stand as it is."""
+    """JSON text to insert unchanged."""
 
 
 def truncate(rng: random.Random, content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Answers of Prometheus that people reported, spoilt: the right samples, a remark, or one line; never another figure without a word."""
+"""Reported answers of Prometheus, damaged: the correct samples, a remark, or one line; never a wrong figure without a message."""
 
 import copy
 import gzip

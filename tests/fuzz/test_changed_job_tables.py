@@ -76,7 +76,7 @@ CASES = (
 
 
 def hours(case):
-    """Return the GPU-hours of a case's rows, each that stands twice counted once where rows have names."""
+    """Return the GPU-hours of a case's rows; duplicates count once if rows have names."""
     at = {name: place for place, name in enumerate(case.header)}
     total = 0.0
     for row in dict.fromkeys(case.rows) if case.trace_format != "gavel" else case.rows:

@@ -1,4 +1,4 @@
-"""The campaign's files, before they are spoilt: each is read by its commands."""
+"""The campaign's files, before they are damaged: each is read by its commands."""
 
 from pathlib import Path
 

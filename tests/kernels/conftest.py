@@ -8,6 +8,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def ranks_are_equal() -> Iterator[None]:
-    """Let JAX refuse to stretch an array over axes that it doesn't have."""
+    """Make JAX reject broadcasts of an array over missing axes."""
     with jax.numpy_rank_promotion("raise"):
         yield

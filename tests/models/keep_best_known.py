@@ -65,7 +65,7 @@ def keep(path: str | Path, models: Path = MODELS) -> str:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Keep each file; return how many were refused."""
+    """Keep each file; return the number of rejected files."""
     refused = 0
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Models in files that other solvers read, and sums of whatever memory holds."""
+"""Models in files that other solvers read, and sums over uninitialised memory."""
 
 import gzip
 import warnings

@@ -33,7 +33,7 @@ def test_every_supported_python_is_named():
 
 
 def test_what_an_index_shows_links_to_nothing_beside_it():
-    """An index has the page alone: a link to a file, or a picture, would lead nowhere."""
+    """An index shows only the page, so links to files and images would be broken."""
     page = (ROOT / PROJECT["readme"]).read_text()
     links = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)", page)
     assert [one for pair in links for one in pair if one and not one.startswith("https://")] == []

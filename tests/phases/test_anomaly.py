@@ -1,4 +1,4 @@
-"""The linear forecast against a plain regression, scores by their formula, and what calibration makes of them."""
+"""The linear forecast against a plain regression, scores by their formula, and their calibration."""
 
 import numpy as np
 import pytest

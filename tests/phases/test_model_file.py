@@ -52,7 +52,7 @@ def saved(series, tmp_path_factory):
 
 
 def refusal(path, arrays):
-    """Return the line that refuses a file, "" where it is read."""
+    """Return the error line for a file, "" if it is read."""
     np.savez(path, **arrays)
     said = ""
     try:

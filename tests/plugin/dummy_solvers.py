@@ -101,12 +101,12 @@ class Idle:
 
 
 class Liar(Idle):
-    """Claims an objective that its plan isn't worth."""
+    """Claim an objective above its plan's value."""
 
     summary = "claims too much"
 
     def solve(self, instance, **arguments):
-        """Return the empty plan as if it were worth something."""
+        """Return the empty plan with a positive objective."""
         return replace(super().solve(instance, **arguments), objective=1.0)
 
 

@@ -227,7 +227,7 @@ def test_a_step_is_repeated_as_often_as_the_budget_allows_whatever_the_clock_sho
 
 
 def ticking(seconds, first=0):
-    """A clock that goes on a little at each reading, so that every piece of work takes as long."""
+    """A clock that advances slightly at each reading, so that every block of work takes as long."""
     reads = count(first)
     return lambda: seconds * next(reads)
 
@@ -375,7 +375,7 @@ def test_a_link_is_as_fast_as_the_slower_of_pulls_and_pushes_over_all_sizes(slow
 
 @pytest.mark.parametrize("repeats", [20, 51, 100])
 def test_the_interval_holds_the_median_nineteen_times_in_twenty_and_is_no_wider_than_that_takes(repeats):
-    """Of order statistics, by the binomial distribution of how many of the repeats lie below the true median."""
+    """For order statistics: the binomial distribution of the number of repeats below the true median."""
     found = Timing(seconds=np.arange(repeats, dtype=float)[::-1]).interval(2.0)
     low, high = round(found.low / 2), round(found.high / 2)
     below = [math.comb(repeats, k) / 2**repeats for k in range(repeats + 1)]

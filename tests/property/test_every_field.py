@@ -1,4 +1,4 @@
-"""Every field of a solution file is recomputed or refused: one is changed at a time, and no lie passes.
+"""Every field of a solution file is recomputed or rejected: one field is changed at a time, and no false claim passes.
 
 Fields that describe how a solution came about, and prove nothing, are listed with the reason why they are free. If a
 changed file claims the same, or a weaker true statement, the test shows it: the claims recomputed from the changed file
@@ -46,7 +46,7 @@ CUT_SHORT = {Termination.COMPLETED, *(end for end in Termination if end.endswith
 """Ends of a run that proved no optimality; the author of the file states the reason."""
 
 PROOF = ("certificate", "proof")
-"""Any numbers of a proof prove something: a changed one must prove the stated bound still, or be refused."""
+"""Any numbers of a proof give some bound: a changed proof must still prove the stated bound, or be rejected."""
 
 LIES = (1e-3, -1e-3)
 

@@ -30,7 +30,7 @@ def claiming(solution: Solution, proof: object, bound: float) -> Solution:
 
 
 def admission_proof(payoff: float) -> TreeProof:
-    """Return a tree whose leaf refuses and admits job 0 at once, with any payoff of it there; the others prove 6,000."""
+    """Return a tree whose leaf both rejects and admits job 0, with any payoff of it there; the others prove 6,000."""
     instance = optim.reference_instance("tiny-0")
     worker, ps = (np.zeros(classes.capacity.shape) for classes in (instance.worker_servers, instance.ps_servers))
     honest = np.full(instance.num_jobs, 1e3)
@@ -58,7 +58,7 @@ def ratio_proof(ratio: float) -> RatioProof:
 
 
 def test_a_job_that_cannot_run_buys_no_tolerance() -> None:
-    """Job `big` is worth 1e12 and fits nowhere; the leaf in which the other has 1,001 workers is empty."""
+    """Job `big` has value 1e12 and fits nowhere; the leaf in which the other has 1,001 workers is empty."""
     big, other = ({"kind": "constant", "value": worth} for worth in (1e12, 16))
     instance = tiny_instance(job_document("big", worker=[3, 0], utility=big), job_document("b", utility=other))
     solution = optim.solve(instance, "branch-and-price")

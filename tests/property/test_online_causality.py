@@ -42,7 +42,7 @@ PLAN_OFFLINE = {"branch-and-price", "column-generation", "compact-milp", "exact"
 
 
 def with_worths(instance: AdmissionInstance, rng: np.random.Generator, since: int) -> AdmissionInstance:
-    """Return an instance whose jobs that arrive from a slot on are worth a thousandth to a million."""
+    """Return an instance in which values of jobs that arrive from a slot on are scaled by a thousandth to a million."""
     worths = 10.0 ** rng.uniform(-3, 6, instance.num_jobs)
     utilities = tuple(
         ConstantUtility(value=float(worth)) if arrival >= since else utility

@@ -103,7 +103,7 @@ def test_prices_never_fall_with_utilisation_and_reach_u_where_they_should(log_lo
 
 
 def two_jobs(value: float) -> AdmissionInstance:
-    """One server, one slot; two jobs that take 0.6 of it each, the second worth `value` times the first."""
+    """One server, one slot; two jobs that take 0.6 of it each, the second with `value` times the value of the first."""
     jobs = [JobSketch(worker=("0.6",), ps=("0",), utility=ConstantDocument(worth)) for worth in (1.0, value)]
     server = [ServerSketch(capacity=("1",))]
     return make_instance(jobs=jobs, worker_servers=server, ps_servers=server, horizon=1)

@@ -50,7 +50,7 @@ def subject(name: str) -> tuple[AdmissionInstance, AdmissionPlan, float]:
 
 @cache
 def schedules(name: str) -> list[list[Schedule | None]]:
-    """Return every schedule of every job, and the choice to refuse it."""
+    """Return every schedule of every job, and the choice to reject it."""
     instance = subject(name)[0]
     enumerator = Enumerator(instance)
     return [[None, *enumerator.schedules(job)] for job in range(instance.num_jobs)]
@@ -86,7 +86,7 @@ def assert_same_opinion(instance: AdmissionInstance, workers: Rows, ps: Rows, ob
 @pytest.mark.parametrize("name", SUBJECTS)
 @pytest.mark.parametrize("seed", seeds(3))
 def test_agrees_on_every_plan_with_one_row_changed(name: str, seed: int) -> None:
-    """Some 28 changes each: most are refused, the sound ones (another server, one PS more) accepted."""
+    """Some 28 changes each: most are rejected, the valid ones (another server, one PS more) accepted."""
     instance, plan, objective = subject(name)
     workers, ps = rows_of(plan)
     assert assert_same_opinion(instance, workers, ps, objective, "untouched")

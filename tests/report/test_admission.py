@@ -14,7 +14,7 @@ from optim.workloads.admission.generator import GeneratorOptions, generate
 
 @pytest.fixture
 def crowded() -> AdmissionInstance:
-    """Jobs enough that some are refused for their price."""
+    """Enough jobs for some to be rejected for their price."""
     return generate(GeneratorOptions(num_jobs=20, num_slots=8, num_worker_servers=2, num_ps_servers=2), 1)
 
 

@@ -1,4 +1,4 @@
-"""Parts of pages: tables are sortable and escaped, pictures share no id."""
+"""Parts of pages: tables are sortable and escaped, plots share no id."""
 
 import re
 

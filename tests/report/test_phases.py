@@ -1,4 +1,4 @@
-"""Pictures of phase models: where the graph's nodes lie."""
+"""Plots of phase models: positions of the graph's nodes."""
 
 from types import SimpleNamespace
 

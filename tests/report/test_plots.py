@@ -1,4 +1,4 @@
-"""Performance profiles, and pictures in few bytes that are the same pictures."""
+"""Performance profiles, and compressed plots that look the same."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -216,7 +216,7 @@ def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
 
 
 def test_peaks_between_points_of_a_coarse_grid_count_in_learning_and_tuning():
-    """Every ten minutes each container holds 2 GB for a single sample of 15 s; most such samples lie between points of 60 s."""
+    """Every ten minutes each container uses 2 GB for a single sample of 15 s; most such samples are between points of 60 s."""
     rng = np.random.default_rng(5)
     values = []
     for _ in range(60):
@@ -233,7 +233,7 @@ def test_peaks_between_points_of_a_coarse_grid_count_in_learning_and_tuning():
 
 
 def test_few_containers_are_killed_in_their_own_next_cycle_no_more_often_than_promised():
-    """They teach, tune and go on themselves: kills are those of a binomial law at the promise, at most."""
+    """The same containers serve for training, tuning and testing: kills are at most those of a binomial law."""
     killed = number = 0
     least = 1.0
     for seed in range(10):

@@ -23,7 +23,7 @@ def masses(values, is_censored):
 
 
 def by_hand(values, is_censored, levels, beyond):
-    """Return the same quantiles from masses that stand in fractions."""
+    """Return the same quantiles from masses given as fractions."""
     found, left = masses(values, is_censored)
     points = []
     for value, mass in found.items():

@@ -25,7 +25,7 @@ def drawn():
 def test_constant_demand_has_a_closed_form(multiplier):
     world = world_of([np.full(12, 2.0)], cycle_samples=4)
     cpu, memory = trade_points(world, "prev-step-max", PAPERS, [multiplier])
-    # The first cycle of three gets what training containers need, the others the multiplier times the demand.
+    # The first of three cycles gets the need of the training containers, the others the multiplier times the demand.
     assert cpu.allocation_over_demand == pytest.approx((1 + 2 * multiplier) / 3)
     assert cpu.under_time == pytest.approx(0.0 if multiplier > 0.95 else 2 / 3)
     assert cpu.over_share == pytest.approx(2 / 3 * max(0.0, multiplier - 1.05))

@@ -216,7 +216,7 @@ def changed_tables(rows: list[Any]) -> Iterable[tuple[str, list[Any]]]:
 
 
 def said_of_tables(path: Path, read: Callable[[Path], Any], rows: list[Any], separator: str) -> list[str]:
-    """Return a line a changed table: how many rows were read and GPU-seconds, or the refusal."""
+    """Return one line per changed table: the numbers of rows read and of GPU-seconds, or the error."""
     lines = []
     for what, table in changed_tables(rows):
         path.write_text("\n".join(separator.join(map(str, row)) for row in table) + "\n")

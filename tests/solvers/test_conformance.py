@@ -23,11 +23,11 @@ TAMPERINGS = {
     "round_trip": lambda s: replace(s, objective=s.objective + 1.0),
     "phases": lambda s: replace(s, stats=Stats(seconds={"solve": -1.0})),
 }
-"""For each check a dishonest answer that it must refuse."""
+"""For each check a dishonest answer that it must reject."""
 
 
 def honest() -> Trial:
-    """Return a trial of the online solver on an instance on which it refuses some jobs."""
+    """Return a trial of the online solver on an instance on which it rejects some jobs."""
     return Trial(saturated(), "online")
 
 

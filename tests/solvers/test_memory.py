@@ -20,7 +20,7 @@ SOLVERS = {
 
 @pytest.fixture
 def live_allocations():
-    """Give a function that counts what compiled loops have allocated and not released.
+    """Give a function that counts allocations of compiled loops that were not released.
 
     Garbage is collected only here: new objects are young then, and the rest of the process isn't traversed.
     """

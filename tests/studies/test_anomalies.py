@@ -1,4 +1,4 @@
-"""The study of detectors: figures are those of a count, all detectors have the same false alarms, and bad requests are refused."""
+"""The study of detectors: figures equal plain counts, all detectors have equal false alarms, and bad requests are rejected."""
 
 import numpy as np
 import pytest

@@ -16,7 +16,7 @@ from tests.support.admission.by_hand import ByHand
 SIGNS = {
     "admission": {"tau x 10": -1, "e x 10": -1, "bandwidth / 10": -1, "machine / 1000": -1},
     "bidding": {"tau x 10": 1, "e x 10": 1, "bandwidth / 10": 1, "machine / 1000": 1},
-    # Slow mini-batches hide slow links; where both are slower alike, placement matters as before.
+    # Slow mini-batches hide slow links; if both are slower by the same factor, placement matters as before.
     "auction": {"tau x 10": 1, "e x 10": -1, "bandwidth / 10": -1, "machine / 1000": 0},
 }
 """Utility, US dollars, and welfare."""

@@ -14,7 +14,7 @@ from optim.phases.preprocessing import ScaledSeries
 
 PATHS = 4000
 MEAN_TOL = 5 / np.sqrt(PATHS)
-"""Five deviations of a mean of so many draws of deviation one."""
+"""Five standard deviations of a mean of this number of draws with standard deviation one."""
 
 
 def autoregressive(seed=0, lengths=(300, 200), noise=0.2):

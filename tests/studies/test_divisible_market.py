@@ -1,4 +1,4 @@
-"""The fractional market: the interior-point batch against Clarabel, closed forms, and what theory promises."""
+"""The fractional market: the interior-point batch against Clarabel, closed forms, and theoretical guarantees."""
 
 import numpy as np
 import pytest
@@ -134,7 +134,7 @@ def test_elapsed_time_brings_envy():
 
 
 def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something():
-    """One GPU, four apps, each worth 1 with it and .9 without: the market knows no empty row."""
+    """One GPU, four apps, each with value 1 with it and .9 without: the market has no empty row."""
     instance = auction([1], *[[(1, "slot", 1 / 0.9)]] * 4)
     market_value = solve_fractional(market_of(instance)).value
     whole = solve(instance, "exact").objective  # above the empty rows, whose log values are 0 here

@@ -1,4 +1,4 @@
-"""The study `forecast`: every axis, with and without the guard, and its picture."""
+"""The study `forecast`: every axis, with and without the guard, and its plot."""
 
 from types import SimpleNamespace
 

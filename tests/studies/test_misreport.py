@@ -1,4 +1,4 @@
-"""The study of lies: it agrees with the exact solver, and the lottery leaves no profitable lie."""
+"""The study of misreports: it agrees with the exact solver, and no misreport is profitable with the lottery."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The paper's evaluation: its points, its lateness, and its pictures."""
+"""The paper's evaluation: its points, its lateness, and its plots."""
 
 from dataclasses import replace
 

@@ -244,7 +244,7 @@ ROWS = [
     row("c", "search", 70.0, "open", 10.0),
     row("c", "scip", 99.0, "refused", 1.0),
 ]
-"""Two solved by hand and one that the checker refused."""
+"""Two solved by hand and one that the checker rejected."""
 
 
 def test_standings_by_hand():

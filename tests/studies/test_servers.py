@@ -99,7 +99,7 @@ def test_first_fit_is_feasible_and_no_weights_prove_more_than_the_best_ones(prob
     proven = proven_bound(problem, best)
     assert proven <= placement.num_servers + 1e-9
     assert proven_bound(problem, np.random.default_rng(seed).random(best.shape)) <= proven + 1e-6
-    # Without shifts the best weights lie on the fullest slot.
+    # Without shifts, the best weights are on the fullest slot.
     fixed = replace(problem, max_shift=0)
     load = np.zeros((fixed.num_slots, 2))
     for own, arrival in zip(fixed.requests, fixed.arrival, strict=True):

@@ -39,7 +39,7 @@ def test_only_lies_that_surely_save_time_pay():
 
 
 def test_lies_of_one_world_are_one_observation_of_it():
-    """Told ten times over, the same lies prove no more."""
+    """Repeated ten times, the same misreports are no stronger evidence."""
     pays, costs = Interval(mean=0.3, half=0.1), Interval(mean=-0.1, half=0.05)
     worlds = [[pays, pays], [pays, costs], [pays, costs], [costs, costs]]
     found, often = summed_up(worlds), summed_up([10 * world for world in worlds])
@@ -63,7 +63,7 @@ def test_where_worlds_agree_the_interval_is_wilsons():
 
 
 def test_intervals_over_worlds_hold_what_they_promise():
-    """Worlds differ by more than the lies of one do: about 95 of 100 intervals hold the mean, 0."""
+    """Worlds differ more than the misreports within one: about 95 of 100 intervals contain the mean, 0."""
     rng, held = np.random.default_rng(0), 0
     for _ in range(400):
         worlds = rng.normal(0.0, 0.1, 8)

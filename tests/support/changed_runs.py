@@ -1,4 +1,4 @@
-"""A small logged run of policies with and without single GPUs, utility and keys, and files like it with one thing changed."""
+"""A small logged run of policies with and without single GPUs, utility and keys, and variants with one change each."""
 
 import json
 

@@ -138,7 +138,7 @@ class DrivenBrowser:
 
 @contextmanager
 def driven_browser(home: Path) -> Iterator[DrivenBrowser]:
-    """Start a browser whose files lie in `home`; without one the test is skipped."""
+    """Start a browser with its files in `home`; without a browser the test is skipped."""
     program = browser()
     theirs, to_browser = os.pipe()
     from_browser, answers = os.pipe()

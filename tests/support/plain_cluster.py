@@ -67,7 +67,7 @@ class PlainCluster:
         return free * sum(min(gpus, max(self.sizes)) > free for _, gpus, _, _ in self.jobs)
 
     def find(self, gpus, free):
-        """Return places for a gang in the room given, None if there are none."""
+        """Return places for a gang in the given capacity, None if there are none."""
         machines = range(len(free))
         if gpus <= max(self.sizes):
             fitting = [machine for machine in machines if free[machine] >= gpus]
@@ -93,7 +93,7 @@ class PlainCluster:
         return sum(size for size, left in zip(self.sizes, room, strict=True) if left == size)
 
     def victims(self, job):
-        """Return the running jobs that make room for a waiting one, None if they can't."""
+        """Return the running jobs to stop for a waiting one, None if that is impossible."""
         gpus, free, passed = self.jobs[job][1], self.free(), []
         room = list(free)
         for other in sorted((o for o in self.places if self.key(o) > self.key(job)), key=self.key, reverse=True):

@@ -11,7 +11,7 @@ SOLVERS = ("online", "search", "bound-only", "fifo")
 
 
 def random_records(seed: int = 0, suite: str = "admission", problem: str = "admission") -> list[Record]:
-    """Return records of four solvers on three instances and two seeds; some are refused, timed out, or ended with an error."""
+    """Return records of four solvers on three instances and two seeds; some are rejected, timed out, or ended with an error."""
     rng = np.random.default_rng(seed)
     found = []
     for number in range(3):

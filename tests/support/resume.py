@@ -1,4 +1,4 @@
-"""Let a long run of tests go on where it stopped: tests that passed are noted at once, and left out next time.
+"""Resume a stopped run of tests: passed tests are recorded at once, and left out next time.
 
 Skipped tests run again, since their requirements may be met by then.
 """
@@ -9,7 +9,7 @@ import pytest
 
 
 class Resume:
-    """Notes by name what passed, in a file that is of one state of the sources.
+    """Record passed tests by name, in a file for one state of the sources.
 
     Parameters
     ----------

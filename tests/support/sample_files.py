@@ -19,7 +19,7 @@ def write_jobs(path: Path) -> None:
 
 
 def consumption(seed: int, containers: int = 40) -> list[tuple[str, np.ndarray]]:
-    """Return what some containers consume of CPU and memory, drawn."""
+    """Return random CPU and memory consumption of some containers."""
     from optim.workloads.containers import ContainerOptions, generate_containers
 
     options = ContainerOptions(num_containers=containers, phase_length=4.0)  # of two to six hours
@@ -40,7 +40,7 @@ def write_metrics(path: Path) -> None:
 
 
 def write_answers(path: Path) -> None:
-    """Write what Prometheus answers to a query over a range, of one resource."""
+    """Write Prometheus' answer to a query over a range, of one resource."""
     metric = {"cpu": "container_cpu_usage_seconds_total", "mem": "container_memory_working_set_bytes"}[path.stem]
     found = []
     for name, values in consumption(0):

@@ -15,7 +15,7 @@ TARGETS = np.arange(12.0).reshape(2, 2, 3)
 
 
 class Means(UserApplication):
-    """Two partitions of unlike sizes, each with a matrix to come close to."""
+    """Two partitions of different sizes, each with a target matrix."""
 
     def sizes(self):
         return [1, 3]
@@ -61,7 +61,7 @@ def test_what_lacks_parameters_or_methods_is_refused():
 
 
 def test_another_process_goes_on_from_its_checkpoints_for_its_name_holds_no_address(tmp_path):
-    """Two objects stand for those of two processes: they lie at unlike addresses."""
+    """Two objects represent those of two processes: they have different addresses."""
     first, second = Means(), Means()
     traditional = ClusterOptions(policy=Fixed(fixed=Stage.TRADITIONAL), checkpoint_every=5)
     assert name_of(first) == name_of(second)

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: a run goes on after its controller is gone, and damage is found."""
+"""Checkpoints on disk: a run resumes after its controller is gone, and damage is found."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who holds copies of what, and the clocks that follow from it."""
+"""The owners of copies, and the clocks that follow from them."""
 
 from optim.training.controller import ReplicaCatalog
 from optim.training.stages import STORAGE

@@ -38,7 +38,7 @@ class Counting:
 
 
 def spoiled(value, partition=2, clock=1, times=10**9):
-    """Put a value into a gradient of one partition and clock, the first so many times."""
+    """Put a value into a gradient of one partition and clock, a given number of times."""
     left = [times]
 
     def spoil(gradient, at, when):

@@ -12,7 +12,7 @@ from tests.support.training.oracle import CountingApplication
 
 
 class Rows(CountingApplication):
-    """An application of so many rows of three numbers, which are all that is asked of it."""
+    """An application with a number of rows of three numbers; the tests need no more."""
 
     row_width = 3
 

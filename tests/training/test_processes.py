@@ -170,7 +170,7 @@ def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_pat
     children = [int(word) for word in running.stdout.readline().split()]
     assert len(children) == 2
     if number == signal.SIGINT:
-        os.killpg(running.pid, number)  # as a terminal does: everybody in the group gets it
+        os.killpg(running.pid, number)  # as a terminal does: all processes of the group get it
     else:
         os.kill(running.pid, number)
     _, errors = running.communicate(timeout=PATIENCE_S)

@@ -34,7 +34,7 @@ def instances(folder: Path) -> None:
 
 
 def solutions(folder: Path) -> None:
-    """Solutions, their files, their checks and their pictures."""
+    """Solutions, their files, their checks and their plots."""
     instance = optim.reference_instance("tiny-0")
     names: tuple[str, ...] = optim.solver_names("admission") + optim.policy_names("cluster")
     solution = assert_type(optim.solve(instance, names[0], time_limit_s=1.0, seed=0), optim.Solution)
@@ -61,7 +61,7 @@ def checks() -> None:
 
 
 def decisions() -> None:
-    """Decisions and their pictures."""
+    """Decisions and their plots."""
     plan = optim.AdmissionPlan.from_rows(workers=[(0, 0, 0, 1)], ps=[(0, 0, 0, 1)])
     footprint = optim.FootprintPlan.of([1, 0])
     print(plan.completion, footprint.counts)

@@ -87,7 +87,7 @@ def padded(rows, values):
 
 
 def scattered(rows, values):
-    """Return the dense gradient that a sparse push stands for."""
+    """Return the dense gradient of a sparse push."""
     dense = np.zeros((ROWS, WIDTH), np.float32)
     for row, value in zip(rows, values, strict=True):
         if 0 <= row < ROWS:
@@ -223,7 +223,7 @@ def test_tables_are_updated_where_they_lie(layout):
 
 @layouts(LAYOUTS[::2])
 def test_memory_of_a_push_does_not_grow_with_the_width_of_the_whole_table(layout):
-    """A loop that carries more than one array copies them in every step, and needs room for the copies."""
+    """A loop that carries more than one array copies them in every step, and needs memory for the copies."""
 
     def extra(num_rows):
         one = initial_rows(jnp.zeros((1, WIDTH)), layout)
@@ -319,7 +319,7 @@ def by_chunks(table, rows, values, rule, version=1):
     ],
 )
 def test_the_kernel_by_hand_adds_updates_and_writes_each_row_once(rule, count, number, width, often):
-    """Runs that lie in one chunk, that go on over its end, and that fill many; against sums in double precision."""
+    """Runs within one chunk, across its end, and over many chunks; against sums in double precision."""
     rng = np.random.default_rng(count)
     rows = rng.integers(-1, number + 2, count)
     rows[rng.random(count) < often] = 2

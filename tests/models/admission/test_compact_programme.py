@@ -63,7 +63,7 @@ def test_splits_no_worker_over_two_servers():
 
 
 def test_shared_servers_hold_workers_and_ps_together():
-    """One server of 3: a worker of 2 leaves room for a PS of 1, but not of 1.5."""
+    """One server of 3: with a worker of 2, a PS of 1 fits, but not one of 1.5."""
     fits, too_large = (
         instance(job(chunks=1, worker=[2], ps=[demand]), shared_servers=servers([3])) for demand in (1, 1.5)
     )
@@ -72,7 +72,7 @@ def test_shared_servers_hold_workers_and_ps_together():
 
 
 def test_a_worker_above_the_share_of_a_shared_server_stands_alone_on_it():
-    """Half of 4 is 2: a worker of 3 may stand alone, its PS of 1 needs another server."""
+    """Half of 4 is 2: a worker of 3 may be alone on its server, and its PS of 1 needs another server."""
     alone = instance(job(chunks=1, worker=[3], ps=[1]), shared_servers=servers([4]), max_share_per_server=0.5)
     beside = instance(job(chunks=1, worker=[3], ps=[1]), shared_servers=servers([4], count=2), max_share_per_server=0.5)
     assert optimum(compact_model(alone)) == 0
@@ -172,7 +172,7 @@ def test_every_worker_needs_its_share_of_the_servers_that_take_its_bandwidth():
 
 
 def test_there_are_no_more_ps_than_workers():
-    """A PS that takes no less than it is sent could stand for several workers' bandwidth, but none stands alone."""
+    """One PS has the bandwidth for several workers, and the number of PSs never exceeds that of workers."""
     model = compact_model(instance(job(ps_mbps=2), ps_servers=servers([9])))
     optimum(model)
     for run in model.RUNS:

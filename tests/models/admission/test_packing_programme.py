@@ -80,7 +80,7 @@ def test_classes_of_shared_servers_keep_pairs_that_no_single_server_holds_out_of
 
 
 def test_schedules_that_no_empty_cluster_holds_would_make_the_lp_larger():
-    """One slot, one server with room for one worker, a job that needs two at once: no plan, no schedule.
+    """One slot, one server for one worker, a job that needs two at once: no plan, no schedule.
 
     Half of the schedule that the empty server doesn't hold would fit, and earn half its value.
     """

@@ -40,7 +40,7 @@ def _first_completion(instance: AdmissionInstance, i: int) -> int:
 
 
 def _can_place(instance: AdmissionInstance, segment: int, slot: int, workers: int, ps: int) -> bool:
-    """Tell whether so many workers and PSs fit on the empty servers, server by server."""
+    """Return whether given numbers of workers and PSs fit on the empty servers, server by server."""
     demand = (instance.jobs.worker_demand[segment].tolist(), instance.jobs.ps_demand[segment].tolist())
     sides = (instance.worker_servers, instance.ps_servers)
     if instance.has_shared_servers:

@@ -24,7 +24,7 @@ CLUSTER = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
 
 
 def profile(**fields):
-    """An app of one trial of 60 minutes that can use 8 GPUs, slower the wider it lies."""
+    """An app of one trial of 60 minutes that can use 8 GPUs, slower the wider they are spread."""
     known = {
         "elapsed_min": 0.0,
         "active_apps": 2.0,

@@ -69,7 +69,7 @@ def test_waiting_is_all_time_without_gpus(name, world):
 
 
 def test_figures_of_a_run_worked_by_hand():
-    """One GPU: the second job takes it at 1, the first goes on at 2 after a second of restart, and ends at 6."""
+    """One GPU: the second job takes it at 1, the first continues at 2 after a second of restart, and ends at 6."""
     jobs, run = _play([(0, 1, 4), (1, 1, 1)], Cluster.grid("1x1"), "srtf", overhead_s=1)
     metrics = measure(jobs, Cluster.grid("1x1"), run)
     assert run.end_us.tolist() == [6 * US, 2 * US]
@@ -114,7 +114,7 @@ def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
     gone = replace(run, is_done=np.array([True, False, True]))
     assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app is incomplete
     alone = replace(run, is_done=np.array([True, False, False]))
-    assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no app is: what there is counts
+    assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no complete app: the present jobs count
 
 
 @pytest.mark.parametrize("missing", [None, 0, 1, 2, 3, 4])

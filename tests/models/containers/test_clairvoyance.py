@@ -1,4 +1,4 @@
-"""The checker of clairvoyant plans by hand: four samples of 15 s, two cycles of two, the first given to all alike."""
+"""The checker of oracle plans by hand: four samples of 15 s, two cycles of two, the first equal for all plans."""
 
 from dataclasses import replace
 

@@ -135,7 +135,7 @@ def test_logs_what_a_second_engine_logs_where_machines_fail(world, up, down, ste
     st.booleans(),
 )  # fmt: skip
 def test_logs_what_a_second_engine_logs_where_tries_fail(world, drawn, rule, wait, are_machines_failing):
-    """Of a job: after how long a try fails (negative: none does), how many do, what work is left for a good one, and why."""
+    """For a job: run time of a failing attempt (negative: none), number of failures, work left for a success, and the reason."""
     *rest, jobs, policy, options = world
     wait *= MS_H * 60
     options = replace(options, retries=rule, max_retries=1, retry_wait_min=wait)

@@ -1,4 +1,4 @@
-"""Jobs whose vCPU or memory no machine has are refused before they wait for ever."""
+"""Jobs that need more vCPU or memory than any machine has are rejected, since they would wait for ever."""
 
 from itertools import product
 

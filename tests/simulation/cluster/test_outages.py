@@ -138,7 +138,7 @@ def test_gpus_of_a_repaired_machine_are_leased_at_once_where_leases_end_one_by_o
 
 
 def test_a_trial_on_one_gpu_begins_anew_where_its_machine_failed(monkeypatch):
-    """The pool is the second machine; it fails while a gang is tried there, and comes back at 30."""
+    """The pool is the second machine; it fails while a gang is tried there, and is back at 30."""
     drawn = [(20 * US, 1, True), (30 * US, 1, False), (10**12, 0, True)]
     monkeypatch.setattr("optim.simulation.cluster.options.outages", lambda *_: iter(drawn))
     jobs = workload([(0, 2, 600)])
@@ -229,7 +229,7 @@ def record(request):
 
 @given(data=st.data())
 def test_a_log_with_one_number_changed_is_refused_or_says_the_same(record, data):
-    """What may pass is another machine that had room, or another like it that was down."""
+    """Changes that may pass: another machine with capacity, or another equal one that was down."""
     run = record.runs[0]
     column = data.draw(st.sampled_from(["time_us", "kind", "job", "machine", "gpus"]))
     values = getattr(run.log, column).astype(np.int64)

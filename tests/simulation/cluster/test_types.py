@@ -1,4 +1,4 @@
-"""Jobs stay on the types of GPU, and in the partitions, that their table records: in every policy, or the run is refused."""
+"""Jobs stay on the types of GPU, and in the partitions, of their table: in every policy, or the run is rejected."""
 
 from contextlib import suppress
 
@@ -48,7 +48,7 @@ def typed_worlds(draw):
 
 
 def _check_types(run, jobs, cluster):
-    """Every GPU that a job ever takes is of a type that it can run on, and whoever stayed is done."""
+    """Every GPU that a job uses is of a type that it can run on, and the jobs that stayed completed."""
     for _, kind, job, places in run.log.rows():
         if kind == Event.START:
             assert all(jobs.gpu_type_slowdown_ppm[job, cluster.kind[machine]] > 0 for machine, _ in places)

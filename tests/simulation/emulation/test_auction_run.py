@@ -124,7 +124,7 @@ def test_what_is_late_is_not_done_within_the_lease():
 
 
 class Ended:
-    """A job's run that took so many times its plan."""
+    """A job's run that took a given multiple of its plan."""
 
     def __init__(self, plan, times):
         self.plan, self.times = plan, times

@@ -192,7 +192,7 @@ def test_a_job_tells_the_runs_own_time_and_the_slot_that_it_is_ready_for(monkeyp
 
 
 class Ticking:
-    """A clock that goes on by what somebody sleeps for."""
+    """A clock that advances by sleeps."""
 
     def __init__(self):
         self.now = 0.0

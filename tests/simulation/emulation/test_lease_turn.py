@@ -99,7 +99,7 @@ def test_what_one_lease_fails_with_is_raised_and_holds_up_no_other(monkeypatch, 
 
 
 class Scripted:
-    """Turns that do so many clocks each, without processes."""
+    """Turns that complete given numbers of clocks, without processes."""
 
     def __init__(self, clocks, monkeypatch):
         self.clocks, self.shares = iter(clocks), []
@@ -174,7 +174,7 @@ class Local(InProcess):
 
 
 def test_no_lease_begins_before_the_processes_of_all_are_up(tmp_path, monkeypatch):
-    """The second one's machines come only when the first would have begun by itself, were it to."""
+    """The second one's machines arrive only when the first would have begun without them."""
     has_begun, begun = threading.Event(), []
 
     class Late(Local):

@@ -14,7 +14,7 @@ from optim.simulation.emulation.job_run import SharedClock, SharedSlowdown
 
 
 class World:
-    """The module `time`, whose seconds pass when somebody sleeps, and no others."""
+    """The module `time`, in which only sleeps advance the clock."""
 
     def __init__(self):
         self.now, self.naps, self.on_nap = 1000.0, [], lambda: None

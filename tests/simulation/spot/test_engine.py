@@ -306,7 +306,7 @@ def test_an_elastic_job_pauses_after_an_eviction_of_machines_that_worked():
     path = ((0, 50_000), (1800, 120_000))
     script = {0: ask(2, 100_000), 120: ask(2, 150_000)}
     job = world(path, **{**PLAIN, "job_hours": 2, "eviction_min": 4.0})
-    # Gone at 1920; the other two go on 240 s later.
+    # Lost at 1920; the other two continue 240 s later.
     work = 2 * 120 + 4 * 1800
     assert seconds(job, Scripted(script)) == pytest.approx(1920 + 240 + (4 * 7200 - work) / 2)
 
@@ -415,7 +415,7 @@ def test_dollars_of_checkpoints_make_them_rarer():
     lease = LiveLease(number=0, market=0, count=8, bid_micro=70_000, granted_s=0, ready_s=0, price_micro=45_000)
     assert write_cost_s(job.options, [lease]) == 240.0
     dear = replace(job.options, checkpoint_usd_per_gb=0.001)
-    # Eight machines at 0.045 $ an hour wait for 0.12 $ worth of their time: 1,200 s.
+    # Eight machines at 0.045 $ per hour wait at a cost of 0.12 $: 1,200 s.
     assert write_cost_s(dear, [lease]) == pytest.approx(240.0 + 1200.0)
     assert write_cost_s(dear, []) == 240.0
     for name in ("standard-checkpoint", "bidbrain-checkpoint"):

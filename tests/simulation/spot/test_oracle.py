@@ -92,7 +92,7 @@ def small_world(rates, steps, **options):
 
 
 BACK = ((1800, 6), (1200, 1), (9000, 6))
-"""A price that falls and comes back."""
+"""A price that falls and rises again."""
 RELAY = (((1800, 1), (9000, 6)), ((1800, 6), (1800, 1), (9000, 6)), ((3600, 6), (9000, 1)))
 """Markets that are cheap one after another."""
 

@@ -36,7 +36,7 @@ def test_rises_are_the_changes_to_a_higher_price(begin, length):
 
 
 def test_a_price_told_again_is_no_rise_and_frees_nothing():
-    """Price files often repeat a price: whoever bid below it is not outbid by that."""
+    """Price files often repeat a price: a repeated price outbids no lower bid."""
     steps = _Steps(PricePath(time_s=np.array([0, 500, 900]), price_micro=np.array([3, 3, 2])))
     assert list(steps.rises(0, 1000)) == []
     assert not steps.has_free_moment(0, 1000)

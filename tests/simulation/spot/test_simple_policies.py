@@ -81,7 +81,7 @@ def test_checkpoints_come_at_youngs_interval_for_the_market_that_is_lost_soonest
     policy = make_policy("standard-checkpoint", world)
     assert policy.checkpoint_every_s([lease(0)]) == pytest.approx(math.sqrt(2 * 300 * 8 * 3600))
     assert policy.checkpoint_every_s([lease(0), lease(1, 1)]) == pytest.approx(math.sqrt(2 * 300 * 2 * 3600))
-    # Where no bid was ever granted, the median of the other markets stands in.
+    # Where no bid was ever granted, the median of the other markets replaces the estimate.
     assert policy.checkpoint_every_s([lease(2)]) == pytest.approx(math.sqrt(2 * 300 * 5 * 3600))
     assert policy.checkpoint_every_s([]) == math.inf
 

@@ -65,7 +65,7 @@ def check_optimum(instance, solver="branch-and-price"):
     try:
         optimum = ilp_optimum(packing(instance))
     except OverflowError:
-        reject()  # more schedules than are worth listing
+        reject()  # too many schedules to list
     solution = optim.solve(instance, solver, options=FEW_MOVES)
     assert solution.termination == "optimal"
     assert solution.objective == pytest.approx(optimum, rel=2e-6, abs=1e-9)

@@ -232,7 +232,7 @@ def test_tells_objective_and_bound_while_it_runs_and_prints_nothing(capfd: pytes
 
 
 def _times(utility: Any, scale: float) -> Any:
-    """Return a utility worth a multiple of another."""
+    """Return a utility that is a multiple of another."""
     return replace(utility, theta1=utility.theta1 * scale)
 
 

@@ -75,7 +75,9 @@ def test_grows_by_whole_chunks_where_these_count() -> None:
 
 
 @given(seed=seeds)
-@example(seed=250794044)  # on shared servers: a worker and its PS refused at one place of the turn fit at a later one
+@example(
+    seed=250794044
+)  # on shared servers: a worker and its PS that don't fit at one round-robin position may fit at a later one
 def test_no_job_could_grow_after_the_filling_nor_has_a_useless_worker(seed: int) -> None:
     recorder, _ = recorded(seeded_instance(seed), DrfPolicy())
     for state in recorder.states:

@@ -1,4 +1,4 @@
-"""`exact`: plans that its threads hand over, and proofs that tampering spoils.
+"""`exact`: plans that its threads exchange, and proofs that tampering invalidates.
 
 Its optima are compared with those of independent programmes in `test_branch_and_price`.
 """

@@ -143,8 +143,8 @@ def test_a_refused_job_leaves_no_trace() -> None:
 
 
 def test_two_coarse_jobs_break_the_papers_ratio() -> None:
-    # The first takes .6 of the only server at a positive payoff; the second, worth V, then doesn't fit:
-    # the ratio is V, the paper's 2 alpha only grows with its logarithm. Whole jobs need eps below 1/2.
+    # The first takes .6 of the only server at a positive payoff. The second, of value V, then doesn't fit: the ratio is
+    # V, whereas the paper's 2 alpha grows only with its logarithm. Integral jobs need eps below 1/2.
     for value in (10.0, 100.0, 1000.0):
         jobs = [
             job_document(

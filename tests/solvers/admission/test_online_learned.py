@@ -50,7 +50,7 @@ def test_room_is_kept_for_what_yesterday_teaches(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 def test_learning_and_packing_anew_earn_more_in_all_than_the_paper_s_rule() -> None:
-    # A ratchet: what two loaded days earned when this was written, less three per cent.
+    # A ratchet: the earnings on two loaded days when this was written, minus three per cent.
     size = GeneratorOptions(num_jobs=30, num_slots=20, num_worker_servers=4, num_ps_servers=4)
     drawn = [generate(size, seed=k) for k in range(4)]
     earned = {"online": 0.0, "static": 0.0, "replan": 0.0}

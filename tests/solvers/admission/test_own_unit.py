@@ -33,7 +33,7 @@ LP_TOL = {"search": 1e-4}
 
 
 def scaled(instance: AdmissionInstance, scale: float) -> AdmissionInstance:
-    """Return an instance whose worths are another's times a number."""
+    """Return an instance whose values are those of another times a factor."""
     rows = zip((instance.value * scale).tolist(), instance.jobs.arrival.tolist(), strict=True)
     utilities = tuple(TableUtility(table=tuple(row[arrival:])) for row, arrival in rows)
     return replace(instance, jobs=replace(instance.jobs, utilities=utilities, min_utility=np.zeros(instance.num_jobs)))
@@ -124,7 +124,7 @@ def test_rules_and_progress_are_told_the_instances_unit() -> None:
 
 
 class Weighted(AdmissionInstance):
-    """An instance whose worths hold a weight that its utilities do not."""
+    """An instance whose values contain a weight that its utilities do not."""
 
     @property
     def value(self):

@@ -34,7 +34,7 @@ POLICIES: Mapping[str, Callable[[], SlotPolicy]] = {"fifo": fifo, "drf": DrfPoli
 
 
 class Greedy:
-    """Give every job as many workers as find room, old servers first."""
+    """Give every job as many workers as fit, old servers first."""
 
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
         for view in state.jobs:
@@ -45,7 +45,7 @@ class Greedy:
 
 
 class Fixed:
-    """Answer every slot alike."""
+    """Answer every slot in the same way."""
 
     def __init__(self, answer: Mapping[int, Allocation]) -> None:
         self._answer = answer

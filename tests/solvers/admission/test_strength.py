@@ -1,4 +1,4 @@
-"""How strong the parts are, without a clock: a ratchet of rounds and gaps after so many steps, moves or nodes.
+"""The strength of the parts, without a clock: limits of rounds and gaps after fixed numbers of steps, moves or nodes.
 
 Limits are slightly above the current results. Raise none of them without a reason; lower them when a part improves.
 """

@@ -70,7 +70,7 @@ def test_a_kind_is_split_before_rows_that_name_machines():
 
 
 def test_a_gpu_costs_nothing_where_some_are_left_over_and_else_what_the_next_app_would_pay():
-    """Each machine of 3 holds one pair, and a third GPU that is no use: two pairs are worth log 4, though six GPUs make three."""
+    """Each machine of 3 holds one pair, and a third GPU of no use: two pairs have value log 4, though six GPUs make three pairs."""
     pairs = BundleTypeLP(Tables.build(auction([3, 3], *[[(2, "machine", 2.0)]] * 3)))
     point = pairs.solve({})
     assert point.gpu_price == 0.0

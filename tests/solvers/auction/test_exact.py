@@ -48,7 +48,7 @@ def check_against_enumeration(instance, solver, **options):
 
 
 def test_a_bundle_goes_past_machines_that_others_name():
-    """Two alike, of which the first is named: that all find room was taken for impossible, and the proof refused."""
+    """Two equal machines, the first named by a row: a placement of all was thought impossible, and the proof rejected."""
     instance = auction(
         [(0, [5]), (0, [5]), (1, [5])],
         [({0: 3, 1: 1}, 2.4)], [({2: 4}, 3.2)], [(3, "rack", 2.3)], [(4, "machine", 2.9)],
@@ -76,7 +76,7 @@ def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
 
 
 def test_a_tree_that_proves_no_more_than_the_counts_leaves_the_counts_as_proof():
-    """Two of three alike are served: which two is for the tree to find, but no more by their numbers of GPUs alone."""
+    """Two of three equal apps are served: the tree determines which two, but no more can be by numbers of GPUs alone."""
     instance = auction([2, 5, 3], [(5, "slot", 3.0)], [(4, "machine", 3.0)], [(4, "rack", 3.0)])
     solution = solve(instance, "exact")
     assert solution.stats.iterations > 0

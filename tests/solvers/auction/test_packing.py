@@ -106,7 +106,7 @@ LIKE_BUT_FOR_A_HELD_SLOT = auction(
 
 @pytest.mark.parametrize("seed", range(8))
 def test_loads_move_between_machines_with_equal_slots_only(seed):
-    """A bundle that lies on the second slot of a machine finds none on a machine of one slot."""
+    """A bundle on the second slot of a machine finds no such slot on a machine of one slot."""
     row = np.arange(4)
     found = Packer(LIKE_BUT_FOR_A_HELD_SLOT, seed).search(row)
     assert found is None or not check_bundles(read_facts(LIKE_BUT_FOR_A_HELD_SLOT), row, found)
@@ -231,7 +231,7 @@ def test_items_lie_where_there_is_room_for_them_all(machines, items, places):
 
 
 def test_named_machines_keep_their_room_for_those_who_name_them():
-    """The larger bundle comes first, and must not stop at the named machine of two that are alike otherwise."""
+    """The larger bundle comes first, and must not take the named machine of two that are otherwise equal."""
     room = PlacementSearch(auction([(0, [2]), (0, [2])], [(1, "slot", 2.0)]))
     items = tuple(sorted([(int(MACHINE), 2, -1), (int(NAMED), 1, 0)]))
     assert room.places(items) == (1, 0)
@@ -239,7 +239,7 @@ def test_named_machines_keep_their_room_for_those_who_name_them():
 
 
 def is_possible(items, slots, machine_rack, rack):
-    """Tell whether items have room, by trying every place for one after the other; `slots` are lists by machine."""
+    """Return whether items fit, by trying every place for one after the other; `slots` are lists by machine."""
     if not items:
         return True
     (level, size, target), rest = items[0], items[1:]

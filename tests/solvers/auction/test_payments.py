@@ -18,7 +18,7 @@ TOL = 1e-9
 
 
 def claim(low, high, *, bundle=8, gang=1):
-    """Return a claim of a winner whose share lies between two ends."""
+    """Return a claim of a winner whose share is between two ends."""
     return PaymentState(
         app=0, bundle=bundle, gang=gang, others=0.0, bound=-math.log(low), reached=-math.log(high)
     )  # fmt: skip
@@ -59,7 +59,7 @@ def test_only_what_is_better_is_kept():
 
 
 def test_what_serves_without_one_winner_serves_without_its_equals():
-    """Six apps that look alike: one programme of another kind settles all payments."""
+    """Six apps that look equal: one programme of another type settles all payments."""
     alike = [(3, "machine", 4.0), (5, "machine", 4.9)]
     instance = auction([8, 8, 8], *[alike] * 6, [(2, "slot", 2.0)])
     solution = solve(instance, "exact")

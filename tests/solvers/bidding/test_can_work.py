@@ -30,7 +30,7 @@ def test_bids_whose_losses_eat_their_work_are_no_answer(solver, evicted):
 
 
 def test_a_bid_that_works_alone_is_found_behind_one_that_does_not():
-    """Where everybody loses by any eviction, the second works only without the first."""
+    """If any eviction causes losses for all allocations, the second works only without the first."""
     instance = losing([1.0, 0.1], [0.5, 0.9], term=EvictionTerm.ANY_BID)
     assert can_work(instance)
     found = solve(instance, "dinkelbach")

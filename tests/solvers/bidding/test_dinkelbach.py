@@ -91,7 +91,7 @@ def test_six_hundred_instances_are_solved_and_proven_as_trying_all_footprints_do
 
 @cache
 def lasting_with_best(seed):
-    """Return an instance that asks for capacity that lasts, and what trying everything finds for it."""
+    """Return an instance with a chance constraint on capacity, and its optimum by enumeration."""
     instance = with_survival(seed)
     return instance, best_that_lasts(instance)
 

@@ -66,7 +66,7 @@ def test_finish_time_shares_reach_what_the_convex_programme_does(seed, jobs):
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 4), st.booleans())
 @example(4536, 34, 2, False)  # a need that is just a type's speed
 def test_prices_and_programmes_find_the_same_ratio(seed, jobs, kinds, is_alike):
-    """Where jobs are alike all prices at which they change their minds fall together."""
+    """For equal jobs, all prices at which they change their choice coincide."""
     problem = drawn(seed, jobs, kinds)
     if is_alike:
         first = np.zeros(jobs, np.int64)

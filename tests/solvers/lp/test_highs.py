@@ -471,7 +471,7 @@ def test_an_unknown_option_is_refused():
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-9, 1e-300])
 def test_small_costs_are_told_apart_like_large_ones(scale: float):
-    """The best point is better than the next by a hundred-thousandth, and both are worth less than HiGHS' tolerances."""
+    """The best point is better than the next by a hundred-thousandth, and both values are below HiGHS' tolerances."""
     model = knapsack([5, 4, 4], 8)
     model.value.deactivate()
     model.small = pyo.Objective(

@@ -79,7 +79,10 @@ def test_a_point_of_fewer_columns_and_rows_is_a_start(seed):
 
 
 def test_a_start_is_shrunk_until_every_row_has_room_and_never_stretched():
-    """By hand: two columns of two jobs, of worth so small that the first point is good enough. Both rows may hold 1."""
+    """By hand: two columns of two jobs, with values so small that the first point is good enough.
+
+    Both rows may hold 1.
+    """
     matrix = with_wide_indices(csc_array(np.array([[1.0, 1.0], [0.5, 0.0]])))
     job, value = np.arange(2), np.array([0.01, 0.02])
     for shares, expected in ([0.25, 0.5], [0.25, 0.5]), ([0.75, 0.5], [0.6, 0.4]):

@@ -51,12 +51,12 @@ def counts_of_job(instance: AdmissionInstance, cut: CountCut, job: int, side: Si
 
 
 def gains_of(cut: CountCut) -> list[tuple[Side, IntArray]]:
-    """Return whose units gain what: the cut's side's, on shared servers workers' and PSs'."""
+    """Return the gains by side: of the cut's side, or on shared servers of workers and PSs."""
     return [(cut.side, cut.gain), *([] if cut.ps_gain is None else [(Side.PS, cut.ps_gain)])]
 
 
 def gain_of(gains: IntArray, count: int) -> int:
-    """Return what so many units gain."""
+    """Return the gain of a number of units."""
     return int(gains[min(count, len(gains)) - 1]) if count and len(gains) else 0
 
 

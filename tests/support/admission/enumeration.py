@@ -54,9 +54,9 @@ class Schedule:
 class Enumerator:
     """Lists the schedules of an instance's jobs.
 
-    A *stripped* schedule has no superfluous worker or PS: as few PSs as row (6) allows, work that is
-    unfinished before the last slot, no worker too many for the progress made. Otherwise all
-    schedules that meet rows (2), (3), (6), (7) and the room of the servers are listed.
+    A *stripped* schedule has no superfluous worker or PS: the minimum of PSs by row (6), unfinished work before the
+    last slot, and no worker beyond those needed for its progress. Otherwise all schedules that meet rows (2), (3), (6),
+    (7) and the capacity of the servers are listed.
     """
 
     def __init__(self, instance: AdmissionInstance, *, is_stripped: bool = True, is_by_class: bool = True) -> None:
@@ -243,7 +243,7 @@ def best_gain(market: Market, schedules: Sequence[Schedule | None]) -> float:
 
 
 def meets(schedule: Schedule | None, branch: Branch, *, is_high: bool) -> bool:
-    """Tell whether a job's schedule (None: refused) belongs to a child of a branch, by its definition."""
+    """Return whether a job's schedule (None: rejected) belongs to a child of a branch, by its definition."""
     if branch.kind is BranchKind.ADMITTED:
         return (schedule is not None) == is_high
     if branch.kind is BranchKind.COMPLETION:

@@ -78,7 +78,7 @@ def check_prices_follow_own_use(seen: Observation) -> None:
 
 
 def check_blocking(seen: Observation) -> None:
-    """C2 and C3: from (1 - eps) c on, a unit of a row costs at least what any job would pay for it."""
+    """C2 and C3: from (1 - eps) c on, a unit of a row costs at least the maximum that any job would pay for it."""
     capacity = seen.layout.capacity
     full = (seen.used_before >= (1 - seen.eps) * capacity * (1 - REL_TOL)) & (capacity > 0)
     _at_most(np.where(full, seen.ground.density, 0.0), np.where(full, seen.prices, np.inf), "price of a full row")
@@ -116,7 +116,7 @@ def check_initial_dual(seen: Observation) -> None:
 
 
 def check_start_scale(seen: Observation) -> None:
-    """Theorem B: with lambda as prices no schedule costs more than it is worth."""
+    """Theorem B: with lambda as prices, no schedule costs more than its value."""
     if seen.is_zero_start and len(seen.ground.problem.value):
         by_class = seen.ground.by_class(seen.start_scale)
         _at_most(by_class @ seen.ground.problem.usage, seen.ground.problem.value, "sum of lambda a <= value")

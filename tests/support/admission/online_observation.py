@@ -76,7 +76,7 @@ class Ground:
 
     @cached_property
     def worth(self) -> JobValueStats:
-        """What the bounds of the prices are made of."""
+        """The quantities from which the bounds of the prices are computed."""
         return job_value_stats(self.instance)
 
     @cached_property
@@ -227,7 +227,7 @@ class Observation:
 
     @cached_property
     def value(self) -> FloatArray:
-        """What each decision earned: the job's value at its last slot with workers, 0 if refused."""
+        """The earnings of each decision: the job's value at its last slot with workers, 0 if rejected."""
         return np.array(
             [
                 float(self.instance.value[d.job, d.schedule.workers[:, 0].max()])
@@ -266,7 +266,7 @@ class Observation:
 
     @cached_property
     def initial_dual(self) -> float:
-        """D_0, the worth of the empty cluster."""
+        """D_0, the dual value of the empty cluster."""
         return float(self.prices[0] @ self.layout.capacity)
 
     @cached_property

@@ -38,7 +38,7 @@ def proven_by(
 
 
 class GreedyPlacer:
-    """Admit jobs in order: in each slot as many workers as fit on the first servers with room."""
+    """Admit jobs in order: in each slot as many workers as fit on the first servers with capacity."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self.instance = instance
@@ -202,7 +202,7 @@ def _violated_on_servers(instance: AdmissionInstance, y: Any, z: Any) -> set[str
 
 
 def progress_of(instance: AdmissionInstance, job: int, workers: int) -> int:
-    """Return the progress of so many workers in a slot, also beyond the instance's table; all there is if chunks take no time."""
+    """Return the progress of a number of workers in a slot, also beyond the instance's table; the total if chunks take no time."""
     table = instance.jobs.speedup[job] if instance.jobs.speedup else ()
     speed = Fraction((0, *table)[min(workers, len(table))], 20) if table else Fraction(workers)
     if not instance.chunk_integral:

@@ -1,8 +1,8 @@
 """Instances with a known optimum that is also the LP's bound: jobs cut from a full cluster, and decoys.
 
-Every GPU of every slot is given away to planted jobs. A job is worth its GPU-slots at one price for all, and a premium,
-if it completes by its planted slot; so that price is a dual point whose bound is the planted jobs' value. Decoys are worth
-less than their GPU-slots.
+The planted jobs use every GPU of every slot. A job's value is its GPU-slots at one price for all, plus a premium, if it
+completes by its planted slot. So that price is a dual point whose bound is the planted jobs' value. Decoys have less
+value than their GPU-slots.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Planted:
 
 
 def planted(seed: int, *, horizon: int, servers: int, gpus: int, decoys: int, longest: int = 8) -> Planted:
-    """Return an instance of so many equal servers; a decoy is worth 70 to 98 % of its GPU-slots."""
+    """Return an instance of a number of equal servers; a decoy's value is 70 to 98 % of its GPU-slots."""
     rng = np.random.default_rng(seed)
     free = np.full((horizon, servers), gpus)
     jobs: list[dict[str, Any]] = []
@@ -62,7 +62,7 @@ def planted(seed: int, *, horizon: int, servers: int, gpus: int, decoys: int, lo
 
 
 def _take(free: Any, unit: int, most: int, rng: np.random.Generator) -> int:
-    """Take up to `most` workers of so many GPUs from a slot's servers; return how many."""
+    """Take up to `most` workers of a given number of GPUs from a slot's servers; return the number taken."""
     taken = 0
     for h in rng.permutation(len(free)).tolist():
         units = min(most - taken, int(free[h]) // unit)

@@ -292,7 +292,7 @@ def _small_jobs(horizon: int, num_resources: int, max_copies: int) -> st.SearchS
 def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies: int = 12) -> AdmissionInstance:
     """Waves of jobs that each take a small share of any server, as the theorems ask: eps at most 1/5.
 
-    Several waves fill the cluster, so that prices rise and jobs are refused.
+    Several waves fill the cluster, so that prices rise and jobs are rejected.
     """
     horizon = draw(st.integers(1, 3))
     num_resources = draw(st.integers(1, 2))
@@ -313,7 +313,7 @@ def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies:
 def density_ladder(
     *, steps: int, factor: float, per_server: int, horizon: int = 1, servers: int = 1, waves: int = 1
 ) -> AdmissionInstance:
-    """Waves of equal jobs, each able to fill the cluster and worth `factor` times the wave before.
+    """Waves of equal jobs, each able to fill the cluster, with `factor` times the value of the wave before.
 
     The first waves tempt an algorithm to sell the capacity for which the last waves pay most. eps = 1 / per_server; PSs
     are plentiful.

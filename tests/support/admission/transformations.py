@@ -1,4 +1,4 @@
-"""Instances made from instances: the same problem in other units, other names, or with more room."""
+"""Instances made from instances: the same problem in other units, other names, or with more capacity."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal

@@ -87,7 +87,7 @@ def _app(rng: np.random.Generator, i: int) -> dict[str, Any]:
 
 
 def loose_plan(instance: AuctionInstance, rng: np.random.Generator) -> AuctionPlan:
-    """Give each app a row on the first GPUs that are left, whether or not they lie as the row asks."""
+    """Give each app a row on the first remaining GPUs, whether or not they have the row's locality."""
     room, placed = instance.cluster.slot_free.copy(), []
     row = np.full(instance.num_apps, -1)
     for app in range(instance.num_apps):

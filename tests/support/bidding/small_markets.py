@@ -140,7 +140,7 @@ small_instances = st.integers(0, 10**6).map(drawn)
 
 
 def varied(seed: int) -> BiddingInstance:
-    """Return a small instance by a seed that asks for more: two caps, least work, no fixed cost, losses for everybody."""
+    """Return a small instance by a seed, with more features: two caps, minimum work, no fixed cost, losses for all allocations."""
     rng = np.random.default_rng([seed, 1])
     instance = drawn(seed)
     if rng.random() < 0.4:

@@ -1,4 +1,4 @@
-"""The rules of the state machine, drawn by a seeded generator: the same storms everywhere, whatever Hypothesis draws."""
+"""The rules of the state machine, drawn by a seeded generator: the same sequences everywhere, independent of Hypothesis."""
 
 import numpy as np
 

@@ -23,7 +23,7 @@ JOB = {"num_observations": 80, "num_features": 6, "num_classes": 3, "num_partiti
 KINDS = ("stop", "kill", "nan", "exception", "memory", "controller")
 SMALL_BYTES = 512
 SILENCE_S = 10.0
-"""Above what loading JAX keeps a machine from giving signs where four of them share a busy core."""
+"""Longer than the time for which loading JAX delays a machine's heartbeats if four machines share a busy core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def drawn_options(rng: np.random.Generator) -> dict:
     return {
         "num_shards": int(rng.choice([1, 3])),
         "checkpoint_every": int(rng.choice([2, 5])),
-        "replay_mb": float(rng.choice([0.0, 0.0005, 1.0])),  # the second has room for a clock or so
+        "replay_mb": float(rng.choice([0.0, 0.0005, 1.0])),  # the second has capacity for about one clock
     }
 
 

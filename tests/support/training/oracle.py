@@ -31,7 +31,7 @@ class CountingApplication:
 
 @dataclass
 class Log:
-    """The updates that count: for each clock, who pushed what."""
+    """The updates that count: for each clock, the pushes and their senders."""
 
     initial: np.ndarray
     num_partitions: int
@@ -59,7 +59,7 @@ class Log:
         return clock
 
     def parameters(self, clock):
-        """Return the parameters after so many clocks, at learning rate 1."""
+        """Return the parameters after a number of clocks, at learning rate 1."""
         result = self.initial.astype(np.float64)
         for at in range(clock):
             pushes = self.updates[at]

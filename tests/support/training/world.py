@@ -185,7 +185,7 @@ class World:
         (self.take if is_reply else self.run_machine)(machine)
 
     def run(self, count, rng):
-        """Deliver so many messages, each from a link drawn at random."""
+        """Deliver a number of messages, each from a link drawn at random."""
         for _ in range(count):
             links = self.busy
             if not links:
@@ -194,7 +194,7 @@ class World:
         self.check()
 
     def settle(self, rng):
-        """Go on until two more clocks are complete; a cluster with machines never stands still."""
+        """Continue until two more clocks are complete; a cluster with machines always makes progress."""
         if not self.controller.machines.staying and not self.controller.machines.joining:
             return
         target = self.log.complete + 2

@@ -9,7 +9,7 @@ DEMAND = np.array([[1.0, 4.0, 16.0]])
 
 
 def drawn(kinds, capacity, gpus=1):
-    """Return the hosts of workers and of PSs drawn for so many GPUs, each as {kind: number}."""
+    """Return the hosts of workers and of PSs drawn for a number of GPUs, each as {type: number}."""
     nodes = NodeTable(kind=kinds, capacity=np.array(capacity))
     sides = cluster_of_nodes(nodes, gpus, DEMAND, TraceOptions(), np.random.default_rng(0))
     return [dict(zip(side.types, side.count.tolist(), strict=True)) for side in sides]

@@ -48,7 +48,7 @@ def scaled(options, factor):
 
 
 def instances(paths, factor, term, now):
-    """Return the one-hour decision and the one over windows, in a currency worth `factor` times less."""
+    """Return the one-hour decision and the one over windows, in a currency of `factor` times less value."""
     known, options = history(paths, factor), scaled(replace(OPTIONS, term=term.value), factor)
     table = fit_evictions(known, EvictionOptions(deltas_micro=options.deltas_micro, step_s=600))
     hour = instance_at(known, table, now, options, "hour")

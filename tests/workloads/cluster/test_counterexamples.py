@@ -36,7 +36,7 @@ def test_the_scheduler_gives_neither_sharing_incentive_nor_freedom_from_envy(wor
 
 
 def test_envy_is_that_of_jobs_that_run_together():
-    """Three gangs of two on machines of 2, 1 and 1 GPUs: only the first lies together; the second is 1.3 times slower."""
+    """Three gangs of two on machines of 2, 1 and 1 GPUs: only the first is on one machine; the second is 1.3 times slower."""
     plain = workload([(0, 2, 4), (0, 2, 2)])
     slow = np.array([[1_000_000, 1_300_000, 1_800_000]] * 2)
     jobs = Workload(submit_us=plain.submit_us, gpus=plain.gpus, duration_us=plain.duration_us, slowdown_ppm=slow)

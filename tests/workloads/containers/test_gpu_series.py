@@ -110,7 +110,7 @@ def drawn(seed):
 @pytest.mark.parametrize("form", ["csv", "csv in order of time", "json"])
 def test_sums_are_those_of_pandas(tmp_path, seed, form, monkeypatch):
     frame = drawn(seed)
-    monkeypatch.setattr(gpu_series, "BLOCK_ROWS", 37)  # series go on from block to block
+    monkeypatch.setattr(gpu_series, "BLOCK_ROWS", 37)  # series continue from block to block
     monkeypatch.setattr(gpu_series, "READ_BYTES", 301)
     monkeypatch.setattr("optim.workloads.csv_columns.BLOCK_CELLS", 64)
     if form == "json":

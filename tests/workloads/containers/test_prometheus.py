@@ -253,7 +253,7 @@ def test_tables_take_units_and_tell_what_they_lack(tmp_path):
 
 
 def report(tmp_path, case, *names):
-    """Return the files of a case that somebody reported, unpacked."""
+    """Return the files of a reported case, unpacked."""
     folder = TRACE_DIR / "reports" / case
     if not folder.is_dir():
         pytest.skip(f"the case {case} is not there; set OPTIM_TRACE_DIR to the folder that has reports/")

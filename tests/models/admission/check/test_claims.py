@@ -444,7 +444,7 @@ def test_a_ratio_is_shown_by_the_bound_and_by_nothing_beside_it(ratio, is_shown)
 
 
 def refused(counts, ended=Termination.TIME_LIMIT):
-    """Return the rows that are refused of a plan of two of six jobs, proven by a tree of five nodes."""
+    """Return the rejected rows of a plan of two of six jobs, proven by a tree of five nodes."""
     instance, solution = optim.reference_instance("tiny-0"), optim.reference_solution("tiny-0")
     weaker = replace(solution.certificate, kind=CertificateKind.BOUND, statement="")
     given = replace(solution, termination=ended, certificate=weaker, stats=replace(solution.stats, counts=counts))

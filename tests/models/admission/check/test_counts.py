@@ -25,7 +25,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def causes(instance: AdmissionInstance, cut: Any) -> list[str]:
-    """Return why the checker refuses a cut."""
+    """Return the reason for which the checker rejects a cut."""
     check = CutCheck(read_exact_instance(instance))
     return [violation.message for violation in check.violations(cut, 0, "", CountCut)]
 

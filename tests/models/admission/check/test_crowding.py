@@ -63,7 +63,7 @@ def test_workers_and_pss_crowd_shared_servers_together(workers: int, ps: int, is
 
 
 def test_a_server_takes_no_more_pss_of_a_job_than_its_share() -> None:
-    """Four PSs have room on each of two servers, half of which are two."""
+    """Four PSs fit on each of two servers, half of which are two."""
     job = job_document("a", epochs=1, chunks=8, worker=[1, 0], ps=[0, 1], ps_mbps=1)
     servers = {"worker_servers": [{"type": "w", "capacity": [8, 0], "count": 2}],
                "ps_servers": [{"type": "p", "capacity": [0, 4], "count": 2}]}  # fmt: skip

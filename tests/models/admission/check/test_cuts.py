@@ -37,7 +37,7 @@ def make_cut(**fields: Any) -> ServerCut:
 
 
 def causes(instance: AdmissionInstance, cut: Any) -> list[str]:
-    """Return why the checker refuses a cut."""
+    """Return the reason for which the checker rejects a cut."""
     return [violation.message for violation in CutCheck(read_exact_instance(instance)).violations(cut, 0, "")]
 
 

@@ -30,7 +30,7 @@ from tests.support.admission.tiny import job_document, tiny_instance, tiny_insta
 
 SEEDS = st.integers(0, 2**32 - 1)
 Left = list[list[Schedule | None]]
-"""What is left of each job's schedules; None stands for refusing it."""
+"""The remaining schedules of each job; None means rejection."""
 
 
 class TreeBuilder:
@@ -75,7 +75,7 @@ class TreeBuilder:
 
 
 def all_schedules(instance: AdmissionInstance) -> Left:
-    """Return every job's stripped schedules, and the choice to refuse it."""
+    """Return every job's stripped schedules, and the choice to reject it."""
     enumerator = Enumerator(instance)
     return [[None, *enumerator.schedules(job)] for job in range(instance.num_jobs)]
 
@@ -139,7 +139,7 @@ def test_accepts_a_negative_payoff_of_a_job_that_must_be_admitted() -> None:
     poor = tiny_instance(job_document("a", utility={"kind": "constant", "value": 1}))
     nodes, bound = two_leaves(poor, REFUSE_OR_ADMIT)
     assert nodes[2].proof is not None
-    assert nodes[2].proof.payoff[0] == -2.0  # worth 1, four worker-slots at 0.5 and two PS-slots at 0.5
+    assert nodes[2].proof.payoff[0] == -2.0  # value 1, four worker-slots at 0.5 and two PS-slots at 0.5
     assert check_tree(poor, nodes, bound).is_ok
     nodes[1] = nodes[2]
     found = check_tree(poor, nodes, bound)

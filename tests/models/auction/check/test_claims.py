@@ -214,7 +214,7 @@ def test_a_lower_end_below_its_bound_is_true_and_leaves_the_grant_open() -> None
 
 @pytest.mark.parametrize("rule", ["ceil", "lottery"])
 def test_a_share_of_nothing_buys_nothing(rule) -> None:
-    """Two apps want the same GPUs, and an app without any is worth 0: the winner's share is 0 to the last digit."""
+    """Two apps want the same GPUs, and an app without GPUs has value 0: the winner's share is exactly 0."""
     instance = auction_of_two(8, 0.6, empty_value="zero", gangs={"a": 8, "b": 8})
     honest = solve(instance, "exact", options={"rule": rule})
     assert check(instance, honest).is_ok
@@ -257,7 +257,7 @@ def auction_of_two(gpus, rho, **fields):
 
 
 def forged(solution, share, granted):
-    """Return a solution whose winner states another share and takes so many GPUs."""
+    """Return a solution whose winner states another share and takes a given number of GPUs."""
     plan = solution.decision
     shares = as_floats(np.where(plan.row >= 0, share, 1.0))
     grants = sorted_entries([(app, slot, granted) for app, slot, _ in plan.placement.tolist()])

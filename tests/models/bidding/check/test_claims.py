@@ -1,4 +1,4 @@
-"""The checker accepts honest solutions and refuses every tampering, proof by proof."""
+"""The checker accepts honest solutions and rejects every tampering, proof by proof."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Covers by the checker: their rows hold for every footprint that keeps enough, and spoilt certificates are refused."""
+"""Covers by the checker: their rows hold for every feasible footprint, and damaged certificates are rejected."""
 
 from dataclasses import replace
 

@@ -101,7 +101,7 @@ def test_a_smaller_box_never_proves_less(instance, seed):
 
 
 def two_bids(term=EvictionTerm.ANY_BID, **fields):
-    """Return two bids with losses for everybody: theta is 0.693 with the first, 0.288 more with the second."""
+    """Return two bids with losses for all allocations: theta is 0.693 with the first, 0.288 more with the second."""
     return hour_instance(
         [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], max_count=3, term=term, fixed_usd=0.3,
         eviction_loss_h=0.2, **fields,
@@ -190,7 +190,7 @@ def traced(name="published"):
 
 
 def refused(changes=None, *, without=(), name="published"):
-    """Return the rows that are refused once some counters are others, or left out."""
+    """Return the violated rows after some counters are changed or left out."""
     instance, solution = traced(name)
     counts = {**solution.stats.counts, **(changes or {})}
     counts = {key: value for key, value in counts.items() if key not in without}

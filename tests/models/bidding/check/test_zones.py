@@ -76,7 +76,7 @@ def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_
     market = zone_market("xxxxx", "xxxxx", "xxxxx", spot=[1.0, 1.5, 2.0])
     job, dear = zone_job(market, 2, 5), zone_job(market, 2, 5)
     for each in (job, dear):
-        each.move_micro[:] += np.arange(4)[:, None]  # no two states are alike
+        each.move_micro[:] += np.arange(4)[:, None]  # all states differ
     dear.move_micro[state] += 5_000_000
     above = least_cost(market, dear, 0)
     claim = replace(least_cost(market, job, 0), idle=above.idle, working=above.working)

@@ -100,7 +100,7 @@ def test_a_known_hazard_is_recovered_by_kind_age_and_part_of_the_day():
     for _ in range(4000):
         kind = int(rng.integers(0, 2))
         start = float(rng.uniform(0, 86_400))
-        # Short watches, so that a spell lies in one part of the day, mostly.
+        # Short observations, so that most spells are within one part of the day.
         rate = truth["ab"[kind]] * factor[int(start // 21_600)]
         lost_s = rng.exponential(HOUR_S / rate)
         rows.append((kind, start, min(lost_s, 500.0), lost_s < 500.0))

@@ -28,7 +28,7 @@ class FirstOnly(PlanningPolicy):
 
 @pytest.fixture(scope="module")
 def unfinished():
-    """A record of a short job that is done and a long one that never runs: bounds for both lie above its figures."""
+    """A record of a completed short job and a long one that never runs: bounds for both are above its figures."""
     jobs, cluster, options = workload([(0, 1, 60), (0, 1, 9000)]), Cluster.grid("1x1"), EngineOptions()
     run = simulate(jobs, cluster, FirstOnly(), options)
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)

@@ -29,7 +29,7 @@ def figures(jobs, cluster, run):
 def test_figures_of_three_jobs_by_hand():
     """One machine of two GPUs, hours: A (0, 1, 4), B (0, 2, 2), C (1, 1, 1) in turn; A and C run 0 to 4 and 1 to 2, B from 4 to 6.
 
-    B waits for room for 4 hours; C holds GPUs of its virtual cluster for one of them, but `fifo` knows no quotas.
+    B waits 4 hours for capacity; C uses GPUs of its virtual cluster for one of them, but `fifo` ignores quotas.
     """
     jobs = workload([(0, 1, 4 * H), (0, 2, 2 * H), (H, 1, H)], group=np.array([0, 1, 1]), groups=("a", "b"))
     cluster = Cluster.grid("1x2")

@@ -1,4 +1,4 @@
-"""Promised starts in logs: those of the engines hold, and one that is missing, moved or broken is refused."""
+"""Promised starts in logs: those of the engines hold; missing, moved or broken ones are rejected."""
 
 from dataclasses import replace
 

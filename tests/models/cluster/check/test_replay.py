@@ -45,7 +45,7 @@ def test_a_record_as_it_was_written_holds(record):
 
 @given(data=st.data())
 def test_a_log_with_one_number_changed_is_refused_or_says_the_same(record, data):
-    """The only change that may pass is another machine that had room: no figure hangs on it."""
+    """The only change that may pass is another machine with capacity: no figure depends on it."""
     run = data.draw(st.sampled_from(record.runs))
     column = data.draw(st.sampled_from(COLUMNS))
     values = getattr(run.log, column).astype(np.int64)
@@ -218,7 +218,7 @@ def test_a_schedule_that_cant_be_is_refused(why, is_named):
 
 
 def test_hosts_and_types_that_dont_matter_need_no_names():
-    """Machines full of the most demanding job have room, and the type that is slower isn't there."""
+    """Machines full of the most demanding job have capacity, and the slower type isn't there."""
     jobs = {"gpu_type_slowdown_ppm": np.full((3, 2), [10**6, 2 * 10**6]), "cpu_milli": np.full(3, 8_000)}
     assert verdict_of(EVENTS.values(), is_named=False, jobs=jobs) == []
 

@@ -66,7 +66,7 @@ def test_no_prices_prove_less_than_the_best_schedule_earns(data):
 
 
 def test_the_bound_of_one_job_by_hand():
-    """One GPU, 3 s in slots of 2 s, worth 10 until 2 slots are over: two slots at 1 are 1.5 of its time, three GPU-slots are sold."""
+    """Three GPU-slots have price 1, and the job (3 s in slots of 2 s) buys 1.5 of them for a utility of 10."""
     worth = _worth([(10.0, 1000.0, 2.0)], [1.0, 1.0, 1.0])
     found = max_earned(workload([(0, 1, 3)]), Cluster.grid("1x1"), worth)
     assert found == pytest.approx(3.0 + 10 - 1.5)
@@ -88,7 +88,7 @@ def test_a_bound_that_is_reached_is_no_contradiction(off, is_refused):
 
 @pytest.fixture(scope="module")
 def record():
-    """A run of `oasis` that refuses some."""
+    """A run of `oasis` that rejects some jobs."""
     rng = np.random.default_rng(3)
     jobs, cluster = workload([(0, 1, int(1800 * rng.integers(1, 5))) for _ in range(60)]), Cluster.grid("1x1")
     run = simulate(jobs, cluster, make_policy("oasis", jobs), EngineOptions(overhead_s=0), seed=1)

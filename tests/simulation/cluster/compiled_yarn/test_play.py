@@ -96,7 +96,7 @@ def test_plays_what_planning_plays(world):
     st.integers(0, 10**6),
 )  # fmt: skip
 def test_plays_what_planning_plays_where_tries_and_machines_fail(world, drawn, rule, wait, up, seed):
-    """Of a job: after how long a try fails (negative: none does), how many do, what work is left for a good one, and why."""
+    """For a job: run time of a failing attempt (negative: none), number of failures, work left for a success, and the reason."""
     columns, cluster, chosen, engine = world
     count = len(columns["gpus"])
     fails, tries, good, reason = (np.array(column) for column in zip(*drawn[:count], strict=True))

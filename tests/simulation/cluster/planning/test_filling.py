@@ -1,4 +1,4 @@
-"""Gangs that no type of GPU holds are refused before anything is played, by policies that keep a gang on one type."""
+"""Policies that keep a gang on one type reject gangs that fit on no type of GPU before the run."""
 
 import numpy as np
 import pytest

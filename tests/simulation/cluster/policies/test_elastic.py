@@ -31,7 +31,7 @@ def _play(jobs, cluster, name, options=None, seed=0):
 
 @given(st.lists(st.lists(st.floats(0, 9), min_size=1, max_size=4), min_size=1, max_size=3), st.integers(1, 6))
 def test_gpus_go_where_they_are_worth_most(gains, num_gpus):
-    """Against all widths, where each further GPU is worth less."""
+    """Against all widths, with decreasing value of each further GPU."""
     falling = [sorted(each, reverse=True) for each in gains]
     widths = marginal_widths(
         {job: len(each) for job, each in enumerate(falling)}, num_gpus, lambda job, width: falling[job][width]

@@ -32,7 +32,7 @@ def test_a_turn_costs_what_switching_costs():
 
 
 def test_nodes_have_affinity():
-    """Pairs go to the node of pairs, single jobs to that of single jobs, while there is room."""
+    """Pairs go to the node of pairs, single jobs to that of single jobs, while there is capacity."""
     run = _run([(0, 1, 50), (0, 2, 50), (0, 1, 50), (0, 2, 50)], "2x4", {})
     machines = [[places[0][0] for _, kind, j, places in run.log.rows() if j == job and kind == 0] for job in range(4)]
     assert machines == [[0], [1], [0], [1]]

@@ -57,7 +57,7 @@ def pair(a, b, rules=ANY, **more):
 
 
 def test_a_queue_borrows_what_is_idle_and_gives_it_back():
-    """Quotas 1 and 1: a's two jobs run at once until b's comes at 10 s; the younger goes on at 30 s, when b's is over."""
+    """Quotas 1 and 1: a's two jobs run at once until b's comes at 10 s; the younger continues at 30 s, when b's is over."""
     jobs = jobs_of((0, 1, 100, "a"), (0, 1, 100, "a"), (10, 1, 20, "b"))
     found, run = ends(pair((1, None, None), (1, None, None)), jobs)
     assert found == [100, 120, 30]
@@ -331,7 +331,7 @@ def test_every_instant_keeps_to_the_quotas_and_leaves_none_idle_that_a_waiting_j
 
 
 def test_reclaim_goes_across_cohorts_and_not_within_one_that_lends_its_own():
-    """Cohorts A (a, b) and B (d): d's job is within d's quota, which a borrowed; b's would only take what A lent a first."""
+    """Cohorts A (a, b) and B (d): d's job is within d's quota, which a borrowed; b's would only take the quota that A lent to a."""
     tree = quota_tree(
         *(("c", "", 0, None, None), ("A", "c", 1, None, None), ("B", "c", 0, None, None)),
         *(("a", "A", 0, None, None), ("b", "A", 0, None, None), ("d", "B", 1, None, None)),

@@ -129,7 +129,7 @@ class OneJobWaits(Wrapper):
 
 @pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
 def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back):
-    """Jobs 3 and 4 are alike but for the wrapper."""
+    """Jobs 3 and 4 differ only in the wrapper."""
     rows = [(0, 2, 100), (0, 1, 100), (0, 1, 100 if is_taken_back else 1), (10, 1, 5), (10, 1, 7)]
     jobs = workload(rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"))
     policy = OneJobWaits(make_policy("yarn-cs", jobs, {"quotas": "4:1"}))
@@ -210,7 +210,7 @@ def test_bands_with_chances_that_are_none_are_refused(shares):
 
 
 def test_the_job_that_aligns_best_comes_first_and_short_ones_by_their_weight():
-    """One machine with room for one of two jobs: the hungrier one aligns better, the shorter one has less to do."""
+    """One machine for one of two jobs: the one with larger demand aligns better, the shorter one has less work."""
     jobs = workload([(0, 1, 20), (0, 1, 10)], cpu_milli=np.array([8000, 5000]))
     one = Cluster(gpus=np.array([2]), cpus=np.array([8.0]), memory_gb=np.array([64.0]))
     assert _starts(jobs, one, "tetris", {"remaining": 0})[0] == [0, 20]
@@ -256,7 +256,7 @@ def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
     assert policy.quota.tolist() == pytest.approx([8, 2, 6])
     path.write_text("vc,node num\na,6\nb,2\n")
     policy.begin(cluster, 0)
-    assert policy.quota.tolist() == pytest.approx([12, 4, 0], abs=1e-6)  # more than there is: taken from all alike
+    assert policy.quota.tolist() == pytest.approx([12, 4, 0], abs=1e-6)  # more than available: reduced for all equally
     path.write_text("vc,node num\nx,6\n")
     with pytest.raises(InvalidOptionError, match="none of the virtual clusters"):
         policy.begin(cluster, 0)

@@ -67,7 +67,7 @@ def test_jobs_that_can_stay_do_and_others_take_the_fullest_machine_then_one_rack
     assert split([0, 2, 3], {}, [(1, 3)], MACHINE_OF, RACK_OF) == {1: (0, 2, 3)}
     assert split([0, 4, 6], {}, [(1, 2)], MACHINE_OF, RACK_OF) == {1: (4, 6)}  # one rack
     assert split([0, 4], {}, [(1, 2), (2, 1)], MACHINE_OF, RACK_OF) == {1: (0, 4)}  # any
-    assert split([0, 1, 4], {}, [(1, 4), (2, 1)], MACHINE_OF, RACK_OF) == {2: (4,)}  # what doesn't fit waits
+    assert split([0, 1, 4], {}, [(1, 4), (2, 1)], MACHINE_OF, RACK_OF) == {2: (4,)}  # jobs that don't fit wait
 
 
 @given(st.sets(st.integers(0, 7)), st.lists(st.integers(1, 4), max_size=5), st.lists(st.integers(0, 7), max_size=3))

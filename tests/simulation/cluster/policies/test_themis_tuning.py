@@ -115,7 +115,7 @@ def test_a_tuner_needs_losses():
 
 @pytest.mark.parametrize("name", ["themis", "themis-greedy"])
 def test_a_trial_that_waits_for_a_wider_one_leaves_it_the_gang_to_ask_for(name):
-    """Trials of 3 and 4 GPUs: as soon as the first pauses, 4 are asked for, not what 3 divide."""
+    """Trials of 3 and 4 GPUs: as soon as the first pauses, 4 are requested, not a multiple of 3."""
     points = np.linspace(0, 1, 13)
     jobs = Workload(
         submit_us=np.zeros(2),

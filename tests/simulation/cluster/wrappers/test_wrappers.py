@@ -107,7 +107,7 @@ def test_a_gang_that_its_part_cannot_hold_goes_anywhere():
 
 
 def test_a_job_that_fails_in_its_trial_never_gets_its_gang():
-    """Trials of 10 s on the last machine: the first fails after 4 s there; the second did 10 / 4 s of its work, and goes on."""
+    """Trials of 10 s on the last machine: the first fails after 4 s there; the second did 10 / 4 s of its work, and continues."""
     rows = [(0, 4, 100), (0, 4, 20), (0, 1, 7)]
     run = _play(rows, Cluster.grid("3x4"), "fail-early", {"trial_s": 10}, fails_us=np.array([4 * US, -1, 3 * US]))
     assert run.figures == {"caught_early": 1}

@@ -63,7 +63,8 @@ def test_without_ends_the_prior_is_left_and_other_ticks_are_sampled():
 
 def test_a_spell_met_in_the_long_run_ends_as_renewal_theory_says():
     hazards = SpellHazards(tick_s=600, hazard=np.array([[1.0, 1.0, 1.0], [1 / 3, 0.5, 1.0]]))
-    # Lengths 1, 2 and 3 alike: of six ticks three are the last of their spell, two the last but one, one the one before.
+    # Equally many spells of lengths 1, 2 and 3: of six ticks three are the last of their spell, two the last but one,
+    # one the one before.
     assert hazards.first_hazard(3)[:, 1] == pytest.approx([1 / 2, 2 / 3, 1.0])
     assert hazards.mean_ticks.tolist() == pytest.approx([1.0, 2.0])
 

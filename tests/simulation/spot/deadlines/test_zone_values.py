@@ -36,7 +36,7 @@ def hazards(absent, present):
 
 
 def problem(groups, *, work, slack, setup_s=0.0, move=0.0, is_whole=False):
-    """Return a job, in ticks, over groups that lie in a region each; no move is due before any state is there."""
+    """Return a job, in ticks, over groups in one region each; no move is due while there is no state."""
     size = len(groups)
     rows = np.arange(size + 1)
     far = (rows[:, None] != np.arange(1, size + 1)) & (rows[:, None] > 0)

@@ -20,7 +20,7 @@ def rows(**settings):
 
 def test_every_row_has_its_ratio_to_the_least_cost():
     found = rows()
-    copied = pickle.loads(pickle.dumps(ZoneBacktest(WORLD, NAMES, 0)))  # what another process gets
+    copied = pickle.loads(pickle.dumps(ZoneBacktest(WORLD, NAMES, 0)))  # sent to another process
     assert copied.run_start(3).rows == found[3]
     for start in found:
         by_name = {row.policy: row for row in start}

@@ -32,7 +32,7 @@ def as_kind(owner: int, units: int, demand: tuple[int, int], most: int) -> Item:
 
 
 def equal_servers(room: tuple[int, int], number: int) -> ServerSpace:
-    """Return so many servers of one capacity."""
+    """Return a number of servers of one capacity."""
     return ServerSpace(ServerClasses(types=("w",), capacity=np.array([[room]]), count=np.array([number])), 0, 0, None)
 
 

@@ -136,7 +136,8 @@ def test_what_is_left_is_what_the_plan_leaves_after_any_chains(heat):
 
 
 def test_who_earns_least_over_its_cost_gives_way():
-    # Ten jobs worth 1 to 10 fill a server; one of two units takes the place of two, whichever of those cleared go back last.
+    # Ten jobs with values 1 to 10 fill a server; one of two units takes the place of two, in whatever order
+    # the removed jobs return.
     def steady(name, gpus, value):
         return job_document(name, epochs=1, chunks=1, worker=[gpus, 0], utility={"kind": "constant", "value": value})
 

@@ -1,4 +1,4 @@
-"""Jobs put on shared servers: as many workers as have room with their PSs, and no unit beyond the room."""
+"""Jobs on shared servers: as many workers as fit with their PSs, and no unit beyond the capacity."""
 
 import numpy as np
 import pytest

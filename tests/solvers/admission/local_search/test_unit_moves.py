@@ -43,13 +43,13 @@ def cluster(*jobs, gpus=1, cpus=1, **fields):
 
 
 def at_slots(*slots):
-    """A plan with one worker and one PS of job i on the first servers in its slot; None for a refused job."""
+    """A plan with one worker and one PS of job i on the first servers in its slot; None for a rejected job."""
     rows = [(i, slot, 0, 1) for i, slot in enumerate(slots) if slot is not None]
     return AdmissionPlan.from_rows(rows, rows)
 
 
 def ends(search):
-    """The completion slots of the best plan by job, None where a job is refused."""
+    """The completion slots of the best plan by job, None for a rejected job."""
     plan = search.best_plan()
     found = dict(zip(plan.admitted.tolist(), plan.completion.tolist(), strict=True))
     assert violated_rows(search.instance, plan.workers, plan.ps) == set()

@@ -1,4 +1,4 @@
-"""Count cuts: valid for all counts that a class holds, violated by the mixture they were made for, and worth it."""
+"""Count cuts: valid for all counts that fit in a class, violated by the mixture for which they were made, and effective."""
 
 from itertools import product
 

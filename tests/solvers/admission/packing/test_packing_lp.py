@@ -42,7 +42,7 @@ def test_reaches_the_optimum_of_the_textbook_method(name):
 
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_the_master_of_a_single_column_attains_the_bound(warm_start):
-    """Alone on the cluster a job is worth its best value, 16 in slot 0 at two workers on four GPUs."""
+    """Alone on the cluster a job earns its best value, 16 in slot 0 with two workers on four GPUs."""
     instance = tiny_instance(job_document("a", epochs=1))
     alone = optim.solve(instance, "column-generation", options={"warm_start": warm_start})
     assert alone.stats.counts["columns"] == 1

@@ -356,7 +356,7 @@ def test_a_full_slot_is_no_room_and_is_dear() -> None:
         side.residual[2] = 0
     full = prices_for_the_rest(PATIENT, PATIENT.jobs, state, 1, none, 1.0)
     assert free.worker.sum() + free.ps.sum() == pytest.approx(0, abs=1e-6)
-    # Slot 3 holds two of three jobs: there a job pays all that it is worth, and in the full slot no less.
+    # Slot 3 holds two of three jobs: there a job pays its full value, and in the full slot no less.
     cost = 2 * full.worker[0, :, 0] + full.ps[0, :, 1]
     assert cost[2] >= 0.95 * 6
     assert cost[3] == pytest.approx(6, rel=0.05)

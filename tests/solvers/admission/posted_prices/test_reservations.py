@@ -1,4 +1,4 @@
-"""What is left of a job: room, work and promise, slot by slot."""
+"""The remainder of a job: capacity, work and promise, slot by slot."""
 
 import numpy as np
 

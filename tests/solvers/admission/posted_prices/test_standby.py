@@ -34,7 +34,7 @@ def lived(reservations: Reservations, standby: BestEffortQueue, slots: range) ->
 
 
 def one(name: str, slots: int, value: float, arrival: int = 0) -> dict:
-    """Return a job of so many slots of one worker."""
+    """Return a job of a number of slots of one worker."""
     return job_document(name, chunks=1, epochs=slots, utility=constant(value), arrival=arrival)
 
 

@@ -39,7 +39,7 @@ TABLE = {
 
 
 class LinearPrice:
-    """A price function of somebody else's, about which no theorem is known."""
+    """A user's price function without a theorem."""
 
     full_at = 0.5
 
@@ -48,7 +48,7 @@ class LinearPrice:
 
 
 class SteeperPrice(ExponentialPrice):
-    """Another form under a proven one's name."""
+    """Another form under a proven form's name."""
 
     def price(self, share, log_lower, log_upper):
         return ExponentialPrice.price(self, np.sqrt(share), log_lower, log_upper)

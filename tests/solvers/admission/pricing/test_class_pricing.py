@@ -29,7 +29,7 @@ def schedules_by_job(instance: AdmissionInstance) -> list[list[Schedule]]:
 
 
 def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_extras: bool) -> Prices:
-    """Draw prices, a third of them zero, of the size that makes some jobs worth it and others not."""
+    """Draw prices, a third of them zero, at which some jobs have a positive payoff and others not."""
 
     def draw(*shape: int) -> FloatArray:
         level = 10.0 ** rng.uniform(-2, 1)

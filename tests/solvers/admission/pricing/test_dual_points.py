@@ -10,7 +10,7 @@ from tests.models.admission.check.test_cuts import TWO_LARGE_JOBS
 
 TABLES = JobTables.build(TWO_LARGE_JOBS)
 ROWS = CapacityRows.of(TABLES)
-"""Two jobs worth 16 that take four of six GPUs in slot 0: at a price p the bound is 2 (16 - 4 p)+ + 6 p, at best 24 at 4."""
+"""Two jobs of value 16 that take four of six GPUs in slot 0: at a price p the bound is 2 (16 - 4 p)+ + 6 p, at best 24 at 4."""
 
 
 def priced(price):

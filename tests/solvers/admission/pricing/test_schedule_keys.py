@@ -10,7 +10,7 @@ TABLES = JobTables.build(BY_HAND[min(BY_HAND)])
 
 
 def schedules(jobs, workers, ps):
-    """Make schedules with so many workers and PSs in the first class and slot; each completes in slot 0."""
+    """Make schedules with given numbers of workers and PSs in the first class and slot; each completes in slot 0."""
     made = PricedSchedules.blank(TABLES, np.array(jobs))
     assert (made.completion == -1).all()
     assert not made.payoff.any()

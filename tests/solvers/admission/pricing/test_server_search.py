@@ -115,7 +115,7 @@ def test_finds_the_best_schedule_whatever_the_instances_traits(name: str) -> Non
 
 
 def slot_milp(instance: AdmissionInstance, state: ClusterState, workers: int, num_ps: int, slot: int) -> float | None:
-    """Return the least cost of so many workers and PSs in one slot by HiGHS, None if they don't fit."""
+    """Return the least cost of given numbers of workers and PSs in one slot by HiGHS, None if they don't fit."""
     jobs, sides = instance.jobs, (state.worker, state.ps)
     sizes = [side.residual.shape[2] for side in sides]
     demands = (jobs.worker_demand[0] / MICRO, jobs.ps_demand[0] / MICRO)

@@ -22,7 +22,7 @@ def shared_of(fronts, costs):
 
 
 def table_of(shared, number):
-    """Return the least cost of 0, 1, ... workers with as many PSs, as far as they have room."""
+    """Return the least cost of 0, 1, ... workers with as many PSs, as far as they fit."""
     table = np.empty(MOST + 1)
     largest = pair_table(shared.places, number, MOST, np.arange(MOST + 1), np.inf, shared.pairs, table)
     return table[: largest + 1].tolist()

@@ -30,7 +30,9 @@ def test_a_box_is_solved_on_the_thread_that_asks():
 
     with ThreadPoolExecutor(1) as pool:
         point, more = pool.submit(solved).result()
-    assert point.counts == pytest.approx([4, 0])  # work is worth more than the first bid costs, less than the second
+    assert point.counts == pytest.approx(
+        [4, 0]
+    )  # the value of work is above the first bid's cost and below the second's
     assert not more
 
 
