@@ -1,6 +1,7 @@
 """Files, modules and make targets that the documents name exist, and so do equations of the mathematics that the code cites."""
 
 import re
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def equations(page: Path) -> set[str]:
     return {f"{letter}.{n}" for letter, low, high in found for n in range(int(low), int(high or low) + 1)}
 
 
+def defined_twice(text: str) -> list[str]:
+    """Return the numbers that a page gives to more than one equation: as a tag, or in backquotes after a statement."""
+    numbers = re.findall(r"\\tag\{([^}]*)\}|`\(([A-Z]\.\d+\w*)\)`", text)
+    return [number for number, count in Counter(tag or inline for tag, inline in numbers).items() if count > 1]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_what_a_document_names_exists(document):
     assert missing_in(document.read_text(), document.parent) == []
@@ -54,3 +61,12 @@ def test_references_to_the_mathematics_can_be_opened():
                 wrong.append(f"{path.relative_to(ROOT)}: {name}{where}")
     assert count > 0
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", MATHEMATICS, ids=lambda path: path.name)
+def test_every_equation_has_its_own_number(page):
+    assert defined_twice(page.read_text()) == []
+
+
+def test_a_number_of_two_equations_is_found():
+    assert defined_twice(r"$$x = 1 \tag{B.1}$$ `y = 2` `(B.2)` by (B.1); `z = 3` `(B.2)`") == ["B.2"]

@@ -21,7 +21,7 @@ class. Also rho x uses at most rho m_c c <= m'_c c of each row. So the LP of R's
 rho (optimum - wide). That value is at most kappa times R's objective, which is at most kappa times the objective.
 
 Rounding the share up to full servers can only make rho larger than a; the guard takes every one-server class. Splitting
-the servers is the construction of docs/mathematics/learned-prices.md, section 3. The guard costs little with a good
+the servers is the construction of docs/mathematics/learned-prices.md, section 5. The guard costs little with a good
 forecast, because the learned rule uses R's idle reservations.
 
 References

@@ -8,12 +8,12 @@ prices with noise. A move is accepted if the new schedules have at least the sam
 job can always return to its old place, so every promise can be kept; a move that breaks a promise is undone.
 
 Source: Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", 1998,
-DOI 10.1007/3-540-49481-2_30; the promises are docs/mathematics/learned-prices.md, section 4.
+DOI 10.1007/3-540-49481-2_30; the promises are (L.1) of docs/mathematics/learned-prices.md.
 
 A rejection at posted prices only means that later jobs probably value the capacity more; capacity that they don't use is
 lost with the slot. So a rejected job may wait. In each slot, after all decisions, the waiting jobs are placed into
 unreserved capacity, the densest first. They release all capacity beyond the slot before the next decision.
-Standby changes neither decisions nor reservations (docs/mathematics/learned-prices.md, section 4). A waiting job that
+Standby changes neither decisions nor reservations (docs/mathematics/learned-prices.md, section 3). A waiting job that
 completes earns the value of its completion slot; any other earns 0.
 
 Source: the best-effort tier of Verma et al., "Large-scale cluster
