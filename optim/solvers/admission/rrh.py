@@ -186,8 +186,8 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
 
     Notes
     -----
-    This is the heuristic of the first reference, as the rival of the evaluation in the second. The formulas are
-    rebuilt from memory: their theme is certain, their details are not. Details added here:
+    The formulas follow the idea of the first reference, but their details may differ from the paper. The second
+    reference compares with this heuristic. Details added here:
 
     - decay is the finite difference of the utility at the expected completion slot, 0 included; with
       decay 0 the slack is infinite, of the sign of ``PV_i - cost_i``;

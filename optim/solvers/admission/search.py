@@ -126,7 +126,7 @@ class Search(ScaledSolver[SearchOptions]):
     options_type = SearchOptions
 
     def is_default_for(self, instance: AdmissionInstance) -> bool:
-        """Return True: it solves what `exact`, which is asked before it, leaves."""
+        """Return True: `search` accepts every instance that `exact`, which has priority, doesn't."""
         return True
 
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
