@@ -14,6 +14,9 @@ SHIPPED = "the shipped solution"
 TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
 """Columns: objective relative to the best known one and to the tightest bound; at most 1 for both senses."""
 
+CERTIFIED = "certified ratio"
+"""Column: `Solution.ratio`, one solution's own bound over its objective (maximisation), at least 1."""
+
 Of = tuple[str, str, str]
 """Identity of an instance: problem, name and digest."""
 

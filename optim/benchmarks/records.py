@@ -64,6 +64,8 @@ class Record:
     objective, bound, gap, ratio
         Value of the decision, proven bound, ``(bound - objective) / max(|objective|, 1e-9)``
         (mirrored when minimising), and bound over objective; None if missing.
+    competitive_ratio
+        Ratio of an online rule on every input that meets its theorem's conditions, None if none is claimed.
     findings, measures
         Results of a study, which has no objective and bound: reproducible values, and values that depend on the machine
         and its clock or cannot be compared.
@@ -103,6 +105,7 @@ class Record:
     bound: float | None = None
     gap: float | None = None
     ratio: float | None = None
+    competitive_ratio: float | None = None
     findings: dict[str, Any] = field(default_factory=dict)
     measures: dict[str, Any] = field(default_factory=dict)
     wall_s: float | None = None
@@ -209,6 +212,7 @@ def outcome(solution: Solution, verification: Verification, verify_s: float) -> 
         "bound": finite(solution.bound),
         "gap": finite(solution.gap),
         "ratio": finite(solution.ratio),
+        "competitive_ratio": None if solution.certificate is None else finite(solution.certificate.competitive_ratio),
         "seconds": {**dict.fromkeys(PHASES, 0.0), **stats.seconds, "verify": verify_s},
         "verified": verification.is_ok,
         "violations": [str(violation) for violation in verification.violations[:SHOWN_VIOLATIONS]],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
+from optim.benchmarks.best_known import CERTIFIED, TO_BEST, TO_BOUND, best_known, instance_of
 from optim.benchmarks.headline import headlines
 from optim.benchmarks.records import PHASES, QUANTILES, Record
 from optim.benchmarks.suite import SUITES, BenchSpec, Skipped
@@ -471,7 +471,7 @@ def _by_solver(suite: str, comparison: Comparison) -> str:
 
 def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]) -> str:
     header = (
-        "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND, "claimed bound", "ratio",
+        "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND, "claimed bound", CERTIFIED,
         "wall s", "processor s", *(f"{phase} s" for phase in PHASES), "decision ms", "p99 ms", "verified", "memory MiB", "remark",
     )  # fmt: skip
     rows, known = [], best_known(records)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
+from optim.benchmarks.best_known import CERTIFIED, TO_BEST, TO_BOUND, best_known, instance_of
 from optim.benchmarks.summary import foresight_of
 from optim.cli.border import listening
 from optim.cli.commands import complete_instance, complete_solver, complete_suite, problems
@@ -168,13 +168,13 @@ class ResultsChoice:
         return None if self.no_report else self.report if self.report is not None else self.out / "bench.html"
 
 
-MIN_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
+MIN_WANTED = ("p99 ms", "cpu s", CERTIFIED, "decision ms", "termination")
 """Columns omitted first on a narrow terminal; records and report contain them."""
 
 CLAIMED = "claimed bound"
 """Unchecked bound of another library's solver; a column of tables in which a record has one."""
 
-OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, "ratio", "decision ms", "p99 ms"})
+OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, CERTIFIED, "decision ms", "p99 ms"})
 """Columns that the table of a study omits if they are empty."""
 
 MARK = "*"
@@ -394,7 +394,7 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
     """Return the column names of a suite's table."""
     return (
         *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND),
-        *(CLAIMED, "ratio"),
+        *(CLAIMED, CERTIFIED),
         *("seconds", "cpu s", "decision ms", "p99 ms", "verified"),
     )
 

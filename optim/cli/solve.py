@@ -97,10 +97,17 @@ def solve(
     return ExitCode.DONE if record.has_answer else ExitCode.NOTHING
 
 
+LABELS = {"ratio": "certified_ratio"}
+"""Fields of a record that a table names otherwise."""
+
+
 def _summary(record: "Record") -> dict[str, Any]:
     """Return the main fields of the result, without empty ones."""
-    names = ("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified")
-    fields = {name: getattr(record, name) for name in (*names, "certificate", "wall_s", "processor_s", "message")}
+    names = (
+        *("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "competitive_ratio"),
+        *("verified", "certificate", "wall_s", "processor_s", "message"),
+    )
+    fields = {LABELS.get(name, name): getattr(record, name) for name in names}
     return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
@@ -117,6 +124,7 @@ def _details(record: "Record") -> dict[str, Any]:
             "gap",
             "claimed_bound",
             "ratio",
+            "competitive_ratio",
             "verified",
         ),
         *(
@@ -139,7 +147,7 @@ def _details(record: "Record") -> dict[str, Any]:
         "counts": counts,
         "message": record.message or None,
     }
-    fields = {name: changed[name] if name in changed else getattr(record, name) for name in names}
+    fields = {LABELS.get(name, name): changed[name] if name in changed else getattr(record, name) for name in names}
     decision = record.decision_ms
     if not decision:
         del fields["decision_ms"]

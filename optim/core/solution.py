@@ -5,6 +5,7 @@ solve ended, the *primal* status describes the decision, and the *dual* status t
 certificate of the bound.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -63,6 +64,9 @@ class CertificateKind(StrEnum):
     """The decision attains the bound to the optimality tolerance."""
 
 
+COMPETITIVE_RATIO = re.compile(r"; competitive ratio (\d\S*|inf) ")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """A claim with its proof.
@@ -92,6 +96,12 @@ class Certificate:
     statement: str
     proof: Any = None
     conditions: tuple[str, ...] = ()
+
+    @property
+    def competitive_ratio(self) -> float | None:
+        """The competitive ratio that the statement claims for every input that meets the conditions, None if none."""
+        match = COMPETITIVE_RATIO.search(self.statement)
+        return None if match is None else float(match[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -40,7 +40,7 @@ from optim.models.files import verify
 from optim.report.plots import INK, PALETTE, Figure, FigureList, name_rows
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
-from optim.solvers.admission.posted_prices.theorems import amplification, ratio_claim
+from optim.solvers.admission.posted_prices.theorems import amplification, log_spread, ratio_claim
 from optim.solvers.admission.warm_up import compile_online
 from optim.solvers.lp.highs import add_rows, no_answer, run_highs, silent_highs
 from optim_studies.packing_programme import Row, Schedule, enumerate_schedules
@@ -333,7 +333,7 @@ class WorstCase:
         claim = ratio_claim(self.instance, bounds, function)
         if options.strict:
             return claim.ratio, claim.holds
-        limit = max(amplification(side, 0.0, function) for side in (bounds.worker, bounds.ps))
+        limit = amplification(max(map(log_spread, (bounds.worker, bounds.ps))), 0.0, function)
         is_zero_start = options.price is PriceKind.ZERO_START
         return (limit + max(1.0, limit) if is_zero_start else 2 * max(1.0, limit)), False
 

@@ -221,7 +221,8 @@ def test_strict_prices_state_their_ratio_and_its_conditions() -> None:
     instance = tiny_instance(*[job_document(f"j{k}") for k in range(3)], **servers)
     certificate = solve(instance, "online", options={"strict": True}).certificate
     assert certificate is not None
-    assert "times this one (zero-start price, C1 to C6 hold)" in certificate.statement
+    assert " by the zero-start price with ln(U / lower scale) up to " in certificate.statement
+    assert certificate.competitive_ratio is not None
     assert [condition[:8] for condition in certificate.conditions] == [f"C{k} holds"[:8] for k in range(1, 7)]
     wrong = solve(instance, "online", options={"strict": True, "upper_scale": 0.1}).certificate
     assert wrong is not None

@@ -23,9 +23,10 @@ from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.check.prices import check_prices
+from optim.models.admission.check.ratio import least_spread, ratio_of
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.check.tree import check_tree
-from optim.models.admission.decision import AdmissionPlan, PriceProof, TreeProof
+from optim.models.admission.decision import AdmissionPlan, PriceProof, Side, TreeProof
 from optim.models.admission.instance import AdmissionInstance
 
 OF_THE_WORK = (
@@ -87,9 +88,9 @@ OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
 """Sentences that a tree's certificate may state instead of those of a dual point."""
 
 RATIO_CLAIMS = (
-    "; no plan is worth more than {ratio} times this one ({theorem} price, C1 to C6 hold)",
-    "; no plan is worth more than {ratio} times this one plus {wide} "
-    "({theorem} price on the guard's servers, C1 to C6 hold)",
+    "; competitive ratio {ratio} by the {theorem} price with ln(U / lower scale) up to {spread}; C1 to C6 hold",
+    "; competitive ratio {ratio} plus {wide} on the guard's servers by the {theorem} price with ln(U / lower scale) up to {spread}; "
+    "C1 to C6 hold",
     "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
 )
 """Sentences that an online rule may add: its competitive ratio, or the conditions of its theorem that fail."""
@@ -112,8 +113,11 @@ CONDITIONS = {
 C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
 """Beginning of condition C5 by theorem."""
 
-ONLINE = "online"
-"""The solver whose competitive ratio the theorems give."""
+ONLINE, GUARDED = "online", "online-learned"
+"""The solvers whose competitive ratios the theorems give; the second one applies them to a share of the servers, its guard."""
+
+SERVERS_TOL = 1e-9
+"""Servers by which the guard's share of a class may be rounded down."""
 
 PRINTED_TOL = 1e-5
 """Largest relative error of a number printed with six digits."""
@@ -165,7 +169,7 @@ class AdmissionClaims(AbstractClaims):
         CertificateKind.BOUND: (DUAL_BOUND, *(DUAL_BOUND + claim for claim in RATIO_CLAIMS)),
         CertificateKind.OPTIMALITY: ("the plan attains the bound {bound} of the packing LP's dual to {tol}",),
     }
-    claims = frozenset({"ratio", "theorem", "wide", "failing"})
+    claims = frozenset({"ratio", "theorem", "spread", "wide", "failing"})
     objective_text = "the plan meets rows (2)-(13) exactly and earns {}"
     bound_text = "no plan earns more than {}"
     optimality_text = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
@@ -173,12 +177,14 @@ class AdmissionClaims(AbstractClaims):
     def __init__(self, exact: ExactInstance, solution: Solution, never_run: int) -> None:
         super().__init__(exact.name, solution)
         self.exact, self.never_run = exact, never_run
+        self.is_plan_feasible = False
 
     def check_decision(self, decision: AdmissionPlan) -> Findings:
         """Check a plan row by row; its objective is the total value of the completions."""
         findings = check_plan(self.exact, decision)
         if findings.completion is None:
             return list(findings.violations), None
+        self.is_plan_feasible = not findings.violations
         values = (self.exact.jobs[job].value[slot] for job, slot in findings.completion.items())
         return list(findings.violations), Recomputed.total(values)
 
@@ -238,8 +244,8 @@ class AdmissionClaims(AbstractClaims):
         certificate = self.solution.certificate
         if "theorem" not in stated or certificate is None:
             return None
-        if self.solution.solver != ONLINE:
-            return f"the theorems are on the solver {ONLINE}, not on {self.solution.solver}"
+        if self.solution.solver not in (ONLINE, GUARDED):
+            return f"the theorems are on the solvers {ONLINE} and {GUARDED}, not on {self.solution.solver}"
         if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
         price = self.solution.options.get("price", stated["theorem"])
@@ -259,13 +265,42 @@ class AdmissionClaims(AbstractClaims):
             )
         if failing:
             return f"the conditions {failing} fail"
-        objective, bound = self.solution.objective, self.solution.bound
+        return self._why_false_ratio(stated, certificate)
+
+    def _why_false_ratio(self, stated: Mapping[str, str], certificate: Certificate) -> str | None:
+        """Return why a ratio is not the theorem's for the stated numbers, or contradicts the bound or the plan."""
+        solution = self.solution
+        full = CONDITIONS["C3"].fullmatch(certificate.conditions[2])
         try:
-            shown = float(stated["ratio"]) * (objective or 0.0) + float(stated.get("wide", 0.0))
-            is_backed = objective is not None and bound is not None and shown >= bound
-        except ValueError:
-            is_backed = False
-        return None if is_backed else f"the bound {bound} does not show a ratio of {stated['ratio']}"
+            ratio, spread, wide = float(stated["ratio"]), float(stated["spread"]), float(stated.get("wide", 0.0))
+            share = 1.0 if full is None else float(full[2])
+        except (TypeError, ValueError):
+            return "the ratio and its numbers must be numbers"
+        if ("wide" in stated) != (solution.solver == GUARDED):
+            return f"the solver {solution.solver} has another theorem"
+        if solution.objective is None or solution.bound is None or not 0 < share <= 1:
+            return "a ratio needs an objective, a bound and a share in (0, 1]"
+        theorem, rho = stated["theorem"], self._guard_share() if "wide" in stated else 1.0
+        expected = ratio_of(theorem, max_share(self.exact), share, spread) / rho
+        if not (ratio == expected or abs(ratio - expected) <= PRINTED_TOL * expected):
+            return (
+                f"the {theorem} price with ln(U / lower scale) of {spread} gives the ratio {expected:.6g}, not {ratio}"
+            )
+        if ratio * solution.objective + wide < solution.bound * (1 - PRINTED_TOL):
+            return f"the bound {solution.bound} does not show a ratio of {ratio}"
+        if solution.solver == ONLINE and self.is_plan_feasible:
+            least = least_spread(self.exact, solution.decision, theorem, solution.bound)
+            if spread < least - PRINTED_TOL:
+                return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for this plan, not {spread}"
+        return None
+
+    def _guard_share(self) -> float:
+        """Return the smallest share of a class' servers that the guard has, by the option `guard`."""
+        guard = self.solution.options.get("guard")
+        if not isinstance(guard, int | float) or not 0 < guard <= 1:
+            return math.nan
+        counts = [count for side in Side for count in self.exact.servers(side).count if count]
+        return min((max(1, math.ceil(guard * count - SERVERS_TOL)) / count for count in counts), default=1.0)
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
         """Check that each condition belongs to the theorem, and that its numbers support its stated outcome."""

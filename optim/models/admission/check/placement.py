@@ -125,6 +125,30 @@ def check_plan(exact: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
     return PlanFindings(violations=tuple(violations), completion=completion)
 
 
+Use = dict[tuple[Side, int, int], list[int]]
+"""Use of each resource in 1e-6 units, by side of the servers, server and slot; shared servers count as workers' ones."""
+
+
+def uses_of(exact: ExactInstance, plan: AdmissionPlan) -> dict[int, Use]:
+    """Return the resources that each job of a feasible plan uses."""
+    sides = ((Side.WORKER, plan.workers), (Side.PS, plan.ps))
+    placed = {side: _read_rows(exact, side, np.asarray(rows).tolist(), []) for side, rows in sides}
+    workers = _by_slot(placed[Side.WORKER])
+    done = {(job, slot): 0 for each in placed.values() for job, slot, _ in each}
+    total: dict[int, int] = defaultdict(int)
+    for job, slot in sorted(done):
+        done[job, slot] = total[job]
+        total[job] += exact.jobs[job].progress(workers[job].get(slot, 0))
+    uses: dict[int, Use] = defaultdict(dict)
+    for side, rows in placed.items():
+        host = Side.WORKER if exact.is_shared else side
+        for (job, slot, server), count in rows.items():
+            use = uses[job].setdefault((host, server, slot), [0] * len(exact.resources))
+            demand = _demand(exact.jobs[job], side, exact.jobs[job].segment_at(done[job, slot]))
+            use[:] = [used + unit * count for used, unit in zip(use, demand, strict=True)]
+    return uses
+
+
 def _malformed(side: Side, rows: Any) -> Violation | None:
     array = np.asarray(rows)
     if array.ndim == 2 and array.shape[1] == COLUMNS and (array.dtype.kind in "iu" or array.size == 0):

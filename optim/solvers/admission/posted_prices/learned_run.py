@@ -162,10 +162,7 @@ class GuardClaim:
     def statement(self) -> str:
         """The claim in one sentence."""
         if self.rule.holds:
-            return (
-                f"no plan is worth more than {self.ratio:.6g} times this one plus {self.wide:.6g} "
-                f"({self.rule.theorem} price on the guard's servers, C1 to C6 hold)"
-            )
+            return f"competitive ratio {self.ratio:.6g} plus {self.wide:.6g} on the guard's servers {self.rule.reason}"
         return self.rule.statement
 
 

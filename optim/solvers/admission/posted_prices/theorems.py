@@ -27,6 +27,7 @@ The conditions are numbered C1 to C6:
 6. the optimum is over the same schedules: caps and deadlines are fields of the instance.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -79,6 +80,8 @@ class RatioClaim:
         The theorem, named by its form of price.
     eps
         Largest share of a row that one job takes in a slot, exact.
+    spread
+        Largest ln(U / lower scale) of a row.
     amplification
         A: each admission adds at most A times its value to the dual.
     ratio
@@ -91,6 +94,7 @@ class RatioClaim:
 
     theorem: RatioTheorem
     eps: Fraction
+    spread: float
     amplification: float
     ratio: float
     initial_dual: float
@@ -102,10 +106,15 @@ class RatioClaim:
         return all(condition.holds for condition in self.conditions)
 
     @property
+    def reason(self) -> str:
+        """The numbers that give the ratio, with eps of C1 and the share of C3."""
+        return f"by the {self.theorem} price with ln(U / lower scale) up to {self.spread:.12g}; C1 to C6 hold"
+
+    @property
     def statement(self) -> str:
         """The claim in one sentence."""
         if self.holds:
-            return f"no plan is worth more than {self.ratio:.6g} times this one ({self.theorem} price, C1 to C6 hold)"
+            return f"competitive ratio {self.ratio:.6g} {self.reason}"
         failing = ", ".join(condition.name for condition in self.conditions if not condition.holds)
         return f"no competitive ratio is claimed: {failing} of the {self.theorem} price's conditions fail"
 
@@ -137,7 +146,8 @@ def ratio_claim(
     is_zero_start = theorem is RatioTheorem.ZERO_START
     eps = max_share(instance)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
-    factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
+    spread = max(map(log_spread, sides), default=-math.inf)
+    factor = amplification(spread, float(eps), function)
     initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
     if not is_zero_start:
         factor = max(1.0, factor)
@@ -158,6 +168,7 @@ def ratio_claim(
     return RatioClaim(
         theorem=theorem,
         eps=eps,
+        spread=spread,
         amplification=factor,
         ratio=factor + max(1.0, factor) if is_zero_start else 2 * factor,
         initial_dual=initial,
@@ -195,18 +206,22 @@ def _off_curve(
     )
 
 
-def amplification(side: SideRanges, eps: float, function: PriceFunction) -> float:
-    """Return ``max_j [exp(eps / f * spread_j) - 1] / eps`` with the spread ln(U/L) or ln(1 + U/lambda).
-
-    For eps = 0 it is the limit, spread / f. If the function has no `full_at`, f is 1.
-    """
+def log_spread(side: SideRanges) -> float:
+    """Return the largest ln(U / lower scale) of a side's rows, minus infinity if no job uses one."""
     is_used = np.isfinite(side.log_lower)
-    if not is_used.any():
+    return float((side.log_upper[is_used] - side.log_lower[is_used]).max(initial=-np.inf))
+
+
+def amplification(spread: float, eps: float, function: PriceFunction) -> float:
+    """Return ``[exp(eps / f * x) - 1] / eps`` with x = spread, or ln(1 + exp(spread)) for prices that start at 0.
+
+    For eps = 0 it is the limit, x / f. If the function has no `full_at`, f is 1.
+    """
+    if spread == -math.inf:
         return 0.0
-    spread = (side.log_upper - np.where(is_used, side.log_lower, 0.0))[is_used]
     if theorem_of(function) is RatioTheorem.ZERO_START:
-        spread = np.logaddexp(0.0, spread)
-    widest = float(spread.max()) / getattr(function, "full_at", 1.0)
+        spread = float(np.logaddexp(0.0, spread))
+    widest = spread / getattr(function, "full_at", 1.0)
     if eps == 0:
         return widest
     with np.errstate(over="ignore"):

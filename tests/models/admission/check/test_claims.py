@@ -1,22 +1,29 @@
 """Plans and claims: accepted ones, the violated row of rejected ones, and the valid ranges of counters."""
 
+import math
 import re
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.admission.check import check
 from optim.models.admission.check.exact_instance import read_exact_instance
+from optim.models.admission.check.ratio import least_spread, ratio_of
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.summary import describe
+from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, price_ranges
+from optim.solvers.admission.posted_prices.theorems import log_spread
 from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
+from tests.support.admission.strategies import tiny_instances
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 REFERENCES = [*(f"tiny-{seed}" for seed in range(3)), *(f"small-{seed}" for seed in range(3))]
@@ -366,11 +373,15 @@ def test_refuses_conditions_that_their_figures_do_not_give(conditions: tuple[str
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (r"than \S+ times", "than 1.5 times"),
-        (r"than \S+ times", "than no times"),
+        (r"ratio \S+ by", "ratio 9.3 by"),
+        (r"ratio \S+ by", "ratio 9.4 by"),
+        (r"ratio \S+ by", "ratio no by"),
+        (r"up to [^;]+", "up to 3.4"),
+        (r"ratio \S+ by (.*) up to [^;]+", r"ratio 3.93503 by \1 up to 2"),
+        (r"ratio (\S+) by", r"ratio \1 plus 0 on the guard's servers by"),
         ("zero-start", "fancy"),
         ("C1 to C6 hold", "C1 to C7 hold"),
-        (r"; no plan.*", "; no competitive ratio is claimed: C2 of the zero-start price's conditions fail"),
+        (r"; competitive.*", "; no competitive ratio is claimed: C2 of the zero-start price's conditions fail"),
     ],
 )
 def test_refuses_a_ratio_that_the_bound_does_not_show(old: str, new: str) -> None:
@@ -383,7 +394,7 @@ def test_says_which_conditions_fail_and_claims_no_ratio() -> None:
     conditions = list(solution.certificate.conditions)
     conditions[1] = "C2 fails: U is at least 0.5 times the largest density"
     told = "; no competitive ratio is claimed: C2 of the zero-start price's conditions fail"
-    statement = re.sub(r"; no plan.*", told, solution.certificate.statement)
+    statement = re.sub(r"; competitive.*", told, solution.certificate.statement)
     assert with_certificate(conditions=tuple(conditions), statement=statement).is_ok
     wrong = statement.replace("C2", "C2, C3")
     assert not with_certificate(conditions=tuple(conditions), statement=wrong).is_ok
@@ -432,15 +443,66 @@ def test_refuses_counters_that_are_not_the_plans(name: str, value: float) -> Non
     assert families(check(instance, lying).violations) == {"counts"}
 
 
-@pytest.mark.parametrize(("ratio", "is_shown"), [("1.2671", True), ("1.2635", False), ("1.25", False)])
-def test_a_ratio_is_shown_by_the_bound_and_by_nothing_beside_it(ratio, is_shown):
-    """The bound is 1.26703 times the objective, which is 143."""
-    instance = optim.reference_instance("tiny-1")
-    solution = optim.solve(instance, "online", options={"strict": True})
-    stated = re.sub(r"more than \S+ times", f"more than {ratio} times", solution.certificate.statement)
-    assert stated != solution.certificate.statement
-    forged = replace(solution, certificate=replace(solution.certificate, statement=stated))
-    assert optim.verify(instance, forged).is_ok == is_shown
+@pytest.mark.parametrize(("theorem", "curve"), [("zero-start", lambda s: 1 + s), ("exponential", lambda s: s)])
+@pytest.mark.parametrize("eps", [Fraction(1, 10), Fraction(1, 3), Fraction(2, 3)])
+def test_the_ratio_is_that_of_the_largest_step_of_the_price(theorem, curve, eps):
+    """The growth of one step, by powers of exact fractions instead of exponentials: (curve ^ (eps / full) - 1) / eps."""
+    for spread, full in ((7.5, 1 - eps), (40.0, Fraction(1, 4)), (2.0, Fraction(1, 20))):
+        growth = (curve(spread) ** float(eps / full) - 1) / float(eps)
+        expected = 2 * max(1, growth) if theorem == "exponential" else growth + max(1, growth)
+        assert ratio_of(theorem, eps, float(full), math.log(spread)) == pytest.approx(expected)
+
+
+def test_the_ratio_of_jobs_without_size_is_the_logarithm():
+    assert ratio_of("exponential", Fraction(0), 1.0, math.log(1e6)) == pytest.approx(2 * math.log(1e6))
+    assert ratio_of("zero-start", Fraction(1, 2), 1e-3, 1e3) == math.inf
+    assert ratio_of("zero-start", Fraction(1, 2), 1.0, -math.inf) == 1.0
+
+
+@pytest.mark.parametrize("price", ["zero-start", "exponential"])
+@pytest.mark.parametrize("name", ["tiny-1", "adversary-zero-start-strict-small"])
+def test_a_smaller_spread_than_the_plan_needs_is_refused_with_its_own_ratio(name, price):
+    instance = optim.reference_instance(name)
+    solution = optim.solve(instance, "online", options={"strict": True, "price": price})
+    exact, full = read_exact_instance(instance), float(solution.certificate.conditions[2].split()[6])
+    least = least_spread(exact, solution.decision, price, solution.bound)
+    assert 0 < least < float(re.search(r"up to ([^;]+)", solution.certificate.statement)[1])
+    for spread, is_accepted in ((least + 1e-3, True), (least - 1e-3, False)):
+        ratio = ratio_of(price, max_share(exact), full, spread)
+        stated = re.sub(r"ratio \S+ by", f"ratio {ratio:.12g} by", solution.certificate.statement)
+        stated = re.sub(r"up to [^;]+", f"up to {spread:.12g}", stated)
+        forged = replace(solution, certificate=replace(solution.certificate, statement=stated))
+        assert optim.verify(instance, forged).is_ok == is_accepted or ratio * solution.objective < solution.bound
+
+
+@given(tiny_instances())
+def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
+    """U of C2 and the lower scale of C5 are taken over all listed schedules, by the solver's own constants."""
+    plan = optim.solve(instance, "fifo").decision
+    ranges = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
+    sides = (ranges.worker,) if instance.has_shared_servers else (ranges.worker, ranges.ps)
+    assert least_spread(read_exact_instance(instance), plan, "zero-start", 0.0) <= max(map(log_spread, sides)) + 1e-9
+
+
+def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
+    """The guard has one of four servers of each class; jobs are a fortieth of a server."""
+    servers = {
+        "worker_servers": [{"type": "w", "capacity": [40, 0], "count": 4}],
+        "ps_servers": [{"type": "p", "capacity": [0, 40], "count": 4}],
+    }
+    day = tiny_instance(*[job_document(f"j{k}") for k in range(3)], **servers)
+    optim.save(day, tmp_path / "day.json")
+    options = {"strict": True, "guard": 0.25, "history": str(tmp_path / "day.json")}
+    solution = optim.solve(day, "online-learned", options=options)
+    certificate = solution.certificate
+    assert optim.verify(day, solution).violations == ()
+    spread = float(re.search(r"up to ([^;]+)", certificate.statement)[1])
+    exact, full = read_exact_instance(day), float(certificate.conditions[2].split()[6])
+    assert certificate.competitive_ratio == pytest.approx(4 * ratio_of("zero-start", max_share(exact), full, spread))
+    halved = replace(solution, options={**solution.options, "guard": 0.5})
+    lower = re.sub(r"ratio (\S+) plus", lambda m: f"ratio {float(m[1]) / 2} plus", certificate.statement)
+    for forged in (halved, replace(solution, certificate=replace(certificate, statement=lower))):
+        assert "gives the ratio" in optim.verify(day, forged).violations[0].message
 
 
 def refused(counts, ended=Termination.TIME_LIMIT):
