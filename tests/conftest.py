@@ -39,7 +39,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for the file of a run that may be stopped and resumed."""
     parser.addoption(
-        "--resume", type=Path, metavar="FILE", help="note in FILE what passes, and leave out what is noted there"
+        "--resume", type=Path, metavar="FILE", help="record passed tests in FILE, and leave out the recorded ones"
     )
 
 

@@ -50,7 +50,7 @@ def measured(program):
     code = f"{MEASURED}\n{program}"
     told = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("this system doesn't tell a process' peak")
+        pytest.skip("this system doesn't report a process' peak")
     return told
 
 

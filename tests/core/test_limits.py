@@ -81,7 +81,7 @@ def system(tmp_path, monkeypatch):
 
 
 def test_the_largest_cache_of_the_first_core_counts(system):
-    assert limits.last_level_cache() == 32 * MIB, "a usual size where the system doesn't tell"
+    assert limits.last_level_cache() == 32 * MIB, "a usual size where the system reports none"
     for name, size in (("index0", "48K"), ("index2", "2M"), ("index3", "33M\n")):
         system(f"cache/{name}/size", size)
     assert limits.last_level_cache() == 33 * MIB
@@ -91,7 +91,7 @@ def test_the_least_limit_of_all_groups_above_the_process_holds(system):
     system("meminfo", "MemTotal: 24000000 kB\nMemAvailable: 23000000 kB\n")
     assert limits.memory_allowed() == 23_000_000 * 1024
     system("meminfo", "MemAvailable: 9000000000000 kB\n")
-    assert limits.memory_allowed() == 9_000_000_000_000 * 1024, "what is said to be free is asked of nobody else"
+    assert limits.memory_allowed() == 9_000_000_000_000 * 1024, "the stated free memory is asked only once"
     system("meminfo", "MemAvailable: 23000000 kB\n")
     system("cgroup", "0::/pod/job\n")
     system("groups/memory.max", "max\n")
@@ -115,7 +115,7 @@ def test_a_working_set_is_four_caches_or_a_quarter_of_the_memory(cache, allowed,
 TELLS = "from optim.core.limits import peak_memory; print(peak_memory())"
 
 
-@pytest.mark.skipif(limits.own_memory("VmHWM") is None, reason="the system tells no peak of a process' own")
+@pytest.mark.skipif(limits.own_memory("VmHWM") is None, reason="the system reports no peak of a process")
 def test_a_small_process_that_a_large_one_starts_is_small():
     held = np.ones(300 * 2**17)  # 300 MiB
     done = subprocess.run([sys.executable, "-c", TELLS], capture_output=True, text=True, check=True)

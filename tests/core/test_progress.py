@@ -90,7 +90,7 @@ def test_what_jax_compiles_is_told(monkeypatch):
     assert names == [XLA, None]
     assert COMPILING.done > done
     step(argument)
-    assert names == [XLA, None], "told again without compiling"
+    assert names == [XLA, None], "reported again without compiling"
 
 
 def test_what_fails_to_compile_is_forgotten(monkeypatch):

@@ -60,7 +60,7 @@ def test_ends_tasks_that_a_piece_left_open_and_no_other():
         ([(1, "b"), (0, "a"), (2, "c")], ["a", "b", "c"]),
         ([(3, "d"), (0, "a"), (2, "c")], ["a", "c", "d"]),
     ],
-    ids=["none", "early ones wait", "what was left out is passed over"],
+    ids=["none", "early ones wait", "the omitted task is skipped"],
 )
 def test_puts_results_in_order(finished, expected):
     assert list(in_order(finished)) == expected

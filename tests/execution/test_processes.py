@@ -63,7 +63,7 @@ class _HearsCompiling(RecordedProgress):
 
     def update(self, completed, values=None):
         super().update(completed, values)
-        assert values["failed"] is None, "none has failed: nothing is worth showing"
+        assert values["failed"] is None, "none has failed: no message to show"
         self.told.append(values["compiling"])
         if self.told[-1] == 2:
             (self.folder / HEARD).touch()
@@ -188,4 +188,4 @@ def test_processes_end_with_a_driver_that_is_killed(name, tmp_path):
     children = [int(path.name) for path in tmp_path.iterdir()]
     assert len(children) == 2
     wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
-    assert ended.stderr == "", "the driver leaves no semaphores of which Python would tell"
+    assert ended.stderr == "", "the driver leaves no semaphores that Python would report"

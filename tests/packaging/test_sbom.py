@@ -68,7 +68,7 @@ def test_the_list_names_no_place_of_the_machine_that_made_it(listed):
         assert str(folder) not in listed
     assert not re.search(r"file:|localhost|127\.0\.0\.1|timestamp|serialNumber", listed)
     links = [link for part in document["components"] for link in part.get("externalReferences", [])]
-    assert links, "a package's own pages are in it"
+    assert links, "the package's pages are in it"
     assert all(link["comment"].startswith("from packaging metadata") for link in links), (
         "where it was fetched is the maker's affair"
     )

@@ -115,7 +115,7 @@ def test_setting_up_takes_nothing_without_a_hash() -> None:
             "--no-build-isolation" in line and line.endswith("--editable . --editable ./studies")
         )
     packages = {canonicalize_name(pin.name) for pin in pinned("constraints.txt")}
-    assert "uv-build" in packages, "what builds is installed with the rest"
+    assert "uv-build" in packages, "the builder is installed with the rest"
 
 
 def test_no_set_names_where_an_index_is() -> None:

@@ -22,15 +22,15 @@ from optim.models.files import read_solution, write_solution
 
 FREE = {
     "solver": "who found it: no claim rests on it",
-    "seed": "what is needed to run it again",
-    "options": "what is needed to run it again",
-    "versions": "what is needed to run it again",
-    "message": "a remark for people: what it tells of is in other fields",
-    "stats/seconds": "what the solve cost",
-    "stats/iterations": "what the solve cost",
-    "stats/memory_mb": "what the solve cost",
-    "stats/decision_ms": "what the solve cost",
-    "termination": "why the work ended: the writer's word, but for what the file contradicts",
+    "seed": "needed to run it again",
+    "options": "needed to run it again",
+    "versions": "needed to run it again",
+    "message": "a remark for readers: its content is in other fields",
+    "stats/seconds": "cost of the solve",
+    "stats/iterations": "cost of the solve",
+    "stats/memory_mb": "cost of the solve",
+    "stats/decision_ms": "cost of the solve",
+    "termination": "reason for the end, stated by the writer, unless the file contradicts it",
 }
 """Fields that may be anything, with the reason."""
 
@@ -111,7 +111,7 @@ def why_free(path: tuple[Any, ...]) -> str | None:
     """Return why a field may be anything, None where it may not."""
     words = [str(step) for step in path]
     if words[:2] == ["stats", "counts"] and words[2] in OWN_COUNTERS:
-        return "a counter of the solver's own work"
+        return "a counter of the solver's work"
     return FREE.get(words[0]) or FREE.get("/".join(words[:2]))
 
 

@@ -21,7 +21,7 @@ KILLERS = {
     "delay counted a slot too short": {"best_response", "payoff"},
     "start of prices too high by 1000": {"ratio"},
     "cap on a job's share ignored": {"share"},
-    "U too small, and no look at what is left": {"blocking", "capacity"},
+    "U too small, and residual capacity ignored": {"blocking", "capacity"},
 }
 """Checks that each mutant fails on some instance, for either form of the price; the suite asks for all of them."""
 

@@ -127,7 +127,7 @@ def test_spot_policies(name):
             start, seen = world.history.begin_s + hours * HOUR_S, []
             run = run_policy(world, spot.make_policy(name, world), start)
             assert SpotRun(world, spot.make_policy(name, world), start, seen.append).execute() == run, (
-                "nobody is watched"
+                "no job is watched"
             )
             took = f"{(run.end_s - run.start_s) / HOUR_S:.6g} h"
             lines.append(line(f"{label} after {hours} h", f"{run.cost_usd:.6g} USD", took, f"{len(run.ledger)} bills"))

@@ -77,7 +77,7 @@ def test_admission_and_who_is_admitted_move_as_the_compact_programme_says():
     for change in SIGNS["admission"]:
         assert worth[change] < worth[None]
         assert sum(admitted[change, seed] < admitted[None, seed] for seed in SEEDS) >= 1, "fewer of the same"
-        assert change == "machine / 1000" or worth[change] > 0, "nothing against nothing shows nothing"
+        assert change == "machine / 1000" or worth[change] > 0, "no difference without data"
 
 
 def test_the_programme_by_hand_knows_a_choice_that_is_worse():

@@ -37,7 +37,9 @@ def test_a_chain_is_fitted_on_a_file(tmp_path):
 
 def test_means_on_the_wrong_side_of_the_bound_are_told():
     assert contradictions(10.0, {"optimum": [8.0, 9.0], "greedy-spot": [11.0, 12.0]}) == []
-    assert contradictions(0.0, {"optimum": [0.0, 0.0], "greedy-spot": [0.0, 0.0]}) == [], "what costs nothing is at it"
+    assert contradictions(0.0, {"optimum": [0.0, 0.0], "greedy-spot": [0.0, 0.0]}) == [], (
+        "an algorithm without cost is at it"
+    )
     (problem,) = contradictions(10.0, {"optimum": [8.0, 9.0], "greedy-spot": [5.0, 5.001]})
     assert "greedy-spot has a mean of 5" in problem
     (problem,) = contradictions(10.0, {"optimum": [18.0, 18.001]})

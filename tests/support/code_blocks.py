@@ -78,7 +78,7 @@ def blocks_of(page: Path) -> list[Block]:
     Raises
     ------
     ValueError
-        If a comment before a block doesn't say what is done with it.
+        If a comment before a block is no valid directive.
     """
     text = page.read_text()
     return [_block(page, text, found) for found in FENCE.finditer(text)]

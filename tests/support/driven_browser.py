@@ -34,7 +34,7 @@ class DrivenBrowser:
     Attributes
     ----------
     complaints
-        Errors and warnings of the console, and what was asked of the network.
+        Errors and warnings of the console, and requests to the network.
     """
 
     def __init__(self, reading: BinaryIO, writing: BinaryIO) -> None:

@@ -71,7 +71,7 @@ def test_machines_that_come_and_go_move_no_array_to_the_host_and_compile_nothing
     trainer = Trainer(application, optimiser, ClusterOptions(num_shards=2, sync_every=3, checkpoint_every=7, **options))
     trainer.run(20, [*BEGIN, *comings_and_goings(2, 18)])
     before = len(compiled())
-    assert before, "the fixture sees what is compiled"
+    assert before, "the fixture sees compilations"
     with jax.transfer_guard("disallow"):
         trainer.run(200, [event for event in comings_and_goings(2, 190) if event.clock >= 20])
     assert compiled()[before:] == []

@@ -62,7 +62,7 @@ def ends_well(seed, folder):
     assert (running.returncode == 2) == may_fail, (fault, errors)
 
 
-REASONS = {"nan": "isn't finite", "exception": "ArithmeticError: the data say so", "memory": "no shared memory"}
+REASONS = {"nan": "isn't finite", "exception": "ArithmeticError: bad data", "memory": "no shared memory"}
 
 
 def wait_until_gone(session):

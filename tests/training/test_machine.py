@@ -88,7 +88,7 @@ def test_copies_of_a_future_that_will_not_be_are_forgotten_and_old_ones_trimmed(
     assert not machine.copies[1]
     machine.handle(Copy(generation=2, values=values(0, 5)))
     machine.handle(back)
-    assert list(machine.copies[0]) == [2, 4, 5], "repeated it takes nothing of its own generation"
+    assert list(machine.copies[0]) == [2, 4, 5], "repeated, it accepts no message of its generation"
     machine.handle(Keep(generation=2, first=4))
     assert list(machine.copies[0]) == [4, 5]
 

@@ -17,7 +17,7 @@ class Rows(CountingApplication):
     row_width = 3
 
     def rows(self, partition):
-        raise AssertionError("nobody computes here")
+        raise AssertionError("no computation here")
 
 
 @given(st.integers(0, 40), st.integers(1, 9))

@@ -232,7 +232,7 @@ def _end_controller(tmp_path):
             os.kill(process_id, signal.SIGKILL)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system doesn't tell what a process hears")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system doesn't report a process' signals")
 def test_a_process_never_hears_ctrl_c_not_even_while_it_starts():
     with Processes(APPLICATION, ClusterOptions(num_shards=1), max_machines=1) as transport:
         transport.start("a")

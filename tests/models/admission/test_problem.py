@@ -82,8 +82,8 @@ PROOFS = {
         "outside the instance",
     ),
     "a payoff twice": (lambda proof: leaf(proof)["payoff"].append(leaf(proof)["payoff"][0]), "twice"),
-    "a payoff of nobody": (lambda proof: lie(leaf(proof)["payoff"][0], 0, "nobody"), "names job"),
-    "a branch on nobody": (
+    "a payoff of no job": (lambda proof: lie(leaf(proof)["payoff"][0], 0, "nobody"), "names job"),
+    "a branch on no job": (
         lambda proof: next(n for n in proof["nodes"] if n.get("branch"))["branch"].update(job="nobody"),
         "names job",
     ),

@@ -113,7 +113,7 @@ INSTANCE = {
     "a share of more": ({"max_share_per_server": 1.5}, r"max_share_per_server must be in \(0, 1\]"),
     "a minimum above 1": ({"min_utility": 1.5}, r"min_utility must be in \[0, 1\]"),
     "jobs twice": ({"jobs": [job_document("a"), job_document("a")]}, "id 'a' is used twice"),
-    "shared and own servers": ({"shared_servers": SERVERS}, "shared_servers excludes"),
+    "shared and separate servers": ({"shared_servers": SERVERS}, "shared_servers excludes"),
     "one side alone": ({"ps_servers": None}, "both required unless shared_servers"),
     "no servers of a class": ({"worker_servers": [SERVERS[0] | {"count": 0}]}, "count"),
     "capacity below 0": ({"worker_servers": [SERVERS[0] | {"capacity": [2, -1]}]}, "must not be negative"),

@@ -85,7 +85,7 @@ def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
     job.fit(9)  # late jobs keep their last
     assert (len(job.machines.staying), len(job.machines.joining), run.changes) == (3, 0, 7)
     assert all(event.machines for event in job.events), (
-        "who asks for nobody has the run brought to a boundary for nothing"
+        "a request for no machine brings the run to a boundary without need"
     )
     assert {event.clock for event in job.events} == {0}, "all happens now"
     run._played.slowdown.close()
@@ -188,7 +188,7 @@ def test_a_job_tells_the_runs_own_time_and_the_slot_that_it_is_ready_for(monkeyp
     assert run.finished_s == clock.now == pytest.approx(2.5)
     assert asked[0] == -1, "before its machines are up"
     assert set(asked) == {-1, 0, 1, 2}
-    assert run.settled_slot == math.inf, "who is done holds nobody up"
+    assert run.settled_slot == math.inf, "a finished machine delays no other"
 
 
 class Ticking:

@@ -119,7 +119,7 @@ def test_the_clock_stands_still_until_the_machines_of_a_slot_are_up_those_of_all
     runs = play_jobs(jobs, options, on_slot=told.append, on_paused=held.append)
     for run in runs:
         assert [slot for slot, _ in run.seen] == [0, 1, 2]
-        assert [time for _, time in run.seen] == run.before, "nothing of what they waited for has passed"
+        assert [time for _, time in run.seen] == run.before, "none of the awaited time has passed"
         assert run.before[0] == 0.0
         assert all(slot * 0.05 <= time for slot, time in run.seen)
     assert runs[0].before == runs[1].before, "a slot begins for all at once"
@@ -167,7 +167,7 @@ def test_a_plan_is_done_when_its_speeds_say():
 def test_a_jobs_gradients_add_up_to_its_own_work_at_the_scale_of_time(work):
     run = JobRun(plan_of({0: (2, 1), 1: (3, 1)}, work, link_share=0.25), PlanOptions(slot_s=4.0), share=0.4)
     played, gradients = run._played, run.clocks * run.application.num_partitions
-    assert run.application.num_partitions == 6, "whole for two workers and for three"
+    assert run.application.num_partitions == 6, "integral for two workers and for three"
     assert gradients * (played.compute_s + played.link_s) == pytest.approx(4.0 * work)
     assert played.link_s == pytest.approx((played.compute_s + played.link_s) / 4)
     assert played.share == 0.4
@@ -183,7 +183,7 @@ def test_vectors_have_the_jobs_size_at_the_scale_of_time_and_an_end():
 
     assert floats(10**6, 0.01) == 10_000
     assert floats(10**6, 1.0) == 20_000
-    assert floats(10, 1.0) == floats(0, 1.0) > 10, "what the application needs"
+    assert floats(10, 1.0) == floats(0, 1.0) > 10, "the needs of the application"
 
 
 def test_many_numbers_of_workers_share_a_multiple_of_the_most():

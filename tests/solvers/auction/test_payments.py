@@ -53,7 +53,7 @@ def test_a_claim_that_is_to_be_closed_is_settled_where_its_ends_meet(apart, is_s
 def test_only_what_is_better_is_kept():
     own = claim(0.2, 0.8)
     own.lower(own.bound + 1.0, None)
-    own.improve(own.reached - 1.0, lambda: pytest.fail("nobody asks for a worse allocation"))
+    own.improve(own.reached - 1.0, lambda: pytest.fail("no app asks for a worse allocation"))
     own.improve(own.reached + 0.1, lambda: None)
     assert (own.bound, own.reached) == (-math.log(0.2), -math.log(0.8))
 

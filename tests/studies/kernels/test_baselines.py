@@ -41,7 +41,7 @@ def test_dense_steps_and_copies_are_numpys(loops, draw, size):
     source, target = w.copy(), np.zeros(size, np.float32)
     loops.stream_copy(w, target)
     assert np.array_equal(target, source)
-    assert np.array_equal(w, source), "what is copied stays"
+    assert np.array_equal(w, source), "the copied values stay"
     loops.in_place(target)
     np.testing.assert_allclose(target, w + 1, rtol=1e-6)
 

@@ -123,6 +123,6 @@ MUTANTS: Mapping[str, Parts] = {
     "delay counted a slot too short": Parts(finder=shifted_search(counts_one_slot_too_few)),
     "start of prices too high by 1000": Parts(bounds=lambda bounds: bounds.scaled(lower=1000.0)),
     "cap on a job's share ignored": Parts(finder=ignores_the_cap),
-    "U too small, and no look at what is left": Parts(bounds=with_small_upper, finder=ignores_what_is_left),
+    "U too small, and residual capacity ignored": Parts(bounds=with_small_upper, finder=ignores_what_is_left),
 }
 """The faults, by name."""

@@ -169,9 +169,9 @@ class Observation:
     Parameters
     ----------
     prices
-        Shape (decisions + 1, rows): what each decision met, then the final prices.
+        Shape (decisions + 1, rows): prices at each decision, then the final prices.
     usage
-        Shape (decisions, rows): what was taken, whole units.
+        Shape (decisions, rows): usage of each decision, in units of the resource.
     lower, upper
         Logarithms of L (or lambda) and of U.
     """

@@ -26,7 +26,7 @@ def pattern_model(instance, *, is_integer=True):
     instance
         An auction without rows that name machines, of machines with one slot each.
     is_integer
-        Whether numbers are whole, or the linear relaxation is built, whose duals are prices of bundles.
+        Whether numbers are integral. The duals of the linear relaxation are prices of bundles.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def pattern_model(instance, *, is_integer=True):
     """
     cluster, bids = instance.cluster, instance.bids
     if (bids.locality == Locality.NAMED).any() or len(cluster.slot_machine) > cluster.num_machines:
-        raise UnsupportedProblemError("patterns are of whole machines with one slot; use explicit_model")
+        raise UnsupportedProblemError("patterns need machines with one slot; use explicit_model")
     model = pyo.ConcreteModel(name=f"auction-patterns-{instance.name}")
     whole = pyo.NonNegativeIntegers if is_integer else pyo.NonNegativeReals
     sizes = sorted({int(k) for k, lv in zip(bids.gpus, bids.locality, strict=True) if lv <= Locality.MACHINE})

@@ -35,13 +35,13 @@ class Fault:
     kind
         One of `KINDS`.
     clock, partition, victim
-        At which clock, in which gradient, or to which worker.
+        Clock, gradient or worker of the fault.
     is_lasting
-        Whether a gradient is spoilt each time it is computed, not only the first.
+        Whether a gradient is damaged each time it is computed, not only the first.
     non_finite
         The policy.
     options
-        Those of the cluster that are drawn besides.
+        Randomly drawn options of the cluster.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Spoilt(LogisticRegression):
         gradient, loss = super().gradient(parameters, partition, clock)
         if (clock, partition) == (self.fault.clock, self.fault.partition) and self._goes_wrong():
             if self.fault.kind == "exception":
-                raise ArithmeticError("the data say so")
+                raise ArithmeticError("bad data")
             return np.full_like(gradient, np.nan), loss
         return gradient, loss
 

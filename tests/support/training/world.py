@@ -87,7 +87,7 @@ class World:
             self.confirmed[STORAGE, shard] = {0}
             self.transport.run_machine(STORAGE)  # durable from the start
 
-    # -- what can happen ----------------------------------------------------------------------------------------------
+    # -- possible events ----------------------------------------------------------------------------------------------
 
     def add(self, tier, count=1):
         names = [f"{tier}-{self.count + i}" for i in range(count)]
@@ -205,11 +205,11 @@ class World:
             links = self.busy
             if not links and not self.controller.machines.staying and not self.controller.machines.joining:
                 return  # the last machine has died
-            assert links, f"nothing is under way in phase {self.controller.phase}, at {self.log.complete} clocks"
+            assert links, f"no message is under way in phase {self.controller.phase}, at {self.log.complete} clocks"
             self.deliver(links[rng.integers(len(links))])
         raise AssertionError(f"stuck in phase {self.controller.phase} at {self.log.complete} clocks")
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     def check(self):
         flow = self.controller.flow

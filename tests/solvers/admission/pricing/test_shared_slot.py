@@ -171,7 +171,7 @@ def draw_slot(
 
 def test_every_slot_costs_what_enumeration_says_and_splits_into_that() -> None:
     rng = np.random.default_rng(1018)
-    wrong = {"infeasible": 0, "dearer": 0, "either order dearer": 0}
+    wrong = {"infeasible": 0, "dearer": 0, "either order more expensive": 0}
     for _ in range(1_500):
         pairs, fronts, costs, needed = draw_slot(rng)
         places = as_places(fronts, [c[0] for c in costs], [c[1] for c in costs])
@@ -186,7 +186,7 @@ def test_every_slot_costs_what_enumeration_says_and_splits_into_that() -> None:
         orders = [greedy(pairs, costs, due, workers_first=first) for first in (True, False)]
         wrong["infeasible"] += orders[0] is None
         wrong["dearer"] += orders[0] is not None and orders[0] > table[-1] + COST_TOL
-        wrong["either order dearer"] += all(cost is None or cost > table[-1] + COST_TOL for cost in orders)
+        wrong["either order more expensive"] += all(cost is None or cost > table[-1] + COST_TOL for cost in orders)
     assert all(count > 0 for count in wrong.values()), "the draws must include slots on which greedy fails"
 
 
