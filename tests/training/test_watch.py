@@ -1,55 +1,41 @@
-"""Machines without a sign of life are detected, and no other machine is declared dead."""
+"""How long a machine has given no sign of life, and machines that are killed for it."""
 
-from optim.training.processes import HeartbeatMonitor
+import time
 
-
-class Hand:
-    """A clock in the test's hand."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
+from optim.training.processes import Processes, Pulse
+from optim.training.stages import ClusterOptions
+from tests.support.training.oracle import CountingApplication
 
 
-def look(watch, clock, seconds, beats):
-    """Check every quarter of a second for a given time; return the silent machines."""
-    found = []
-    for _ in range(round(seconds * 4)):
-        clock.now += 0.25
-        found += watch.silent(dict(beats))
-    return found
+def test_silence_lasts_from_the_look_that_saw_the_count_change_last():
+    pulse = Pulse(is_ready=True)
+    seen = []
+    for count in (1, 1, 1, 2, 2):
+        pulse.look(count, 0.25)
+        seen.append(pulse.silent_s)
+    assert seen == [0.0, 0.25, 0.5, 0.0, 0.25]
 
 
-def test_a_count_that_stands_still_for_too_long_is_silence():
-    clock = Hand()
-    watch = HeartbeatMonitor(2.0, 10.0, clock)
-    for machine in ("beats", "stopped"):
-        watch.expect(machine)
-        watch.arrive(machine, 0)
-    assert look(watch, clock, 1.0, {"beats": 1, "stopped": 1}) == []
-    # Its last sign of life was a quarter of a second in.
-    assert look(watch, clock, 1.25, {"beats": 2, "stopped": 1}) == []
-    assert look(watch, clock, 0.25, {"beats": 3, "stopped": 1}) == ["stopped"]
-    assert look(watch, clock, 1.0, {"beats": 4, "stopped": 1}) == [], "reported once"
-    assert watch.reason("stopped") == "without a sign of life for 2 s"
-    watch.forget("stopped")
-    assert watch.reason("stopped") is watch.reason("beats") is None
+def test_a_machine_that_is_starting_is_silent_whatever_its_place_has_counted():
+    pulse = Pulse()
+    for count in (7, 8):
+        pulse.look(count, 0.25)
+    assert (pulse.count, pulse.silent_s) == (-1, 0.5)
+    pulse.is_ready = True
+    pulse.look(0, 0.25)
+    assert (pulse.count, pulse.silent_s) == (0, 0.0), "its time to start counts no longer"
 
 
-def test_a_machine_that_is_starting_has_its_own_time():
-    clock = Hand()
-    watch = HeartbeatMonitor(2.0, 10.0, clock)
-    watch.expect("new")
-    assert look(watch, clock, 9.75, {"new": 7}) == [], "a count before it is ready is of the place's last machine"
-    assert look(watch, clock, 0.5, {"new": 7}) == ["new"]
+class Stuck(CountingApplication):
+    """An application that a machine doesn't get to see: unpickling it takes for ever."""
+
+    def __reduce__(self):
+        return time.sleep, (600,)
 
 
-def test_a_controller_that_was_stopped_itself_takes_nobody_for_dead():
-    clock = Hand()
-    watch = HeartbeatMonitor(2.0, 10.0, clock)
-    watch.expect("a")
-    watch.arrive("a", 3)
-    clock.now += 3600.0
-    assert watch.silent({"a": 3}) == []
-    assert watch.silent({"a": 4}) == []
+def test_a_machine_that_never_gets_ready_is_killed_with_the_cause():
+    with Processes(Stuck(1, 1), ClusterOptions(silence_s=0.2, start_s=0.3)) as transport:
+        transport.start("a")
+        lost = transport.receive(60)
+        assert (lost.machine, lost.reason) == ("a", "without a sign of life for 0.3 s")
+        assert transport.process_ids == {}
