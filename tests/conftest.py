@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def is_quick(config: pytest.Config) -> bool:
-    """Tell whether a run compiles quickly: by its profile of Hypothesis, else unless it selects tests marked `prove`."""
+    """Return whether a run compiles quickly: by its profile of Hypothesis, otherwise unless it selects tests marked `prove`."""
     profile = config.option.hypothesis_profile
     if profile is not None:
         return bool(profile != "prove")
@@ -53,7 +53,7 @@ def is_quick(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the main process
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw one fresh seed for all properties of this run, unless a run is replayed; let collecting make no pause for garbage."""
+    """Draw one fresh seed for all properties of this run, unless a run is replayed; collect tests without garbage collection."""
     gc.disable()
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))

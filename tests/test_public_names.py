@@ -94,7 +94,7 @@ def test_the_slower_examples_of_public_names_run(name):
 
 def test_an_example_that_is_wrong_is_found(monkeypatch):
     def wrong():
-        """Say two.
+        """Return two.
 
         >>> 1 + 1
         3

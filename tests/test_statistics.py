@@ -78,7 +78,7 @@ def test_a_back_test_of_few_starts_has_students_interval_and_wilsons_for_shares(
 
 
 def test_no_other_module_has_quantiles_of_its_own():
-    """A normal or t quantile written out anywhere else is an interval of another kind under the same name."""
+    """A normal or t quantile written out anywhere else would be another type of interval under the same name."""
     home = Path(optim.__file__).parent
     quantile = re.compile(r"\b1\.96\b|\b1\.9599|\bT_95\b|norm\.ppf|\bt\.ppf|0\.025, 0\.975|\b12\.706")
     found = [str(path.relative_to(home)) for path in sorted(home.rglob("*.py")) if quantile.search(path.read_text())]

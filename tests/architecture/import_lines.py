@@ -18,7 +18,7 @@ BESIDE_NAMES = re.compile(r"#[^\n]*|[()\\]")
 
 
 def import_lines(source: str) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Yield each import: its line, the module as it is written, and the names that are taken out of it."""
+    """Yield each import: its line, the module as it is written, and the imported names."""
     for found in IMPORT.finditer(source):
         line = source.count("\n", 0, found.start("base") if found["base"] else found.start("whole")) + 1
         if found["base"]:

@@ -91,7 +91,7 @@ def arrows() -> list[Arrow]:
 
 
 def runs_up(arrow: Arrow) -> bool:
-    """Tell whether an import leads to the same floor's other package, or higher."""
+    """Return whether an import leads to the other package of the same layer, or to a higher one."""
     target, floor = package_of(arrow.target), FLOOR_OF.get(arrow.home, len(FLOORS))
     if target in (arrow.home, "__version__"):
         return False

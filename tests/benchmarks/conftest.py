@@ -11,4 +11,4 @@ from dummy_fixtures import dummies, plugin_environment
 
 __all__ = ["dummies", "plugin_environment"]
 
-"""Studies whose findings come from single precision, or from iterations that stop at a tolerance."""
+"""Studies whose findings depend on single precision, or on iterations that stop at a tolerance."""

@@ -1,4 +1,4 @@
-"""`make bench-gpu` asks for a study that there is, at the size of a GPU."""
+"""`make bench-gpu` requests an existing study, at the size of a GPU."""
 
 import re
 from pathlib import Path

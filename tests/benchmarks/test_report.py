@@ -84,7 +84,7 @@ RECORDS = [
 
 @pytest.fixture(scope="module")
 def text():
-    """Render a report with every kind of record."""
+    """Render a report with every type of record."""
     skipped = Skipped(suite="admission", instance="three", solver="search", reason="too <large>")
     return render(RECORDS, [skipped])
 

@@ -1,4 +1,4 @@
-"""Suites and cases by name, whom they leave out, and where instances come from."""
+"""Suites and cases by name, their omitted pairs, and the sources of their instances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What reaches a terminal: one line, short, without anything that steers it."""
+"""Messages on a terminal: one short line, without control characters."""
 
 import errno
 import logging
@@ -133,7 +133,7 @@ def test_names_for_a_shell_that_find_no_room_end_in_one_line():
 
 @pytest.fixture
 def logs():
-    """Leave logging as it was."""
+    """Restore logging."""
     names = ("optim", "py.warnings", "optim.benchmarks", "optim.workloads")
     logging.captureWarnings(False)
     before = {name: (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in names}

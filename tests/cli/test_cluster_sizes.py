@@ -12,7 +12,7 @@ from optim.models.cluster.cluster import Cluster
 
 @pytest.fixture
 def jobs(tmp_path):
-    """A gang of two behind a long job, and a short one that strict first come, first served holds up."""
+    """A gang of two behind a long job, and a short one that strict first come, first served delays."""
     path = tmp_path / "jobs.csv"
     path.write_text("id,submit,gpus,duration,estimate\na,0,1,3600,3600\nb,60,2,3600,3600\nc,120,1,600,600\n")
     return path

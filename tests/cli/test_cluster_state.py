@@ -74,7 +74,7 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
         assert [each["start_50"] for each in csv.DictReader(file)] == [each["start_50"] for each in rows]
     assert "Starts of pending jobs: easy" in page.read_text()
     assert "state at 2026-11-02T12:00:00 UTC: 1 running jobs, 2 pending" in result.stderr
-    # Nobody waited in that month.
+    # No job waited in that month.
     assert "easy: ranges are not calibrated: the history has 0 moments comparable to now" in result.stderr
 
 

@@ -1,4 +1,4 @@
-"""What shells offer: the names there are, and quickly."""
+"""Completion in shells: the available names, quickly."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What machines cost on demand, from the text of a command."""
+"""On-demand prices from the text of a command."""
 
 import pytest
 

@@ -196,7 +196,7 @@ def test_a_command_that_is_ended_by_a_signal_leaves_no_process_alive(start, word
 
 
 def is_alive(pid):
-    """Tell whether a process is there and not merely waiting to be collected."""
+    """Return whether a process exists and isn't a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

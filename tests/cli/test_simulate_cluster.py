@@ -122,7 +122,7 @@ def test_the_table_shows_the_bounds_first(trace):
 
 @pytest.fixture
 def log(trace, tmp_path):
-    """The log of two policies, under a name of any kind."""
+    """The log of two policies, under a name of any form."""
     path = tmp_path / "run"
     words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "srsf,fifo", "--log", path)
     assert run(*words).exit_code == 0

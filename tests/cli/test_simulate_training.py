@@ -211,7 +211,7 @@ def assert_stops_whole(code, errors, picture):
 
 
 def assert_end(processes):
-    """Wait until processes are gone."""
+    """Wait until processes have ended."""
     end = time.monotonic() + PATIENCE_S
     while any(is_alive(process) for process in processes):
         assert time.monotonic() < end

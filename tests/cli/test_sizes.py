@@ -1,4 +1,4 @@
-"""Small files, numbers, proofs and logs that ask for much end each command in one line, before memory is large."""
+"""Small files, numbers, proofs and logs with large requirements end each command in one line, before memory is large."""
 
 import inspect
 import json
@@ -43,7 +43,7 @@ COMMANDS = {
     "processes": ("bench admission --processes 1000000", "1000000 is more than 1"),
 }  # fmt: skip
 QUICK = ("chunks", "grid", "starts")
-"""One of each way to ask for much; before a release all are run."""
+"""One of each way to request much; before a release all are run."""
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ AUCTIONS = {
     "three fives": lambda: auction([8, 8], *[[(5, "machine", 4.0)]] * 3),
     "zero": lambda: auction([2], [(2, "slot", 50.0)], [(1, "slot", 1.1)], [(1, "slot", 1.2)], empty_value="zero"),
 }
-"""Small auctions, each with a trait that has broken a solver somewhere."""
+"""Small auctions, each with a trait that has broken some solver."""
 
 BIDS = {
     "no-bids": lambda: hour_instance([], [], [], name="no-bids", fixed_usd=1.0),
@@ -41,7 +41,7 @@ BIDS = {
     "drawn-hour": lambda: drawn(3),
     "drawn-windows": lambda: drawn(1),
 }
-"""Instances with one trait each that solvers may stumble over."""
+"""Instances with one trait each that solvers may handle wrongly."""
 
 SPECIAL = {"admission": STRESS_INSTANCES, "auction": AUCTIONS, "bidding": BIDS}
 REFERENCES = {

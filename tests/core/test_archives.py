@@ -44,7 +44,7 @@ def test_a_small_archive_of_much_is_refused_before_it_is_unpacked(tmp_path):
 
 
 def _packed(path, *entries):
-    """Write files into an archive, the same name twice if asked for."""
+    """Write files into an archive, with the same name twice on request."""
     with zipfile.ZipFile(path, "w") as packed:
         for name, content in entries:
             packed.writestr(name, content)

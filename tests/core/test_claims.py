@@ -1,4 +1,4 @@
-"""What all checkers share: one tolerance, names and statuses, sentences, counters, and walks through a proof's tree."""
+"""The common base of all checkers: one tolerance, names and statuses, sentences, counters, and walks through a proof's tree."""
 
 import math
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The registry of policies: names are read from files, policies are imported when they are asked for."""
+"""The registry of policies: names are read from files, policies are imported on request."""
 
 import os
 import subprocess

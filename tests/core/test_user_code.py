@@ -19,7 +19,7 @@ from optim.core.user_code import (
 
 
 class Base:
-    """What is looked for."""
+    """The base class that is searched for."""
 
 
 @pytest.mark.parametrize(

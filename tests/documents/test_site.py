@@ -9,7 +9,7 @@ from tests.support.code_blocks import ROOT
 LOADS = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["'](?:https?:)?//|<link\b[^>]*\bhref=["'](?:https?:)?//"""
 )
-"""Whatever a page would fetch from another host when it is opened."""
+"""Everything that an opened page would fetch from another host."""
 
 
 @pytest.mark.prove

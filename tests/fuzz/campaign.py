@@ -158,7 +158,7 @@ def _resident() -> int:
 
 
 def work(seed: int, folder: Path) -> None:
-    """Do the inputs whose numbers come on stdin, one line of JSON each."""
+    """Run the inputs whose numbers come on stdin, one line of JSON each."""
     from corpus import all_kinds
     from typer.testing import CliRunner
 

@@ -14,7 +14,7 @@ FILE = "{}"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of file: a valid one, its name, and the commands that read it.
+    """One type of file: a valid one, its name, and the commands that read it.
 
     `beside` are further files that the commands need, by name. `named` is the file's name where commands know it by that.
     `seal` makes the checksum right that a file holds of itself, so that a reader looks beyond it.
@@ -368,7 +368,7 @@ def _others() -> list[Kind]:
 
 
 def all_kinds(folder: Path, run: Callable[[str], object]) -> list[Kind]:
-    """Return every kind of file; `run` runs a command in the present folder, which must be `folder`."""
+    """Return every type of file; `run` runs a command in the current folder, which must be `folder`."""
     run("bench admission --instance tiny-0 --solver fifo --no-report")
     return [
         *_instances(), *_prices(), *_availability(), *_traces(), *_runs(run), *_containers(folder), *_others(), *_clusters(),

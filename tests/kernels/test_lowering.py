@@ -1,4 +1,4 @@
-"""What kernels become on a GPU, read from their lowering without one: no way back to the host, no double precision."""
+"""Kernels on a GPU, checked in their lowering without a GPU: no transfer to the host, no double precision."""
 
 from functools import partial
 

@@ -1,4 +1,7 @@
-"""What notebooks name of the package exists: modules, attributes, arguments, and options of solvers. One is run, on few jobs."""
+"""Names of the package in notebooks exist: modules, attributes, arguments, and options of solvers.
+
+One notebook is run, on few jobs.
+"""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""What a release's files install: into an empty environment of every supported Python, the command answers from there."""
+"""A release's files install into an empty environment of every supported Python, and the command answers from there."""
 
 import json
 import os

@@ -45,7 +45,7 @@ def test_the_readme_is_a_page():
 
 
 def licences() -> dict[str, tuple[str, set[str]]]:
-    """Return the rows of LICENCES.md: the licence of each package, and the extras it comes with."""
+    """Return the rows of LICENCES.md: the licence of each package, and its extras."""
     rows = re.findall(r"^\| ([\w-]+) \| (.+?) \| ?(.*?) ?\|$", (ROOT / "LICENCES.md").read_text(), re.M)
     return {name: (licence, set(filter(None, extras.split(", ")))) for name, licence, extras in rows[1:]}
 

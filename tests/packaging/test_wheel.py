@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(name="tracked", scope="module")
 def fixture_tracked():
-    """What git tracks of the package, as paths from the repository's root."""
+    """The package's files tracked by git, as paths from the repository's root."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: there is nothing to compare with")
     listed = subprocess.run(["git", "ls-files", "optim"], cwd=ROOT, check=True, capture_output=True, text=True)

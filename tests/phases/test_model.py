@@ -226,7 +226,7 @@ def test_series_too_short_for_a_window_are_refused(series):
 
 
 def of_lengths(*lengths):
-    """Return containers of these lengths, cut from drawn ones."""
+    """Return containers of these lengths, cut from random ones."""
     source = drawn(1, seed=4)
     values = np.concatenate([source.values[:length] for length in lengths])
     return ContainerSeries(

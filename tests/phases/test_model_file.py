@@ -37,7 +37,7 @@ def series():
 
 @pytest.fixture(scope="module")
 def saved(series, tmp_path_factory):
-    """The arrays of a model's file by its kind, fitted when first asked for."""
+    """The arrays of a model's file by its type, fitted at the first request."""
     folder, known = tmp_path_factory.mktemp("models"), {}
 
     def arrays(kind):

@@ -1,4 +1,4 @@
-"""What a third party's package does: importing it registers its solvers."""
+"""A third party's package: importing it registers its solvers."""
 
 from dummy_solvers import DUMMIES
 

@@ -6,7 +6,7 @@ from optim.workloads.instances import NamedSource
 
 
 def build(request):
-    """Yield the three tiny instances, with `idle` unless other solvers are asked for."""
+    """Yield the three tiny instances, with `idle` unless other solvers are requested."""
     solvers = request.solvers or ("idle",)
     options = options_for("admission", solvers, request.options)
     for number in range(3):

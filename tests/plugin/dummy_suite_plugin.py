@@ -1,4 +1,4 @@
-"""What a third party's package does: importing it registers its suite."""
+"""A third party's package: importing it registers its suite."""
 
 from dummy_suite import SPEC
 

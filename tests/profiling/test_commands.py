@@ -288,7 +288,7 @@ def test_jobs_of_the_examples_take_as_long_as_is_planned(framework, monkeypatch,
 def test_the_example_predicts_three_workers_from_one_two_and_four(framework):
     """By the processor time of one thread: seconds on the wall are also other work's.
 
-    Even so a core that is shared for a while computes more slowly, so that one of three measurements has to agree.
+    Even so, a core that is shared for a while computes more slowly, so only one of three measurements has to agree.
     """
     if importlib.util.find_spec(framework) is None or importlib.util.find_spec(framework).origin is None:
         pytest.skip(f"{framework} isn't installed")

@@ -203,7 +203,8 @@ def test_jobs_make_all_of_their_kinds_work(epochs, minibatches, seed, workers):
     drawn = admission_instance(own, options, seed).jobs
     made = drawn.epochs * drawn.chunks * drawn.minibatches
     wanted = epochs * minibatches
-    # Equal chunks, as many as are drawn or half of them, can't always make up a number: half a mini-batch a chunk may be off.
+    # Equal chunks, all drawn or half of them, can't always sum to a given number: it may be off by half a mini-batch
+    # per chunk.
     assert (np.abs(made - wanted) <= np.maximum(max(1.0, 0.02 * wanted), drawn.chunks / 2)).all()
     assert (drawn.chunks <= options.chunk_range[1]).all()
 

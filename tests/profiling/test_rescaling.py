@@ -1,4 +1,4 @@
-"""What slower workers, larger gradients and narrower links make of a profile."""
+"""The effect of slower workers, larger gradients and narrower links on a profile."""
 
 import msgspec
 import numpy as np

@@ -162,7 +162,7 @@ CLOSED = {
 
 
 def is_verified(subject: Subject, document: dict[str, Any]) -> bool:
-    """Tell whether a file is read and verified; if so no objective is better than a bound of the honest file, and back."""
+    """Return whether a file is read and verified; if so, compare objectives and bounds with those of the honest file."""
     try:
         solution = read_solution(json.dumps(document).encode(), subject.instance)
     except InvalidProblemError:
@@ -270,7 +270,7 @@ def test_no_field_at_all_can_lie(name: str) -> None:
 @pytest.mark.prove
 @pytest.mark.parametrize("name", LARGE)
 def test_no_field_of_a_large_file_can_lie(name: str, request: pytest.FixtureRequest) -> None:
-    """Half of the fields are drawn from those outside the proof, which are few among hundreds of thousands of numbers."""
+    """Half of the fields are drawn from outside the proof, because they are few among hundreds of thousands of numbers."""
     seed = int(request.config.getoption("hypothesis_seed"))
     paths = [path for path in leaves(subject(name).document) if why_free(path) is None]
     others = [path for path in paths if path[:2] != PROOF]

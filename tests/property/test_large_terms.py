@@ -77,7 +77,7 @@ def test_a_job_that_cannot_run_buys_no_tolerance() -> None:
 
 @pytest.mark.parametrize("bound", [0.5, -3.0])
 def test_an_infinite_bound_proves_no_other(bound: float) -> None:
-    """Rows that cost more than the supply asks for, without a limit on how many there are."""
+    """Rows that cost more than the supply, without a limit on their number."""
     instance = optim.reference_instance("auction-tiny-0")
     solution = optim.solve(instance, "exact")
     endless = auction.PriceProof(

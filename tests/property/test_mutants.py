@@ -23,7 +23,7 @@ KILLERS = {
     "cap on a job's share ignored": {"share"},
     "U too small, and residual capacity ignored": {"blocking", "capacity"},
 }
-"""Checks that each mutant fails on some instance, for either form of the price; the suite asks for all of them."""
+"""Checks that each mutant fails on some instance, for either form of the price; the suite requires all of them."""
 
 
 def contended() -> AdmissionInstance:

@@ -1,4 +1,4 @@
-"""The report of policies: which of them are drawn."""
+"""The report of policies: the plotted ones."""
 
 from dataclasses import replace
 

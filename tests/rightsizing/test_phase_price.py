@@ -1,4 +1,4 @@
-"""What follows a moment, by phase, against plain loops; and the price that is paid for risk against all choices."""
+"""Next values by phase, against plain loops; and the price paid for risk against all choices."""
 
 import numpy as np
 import pytest

@@ -67,7 +67,7 @@ def test_the_phase_rule_takes_moments_over_all_training_samples_of_the_phase():
 
 
 def test_a_price_buys_what_follows_a_phase():
-    """Phase 0 stays as it is, phase 1 doubles."""
+    """Phase 0 doesn't change, phase 1 doubles."""
     calm, growing = np.full(12, 2.0), np.array([1.0] * 4 + [2.0] * 4)
     labels = [np.zeros(12, dtype=int), np.array([1] * 4 + [0] * 4)]
     world = world_of(

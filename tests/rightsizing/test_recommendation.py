@@ -315,7 +315,7 @@ EVIL = 'gpu\n  - name: evil\n    image: "x"'
 
 
 class Told:
-    """What files are written of, with any names."""
+    """Written content of files, with any names."""
 
     options, resources = OPTIONS, ()
 

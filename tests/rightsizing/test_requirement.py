@@ -1,4 +1,4 @@
-"""What tuning promises: the finite-sample guarantee of split conformal prediction, exactly, and its draws."""
+"""Guarantees of tuning: the finite-sample guarantee of split conformal prediction, exactly, and its draws."""
 
 import math
 from dataclasses import replace

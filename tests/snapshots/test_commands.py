@@ -1,4 +1,4 @@
-"""What commands print for small inputs, the default of every option, and small examples of every file format."""
+"""Output of commands for small inputs, the default of every option, and small examples of every file format."""
 
 import json
 import re

@@ -68,7 +68,7 @@ def test_applications(name):
 
 
 def rounded(row):
-    """Return a row with floats to 4 digits: they come from sums in 32 bits."""
+    """Return a row with floats to 4 digits, since they are sums in 32 bits."""
     return {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()}
 
 

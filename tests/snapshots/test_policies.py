@@ -1,4 +1,4 @@
-"""What every policy comes to in small worlds: clusters, spot markets, zones, containers."""
+"""Results of every policy in small worlds: clusters, spot markets, zones, containers."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""What every solver answers on small instances of all forms, under its usual options and others."""
+"""Results of every solver on small instances of all forms, under its default options and others."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ from optim.workloads.bidding.generator import CapacityOptions, draw_capacity
 
 @pytest.fixture(scope="module")
 def draw():
-    """Eight kinds of machines in four zones, of which 12 GPUs must last."""
+    """Eight kinds of machines in four zones, of which 12 GPUs must survive."""
     options = CapacityOptions(zone_types=8, num_zones=4, num_regions=2, windows=16, min_gpus=12, min_probability=0.7)
     return draw_capacity(options, 2)
 

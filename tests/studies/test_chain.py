@@ -47,7 +47,7 @@ def signs(is_wanted, **options):
 
 
 def shorter(profiles):
-    """The same kinds with a tenth of their epochs: on tiny clusters some of their jobs are done however slow they become."""
+    """The same types with a tenth of their epochs: on tiny clusters some of their jobs complete at any speed."""
     return structs.replace(profiles, jobs=[structs.replace(job, epochs=job.epochs / 10) for job in profiles.jobs])
 
 

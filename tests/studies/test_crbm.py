@@ -117,7 +117,7 @@ def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
 
 
 def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monkeypatch):
-    """Of each turn the wall clock comes first, then the processor; a turn is of four epochs."""
+    """Each turn starts with the wall clock, then the processor; a turn has four epochs."""
     turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
     monkeypatch.setattr(crbm, "race", lambda *_, **__: turns)
     monkeypatch.setattr(crbm, "timed", lambda _: (7.0, 0.0))

@@ -196,7 +196,7 @@ def test_a_market_follows_from_the_bids():
 
 
 def test_the_fastest_bid_per_gpu_gives_the_speed_and_the_fastest_of_all_the_cap():
-    """Returns that fall: one GPU at 4, two at 6, and four that no machine has; the second app asks for too many."""
+    """Decreasing returns: one GPU at 4, two at 6, and four that no machine has; the second app requests too many."""
     instance = auction([2, 2], [(1, "slot", 4.0), (2, "machine", 6.0), (4, "machine", 20.0)], [(5, "cluster", 9.0)])
     found = market_of(instance)
     assert (found.speed.tolist(), found.supply.tolist()) == ([[4.0]], [4.0])

@@ -1,4 +1,4 @@
-"""Traits against their definitions, and fits that find the knobs that series were drawn with, or come nearer."""
+"""Statistics against their definitions, and fits that recover the parameters of generated series, or approach them."""
 
 import numpy as np
 import pytest

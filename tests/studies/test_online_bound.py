@@ -1,4 +1,4 @@
-"""What no online rule can beat: against trying every decision, and against policies on all traces with their weights."""
+"""Lower bounds for online rules: against enumeration of every decision, and against policies on all weighted traces."""
 
 from functools import cache
 from itertools import pairwise, product
@@ -35,7 +35,7 @@ def job_with(work, slack, setup):
 
 
 def least_by_trying(chain, job, spot, on_demand):
-    """Return the least mean cost by recursion over all that may be decided and all that may come, tick by tick."""
+    """Return the least mean cost by recursion over all decisions and all events, tick by tick."""
     setup = int(job.setup_s[0, 0])
 
     @cache

@@ -49,7 +49,7 @@ def problems(draw):
 
 
 def fewest_by_enumeration(problem):
-    """The least number of servers of all placements, tried one by one."""
+    """The least number of servers over all placements, by enumeration."""
     number = len(problem.requests)
     best = number
     for server in itertools.product(range(number), repeat=number):
@@ -197,12 +197,12 @@ OPTIONS = ServerOptions(jobs=30, seeds=3, kills=0.05, max_shift=1)
 
 @pytest.fixture(scope="module")
 def rows():
-    """What is counted, by way of asking."""
+    """The counted jobs, by way of submission."""
     return {asking: count_servers(OPTIONS, 0, asking) for asking in RequestSizing}
 
 
 fresh = cache(partial(draw_set, OPTIONS))
-"""The jobs of a seed, drawn here once for all ways of asking."""
+"""The jobs of a seed, drawn here once for all ways of submission."""
 
 
 def harm(asking, row, seeds):

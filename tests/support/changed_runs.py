@@ -97,7 +97,7 @@ def changed(value, path, other=NOWHERE):
 
 
 def given_twice(value, path):
-    """Return the document's text with one field given twice, as it is; the last of the path names it."""
+    """Return the document's text with one field repeated; the last part of the path names it."""
     *above, name = path
     at = value
     for each in above:

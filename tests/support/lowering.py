@@ -1,4 +1,4 @@
-"""What a function becomes on an NVIDIA GPU, read from its lowering without one."""
+"""The code of a function on an NVIDIA GPU, read from its lowering without a GPU."""
 
 import contextlib
 import re
@@ -42,7 +42,7 @@ def lowered(kernel, arguments):
 
 @contextlib.contextmanager
 def described_card():
-    """From JAX 0.11 on, a Pallas kernel is lowered for a card of a known kind: describe one where none is installed."""
+    """From JAX 0.11 on, a Pallas kernel is lowered for a given type of GPU: describe one where none is installed."""
     if jax.__version_info__ < (0, 11) or jax.default_backend() == "gpu":
         yield
         return

@@ -174,7 +174,7 @@ class PlainCluster:
         return NEVER
 
     def play_outages(self):
-        """Nothing ever fails here."""
+        """No machine fails here."""
 
     def own_times(self):
         return [self.end(job) for job in self.places]

@@ -9,7 +9,7 @@ CLUSTER_POLICIES = shipped_names("cluster")
 COMPILED_POLICIES = tuple(
     name for name in CLUSTER_POLICIES if isinstance(make_policy(name, workload([(0, 1, 1)])), IndexPolicy)
 )
-"""Those that the compiled loop plays by a key, whether or not a run plays them by default."""
+"""Policies that the compiled loop runs by a key, whether or not a run includes them by default."""
 
 WRAPPERS = shipped_names("wrappers")
 SPOT_POLICIES = causal_names("spot")

@@ -100,7 +100,7 @@ def most_by_programme(tree, used, queue, flavor=0):
 
 
 def is_admitted(tree, used, flavor=0):
-    """Tell whether usage by queue, in GPUs, keeps to all quotas and limits, by a linear programme."""
+    """Return whether usage by queue, in GPUs, satisfies all quotas and limits, by a linear programme."""
     matrix, right, taken = _constraints(tree, flavor)
     usage = [(used.get(node, 0),) * 2 for node in range(len(tree.names))]
     found = linprog(np.zeros(matrix.shape[1]), A_ub=matrix, b_ub=right, bounds=[*usage, *taken], method="highs")

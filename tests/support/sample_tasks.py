@@ -58,7 +58,7 @@ class Squares(AbstractTask[object, object]):
             progress.finish()
 
     def _wait(self, stop, progress):
-        """Say that it runs, then wait until asked to stop."""
+        """Report the start, then wait for the request to stop."""
         if self.folder is not None:
             (self.folder / str(os.getpid())).touch()
         left_s = stop.remaining_s(0.0)  # read first: the stop may come between two readings
@@ -102,7 +102,7 @@ class RecordedProgress:
 
 
 class InterruptedEngine:
-    """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
+    """Several processes when Ctrl-C comes: some tasks are complete, in any order, some are cut, others never begun."""
 
     def __init__(self, *ended):
         self.ended = ended

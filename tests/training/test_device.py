@@ -133,7 +133,7 @@ def test_a_run_alone_is_that_of_numpy_gradients():
 @pytest.mark.parametrize("rule", [Sgd(learning_rate=0.1), Momentum(learning_rate=0.1), Adagrad(learning_rate=0.1), AdamW(learning_rate=0.1)])  # fmt: skip
 @pytest.mark.parametrize("is_by_rows", [False, True])
 def test_a_clock_needs_two_parameters_and_its_slots_at_most(rule, is_by_rows):
-    """Beside the pushes: old and new parameters, and slots in place; by rows the sums of the pushed ones as well."""
+    """In addition to the pushes: old and new parameters, and slots in place; by rows the sums of the pushed ones as well."""
     size, width = 2**18, 16
     vector = jax.ShapeDtypeStruct((size,), np.float32)
     state, scalar = (vector, (vector,) * rule.num_slots), jax.ShapeDtypeStruct((), np.int32)

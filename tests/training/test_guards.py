@@ -74,7 +74,7 @@ FOUND_FROM = {
     "a change waits for a boundary": 1,
     "the last words of the dead count for nothing": 1,
 }
-"""The first storm that finds a guard's absence; it is tried first, and then all the others."""
+"""The first sequence that reveals a guard's absence; it is tried first, and then all the others."""
 
 
 @pytest.mark.parametrize("guard", GUARDS)
@@ -82,7 +82,7 @@ def test_finds_the_fault_when_a_guard_is_removed(guard, monkeypatch):
     for change in GUARDS[guard]:
         monkeypatch.setattr(*change)
     first = FOUND_FROM.get(guard, 0)
-    # A wrong number, a standstill, or something that is asked for where it can't be.
+    # A wrong number, a standstill, or a request that is impossible.
     with pytest.raises((AssertionError, LookupError, ValueError, TypeError, RuntimeError)):
         play((first + seed) % MOST_STORMS for seed in range(MOST_STORMS))
 

@@ -1,4 +1,4 @@
-"""Machines come, stay, are warned and go; each name is taken once."""
+"""Machines join, stay, are warned and leave; each name is used once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who holds which partitions, and where shards are cut."""
+"""The owners of partitions, and the boundaries of shards."""
 
 import itertools
 

@@ -157,7 +157,7 @@ def test_dealing_is_even_and_moves_no_more_than_it_must(count, before, after):
     assert sum(held) == count
     assert max(held) - min(held) <= 1
     assert assign_balanced(count, after, second) == second
-    # What stays is all that an even deal allows: the larger shares go to those who hold most.
+    # As many items stay as an even distribution allows: machines with most items get the larger shares.
     share, extra = divmod(count, len(after))
     had = sorted((first.count(name) for name in after), reverse=True)
     most = sum(min(number, share + (place < extra)) for place, number in enumerate(had))

@@ -1,4 +1,4 @@
-"""Machines come, go and die while messages are late, repeated and lost: no update is lost, none counts twice."""
+"""Machines join, leave and die while messages are late, repeated and lost: no update is lost, none counts twice."""
 
 import numpy as np
 from hypothesis import HealthCheck, settings

@@ -55,7 +55,7 @@ def solutions(folder: Path) -> None:
 
 
 def checks() -> None:
-    """What tests of custom solvers use."""
+    """The names that tests of custom solvers use."""
     example = optim.testing.bidding_instances(max_markets=1).example()
     print(optim.testing.failures(optim.testing.Trial(example, "greedy")))
 

@@ -292,7 +292,7 @@ def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond
 
 
 def by_chunks(table, rows, values, rule, version=1):
-    """Return a table's arrays after the kernel by hand has gone through a message, step by step on any device."""
+    """Return a table's arrays after a hand-written kernel has processed a message, step by step on any device."""
     number = table[0].shape[0]
     wanted = np.where((rows >= 0) & (rows < number), rows, number)
     order = np.argsort(wanted, kind="stable").astype(np.int32)

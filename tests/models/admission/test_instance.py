@@ -1,4 +1,4 @@
-"""What an instance works out from its document, unions of several days, and arguments of a wrong kind."""
+"""Derived data of an instance, unions of several days, and arguments of a wrong type."""
 
 import math
 from dataclasses import dataclass, fields, replace

@@ -28,7 +28,7 @@ def test_rows_are_tight_where_the_smallest_demand_no_longer_fits() -> None:
     jobs = [job(f"j{i}", worker=("2", "1"), ps=("0", "0")) for i in range(2)]
     instance = instance_from_document(document("rows", jobs, room, room, horizon=2, resources=("a", "b")))
     one, both = (AdmissionPlan.from_rows([(i, 0, i, 1) for i in range(n)], []) for n in (1, 2))
-    # Nobody asks the PS servers for anything, so the rows are those of workers: 2 slots, 2 resources.
+    # No job needs the PS servers, so the rows are those of workers: 2 slots, 2 resources.
     assert plan_load(instance, one).tight_rows == 0.0  # a worker still fits on the second server
     assert plan_load(instance, both).tight_rows == pytest.approx(1 / 4)
     assert plan_load(instance, both).worker_utilisation == pytest.approx({"a": 4 / 8, "b": 2 / 36})

@@ -1,4 +1,4 @@
-"""What tests of logged runs share."""
+"""Common fixtures of tests of logged runs."""
 
 import pytest
 

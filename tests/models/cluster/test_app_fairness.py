@@ -15,7 +15,7 @@ FREE = EngineOptions(overhead_s=0)
 
 
 def test_an_app_is_over_with_its_last_job():
-    """App 0 has jobs of 4 and 6 s on one of two GPUs each, app 1 one of 10 s on both; first come, first served."""
+    """App 0 has jobs of 4 and 6 s on one of two GPUs each, app 1 one job of 10 s on both; first come, first served."""
     plain = workload([(0, 1, 4), (0, 1, 6), (0, 2, 10)])
     jobs = Workload(submit_us=plain.submit_us, gpus=plain.gpus, duration_us=plain.duration_us, app=np.array([0, 0, 1]))
     cluster = Cluster.grid("1x2")

@@ -1,4 +1,4 @@
-"""What stops cost whom, by hand: intervals of checkpoints by job, by partition, and none."""
+"""The costs of stops by job, by hand: intervals of checkpoints by job, by partition, and none."""
 
 from dataclasses import replace
 

@@ -24,7 +24,7 @@ HARMLESS = {
     ("worth1.price", "short"),
     ("worth1.price", "emptied"),
 }
-"""What policies may have seen and no rule holds, and prices that are 0 anyway."""
+"""Columns that only policies may have used, without a rule, and prices that are always 0."""
 
 
 CAME_LATER = {f"jobs.{name}" for name, column in columns_of(Workload).items() if column.since == LATER}
@@ -123,7 +123,7 @@ def test_a_figure_that_came_later_is_not_missed_in_earlier_files(logged, tmp_pat
 
 
 def _of_later(monkeypatch, name):
-    """Let a figure be one that came after the second schema."""
+    """Make a figure one that was added after the second schema."""
     rest = [(each.name, each.type) for each in fields(Metrics) if each.name != name and each.default is MISSING]
     had = [(each.name, each.type, each.default) for each in fields(Metrics) if each.default is not MISSING]
     later = make_dataclass(

@@ -42,7 +42,7 @@ def test_quantiles_count_from_now_and_without_spread_are_those_of_the_draws():
 
 
 def outcomes(count, spread, num_known=100, seed=0):
-    """Moments at which waits are the drawn ones times a factor that jobs of a moment share."""
+    """Times at which waits are the drawn ones times a factor shared by the jobs of a time."""
     rng = np.random.default_rng(seed)
     made = []
     for now in range(count):

@@ -71,7 +71,7 @@ def test_hosts_count_under_every_policy():
 
 
 def test_all_on_a_host_make_room_where_one_leaves_a_gpu_but_too_little_memory():
-    """Two jobs hold 6 of 12 vCPU each; a shorter one asks for one GPU and 9 vCPU, for which both have to stop."""
+    """Two jobs use 6 of 12 vCPU each; a shorter one requests one GPU and 9 vCPU, so both have to stop."""
     jobs = workload([(0, 1, 50), (0, 1, 60), (5, 1, 10)], cpu_milli=np.array([6_000, 6_000, 9_000]))
     cluster = Cluster(gpus=np.array([3]), cpus=np.array([12.0]))
     run = simulate(jobs, cluster, make_policy("srtf", jobs), EngineOptions(overhead_s=0))

@@ -1,4 +1,4 @@
-"""What the queue gains from reclaimed GPUs: an hour by hand, and cut jobs that keep their work."""
+"""The queue's gain from reclaimed GPUs: an hour by hand, and cut jobs that keep their work."""
 
 import numpy as np
 import pytest

@@ -112,7 +112,7 @@ def test_the_paired_table_is_that_of_two_separate_runs(tmp_path, base, world):
 
 
 def test_a_queue_starves_while_its_unused_quota_would_do_for_a_job_that_waits():
-    """a holds both GPUs until 100 h under first come, first served; b, of whom one is promised, waits from 10 h on."""
+    """a uses both GPUs until 100 h under first come, first served; b, to which one is promised, waits from 10 h on."""
     jobs = workload(
         [(0, 2, 100 * HOUR), (10 * HOUR, 1, 20 * HOUR), (20 * HOUR, 2, HOUR)],
         group=np.array([0, 1, 1]),

@@ -184,7 +184,7 @@ def test_a_job_tells_the_runs_own_time_and_the_slot_that_it_is_ready_for(monkeyp
 
     run.play(slot_now, 9, lambda: False)
     assert run.error is None
-    # What its gradients take is all that passes: of two workers in one process, which take turns, no less.
+    # Its gradients take all elapsed time: with two workers in one process, which alternate, no less.
     assert run.finished_s == clock.now == pytest.approx(2.5)
     assert asked[0] == -1, "before its machines are up"
     assert set(asked) == {-1, 0, 1, 2}

@@ -1,4 +1,4 @@
-"""An instance's job as a process plays it: the application's numbers, the job's time and size."""
+"""An instance's job as a process executes it: the application's numbers, the job's time and size."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a plan gives its jobs, and the refusals; the playing itself is tested through the command."""
+"""The allocations of a plan's jobs, and rejected plans; tests of the command cover the execution."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""The engine on worlds small enough to follow by hand, and its promises on drawn ones."""
+"""The engine on worlds small enough to follow by hand, and its invariants on random ones."""
 
 from dataclasses import replace
 

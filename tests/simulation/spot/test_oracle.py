@@ -195,7 +195,7 @@ def test_a_path_that_rises_every_half_hour_is_free():
 
 
 def test_a_slot_of_which_a_part_is_free_costs_nothing_in_the_bound():
-    """A machine granted at the earliest second that the rise makes free works for 89 s of the slot; a minute is asked for."""
+    """A machine granted at the earliest second that the rise makes free works for 89 s of the slot; a minute is required."""
     rise = 10 * HOUR + 30
     slot = (rise - HOUR + 1) // 120 * 120
     job = world(

@@ -1,4 +1,4 @@
-"""What the checker reads off a price path, second by second, against plain loops."""
+"""The checker's quantities of a price path, second by second, against plain loops."""
 
 import numpy as np
 import pytest

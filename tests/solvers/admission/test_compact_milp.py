@@ -171,7 +171,7 @@ def test_an_interruption_requested_before_is_heeded():
 
 
 def test_a_point_that_highs_calls_infeasible_is_no_decision(monkeypatch: pytest.MonkeyPatch):
-    """Refusing every job is feasible, so such a claim can only come from numerical trouble."""
+    """Rejecting every job is feasible, so such a claim can only have numerical causes."""
     import optim.solvers.admission.compact_milp as module
 
     honest = module.solve_with_highs

@@ -91,7 +91,7 @@ def faults(problem: DivisionProblem, division: Division) -> list[str]:
 
 
 def worth(problem: DivisionProblem, division: Division) -> float:
-    """Return the utilisation of a division, summed over resources and kinds of servers."""
+    """Return the utilisation of a division, summed over resources and both sides of servers."""
     workers = division.workers.sum(axis=1)
     of_workers = workers @ problem.worker_demand / problem.worker_capacity.sum(axis=0)
     of_ps = (workers * problem.ps_per_worker) @ problem.ps_demand

@@ -1,4 +1,4 @@
-"""Dorm's programme: how HiGHS is stopped in it. What it finds: `test_dorm`."""
+"""Dorm's programme and how HiGHS is stopped in it; `test_dorm` tests its results."""
 
 import _thread
 import time

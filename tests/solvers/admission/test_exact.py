@@ -110,7 +110,7 @@ class Finder:
         self.plans, self.learned = list(plans), []
 
     def start(self):
-        """Nothing has to begin."""
+        """No preparation is necessary."""
 
     def learn(self, plan):
         self.learned.append(plan)

@@ -1,4 +1,4 @@
-"""What `fifo`, `drf`, `rrh` and `dorm` return: plans that verify, bounds, counts, endings."""
+"""Solutions of `fifo`, `drf`, `rrh` and `dorm`: plans that verify, bounds, counts, terminations."""
 
 import pytest
 

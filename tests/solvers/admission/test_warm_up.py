@@ -1,4 +1,4 @@
-"""What each solver compiles before the clock of its solve starts, by its options and by the form of the servers."""
+"""The loops that each solver compiles before the clock of its solve starts, by its options and the form of the servers."""
 
 import importlib
 

@@ -23,7 +23,7 @@ TOL = 1e-9
 
 
 def fits_slots(bundles, slots):
-    """Tell whether bundles fit into slots, each into one, by trying every slot for one after the other."""
+    """Return whether bundles fit into slots, each into one, by trying every slot for one after the other."""
     if not bundles:
         return True
     return any(
@@ -54,7 +54,7 @@ sizes = st.sets(st.integers(1, 5), max_size=3).map(sorted).map(tuple)
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), sizes, sizes, st.booleans())
 def test_patterns_are_the_maximal_sets_of_bundles(slots, slot_sizes, machine_sizes, is_named):
-    """Single GPUs of a machine that rows name come last."""
+    """Single GPUs of a named machine come last."""
     machine_sizes = (*machine_sizes, 1) if is_named else machine_sizes
     found = patterns(slots, slot_sizes, machine_sizes)
     assert set(found) == all_patterns(slots, slot_sizes, machine_sizes)
@@ -110,7 +110,10 @@ def test_where_patterns_are_too_many_bounds_hold_and_what_is_exact_stays_so(most
 @pytest.mark.parametrize("gpus", [16, 24, 32, 64, 128, pytest.param(1_000, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("solver", ["greedy", "exact"])
 def test_an_island_bid_for_in_all_sizes_is_solved_at_once(solver, gpus):
-    """Patterns of 64 GPUs are more than a million: the GPUs alone are counted, which is exact where all sizes are asked for."""
+    """There are more than a million patterns of 64 GPUs.
+
+    Only numbers of GPUs are counted, which is exact if all sizes are requested.
+    """
     solve(auction([4], in_all_sizes(4, 3.0)), solver)  # compiled
     instance = auction([gpus], in_all_sizes(gpus, 10.0), in_all_sizes(gpus, 8.0))
     begun = time.process_time()

@@ -1,4 +1,4 @@
-"""Branch and bound over kinds of bundles against enumeration: value, bound, proof, limits."""
+"""Branch and bound over bundle types against enumeration: value, bound, proof, limits."""
 
 import math
 
@@ -54,7 +54,7 @@ def test_a_tree_states_its_splits_and_a_root_alone_its_prices():
 
 
 def test_a_kind_is_split_before_rows_that_name_machines():
-    """At the root parts of both are awarded: a number of a kind speaks of many rows, a row only of itself."""
+    """At the root parts of both are awarded: the number of bundles of a type concerns many rows, a row only itself."""
     instance = auction(
         [3, 4, 5],
         [(2, "machine", 2.875), (3, "machine", 3.625), ({0: 2}, 4.25)],

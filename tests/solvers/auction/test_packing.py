@@ -29,7 +29,7 @@ SLOT, MACHINE, RACK, NAMED = Locality.SLOT, Locality.MACHINE, Locality.RACK, Loc
 
 
 def some_choice(instance, numbers):
-    """Return a row for each app, by numbers drawn."""
+    """Return a row for each app, by random numbers."""
     row = np.full(instance.num_apps, -1, dtype=np.int64)
     for i in range(instance.num_apps):
         rows = np.flatnonzero(instance.bids.app == i)

@@ -36,7 +36,7 @@ from tests.support.bidding.small_markets import (
 )
 
 REL_TOL = 1e-6
-"""What is proven of the optimum, relative."""
+"""Proven gap to the optimum, relative."""
 
 
 def test_the_plain_method_takes_the_published_steps():
@@ -174,7 +174,7 @@ def test_a_footprint_that_does_the_least_work_is_found(solver):
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_an_hour_of_real_prices_is_proven_with_no_fixed_cost_and_with_least_work(share):
-    """`spot-hour-0`: 15 markets by 12 deltas; the work asked for is 1.3 times that of its best footprint."""
+    """`spot-hour-0`: 15 markets by 12 deltas; the required work is 1.3 times that of its best footprint."""
     instance = reference_instance("spot-hour-0")
     work = solve(instance, "dinkelbach").stats.counts["work"]
     changed = replace(instance, fixed_usd=instance.fixed_usd * share, min_work=1.3 * work * share)

@@ -9,7 +9,7 @@ from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import best_of_all, drawn, hour_instance
 
 REL_TOL = 1e-6
-"""What is proven of the optimum, relative."""
+"""Proven gap to the optimum, relative."""
 
 
 @pytest.mark.parametrize("seed", [*range(7), *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(7, 12))])

@@ -1,4 +1,4 @@
-"""Schedules of divisible gangs against one that is played microsecond by microsecond, and prices that follow from them."""
+"""Schedules of divisible gangs against one simulated microsecond by microsecond, and the prices derived from them."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_the_most_urgent_waits_for_nobody(rows, gpus):
 
 @given(JOBS, st.integers(1, 5))
 def test_no_more_gpus_are_used_than_there_are(rows, gpus):
-    """What ends by a time has been worked on: no set of jobs is over before its work could be."""
+    """Jobs that end by a time were worked on before: no set of jobs ends before its work could be done."""
     rows = sorted((100 * release, width, 100 * duration) for release, width, duration in rows)
     flow, _, _ = flows_of(rows, gpus, [width for _, width, _ in rows], is_by_work=True)
     for until in sorted(release + when for (release, _, _), when in zip(rows, flow, strict=True)):

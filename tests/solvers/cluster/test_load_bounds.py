@@ -1,4 +1,4 @@
-"""Loads and intervals found against all of them tried."""
+"""Computed loads and intervals against enumeration."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What the tests of the kernels' study share."""
+"""Common fixtures of the tests of the kernels' study."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,7 @@ def loops():
 
 @pytest.fixture
 def draw():
-    """Numbers, and rows of which some come twice."""
+    """Numbers, and rows, some of them twice."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 30, 50).astype(np.int32)
     table, values = rng.random((30, 20), np.float32), rng.random((50, 20), np.float32)

@@ -1,4 +1,4 @@
-"""Packages that may be there: compared with where they are, named where they are asked for and aren't."""
+"""Optional packages: compared if they are installed, named if they are requested and missing."""
 
 import sys
 from types import SimpleNamespace

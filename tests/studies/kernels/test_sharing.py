@@ -43,7 +43,7 @@ def test_any_prices_bound_any_shares(seed):
 
 
 def test_a_free_good_that_a_user_gets_no_speed_from_is_not_its_cheapest():
-    """Nothing over no speed is no price: the bound is the one of the goods that the users can use."""
+    """Zero over zero speed is no price: the bound is that of the goods that the users can use."""
     market, present = drawn(0), jnp.ones(USERS, dtype=bool)
     price = jnp.asarray([0.0, 0.5, 0.7])
     useless = market._replace(speed=market.speed.at[:, 0].set(0.0))

@@ -1,4 +1,4 @@
-"""Count cuts made by hand and drawn at random, and their largest left-hand side by trying all counts."""
+"""Count cuts by hand and at random, and their largest left-hand side by enumerating all counts."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What a run of the strict online algorithm owes by its theorems, as plain functions of an observation.
+"""Properties that the theorems require of a run of the strict online algorithm, as plain functions of an observation.
 
 Conditions of both theorems, for rows j of capacity c, use a, price phi:
 
@@ -68,7 +68,7 @@ def check_restriction_is_idle(seen: Observation) -> None:
 
 
 def check_prices_follow_own_use(seen: Observation) -> None:
-    """P11: a row's price never falls, stays as it was while the row isn't used, and rises when it is."""
+    """P11: a row's price never falls, is constant while the row isn't used, and rises when it is."""
     steps = np.diff(seen.prices, axis=0)
     assert (steps >= 0).all(), "a price fell"
     assert (steps[seen.usage == 0] == 0).all(), "the price of a row rose that wasn't used"

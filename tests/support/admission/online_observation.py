@@ -1,4 +1,4 @@
-"""A run of the online algorithm, laid open row by row so that its theorems can be checked.
+"""A run of the online algorithm, recorded row by row so that its theorems can be checked.
 
 All numbers are recomputed from the instance, the decisions and the prices at each decision; the algorithm's own sums
 are not used.
@@ -37,7 +37,7 @@ STRICT_OPTIONS = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a mutant exchanges; None and the identity leave the true part."""
+    """The parts that a mutant exchanges; None and the identity leave the original."""
 
     bounds: Callable[[PriceRanges], PriceRanges] = lambda bounds: bounds
     function: Callable[[PriceFunction], PriceFunction] = lambda function: function

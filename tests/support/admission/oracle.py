@@ -91,7 +91,7 @@ class Packing:
 
 
 def fits_on_one_server(instance: AdmissionInstance, segment: int, server_class: int, slot: int, y: int, z: int) -> bool:
-    """Tell whether y workers and z PSs of a job may share one empty server, exactly."""
+    """Return whether y workers and z PSs of a job fit on one empty server together, exactly."""
     worker, ps = instance.jobs.worker_demand[segment].tolist(), instance.jobs.ps_demand[segment].tolist()
     capacity = instance.worker_servers.capacity[server_class, slot].tolist()
     use = [y * w + z * s for w, s in zip(worker, ps, strict=True)]

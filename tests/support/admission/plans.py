@@ -120,7 +120,7 @@ def segment_of(instance: AdmissionInstance, job: int, done: int) -> int:
 
 
 def exceeds_share(instance: AdmissionInstance, segment: int, counts: list[int], capacity: Any) -> bool:
-    """Tell whether y workers and z PSs of one job exceed its share of one server."""
+    """Return whether y workers and z PSs of one job exceed its share of one server."""
     share = instance.max_share_per_server
     if share is None or sum(counts) <= 1:
         return False

@@ -1,4 +1,4 @@
-"""Small admission instances of every trait by a seed, and proofs about them that may hold or not: food for the checker."""
+"""Small admission instances of every trait by a seed, and proofs about them, valid or not, as input for the checker."""
 
 from typing import Any
 
@@ -121,7 +121,7 @@ def loose_prices(instance: AdmissionInstance, rng: np.random.Generator, num_cuts
 
 
 def loose_tree(instance: AdmissionInstance, rng: np.random.Generator, depth: int = 3) -> TreeProof:
-    """Draw a tree of branches of all kinds; a leaf in four claims to be empty."""
+    """Draw a tree of branches of all types; one leaf in four claims to be empty."""
     nodes: list[TreeNode] = []
 
     def grow(left: int) -> int:

@@ -1,4 +1,4 @@
-"""Instances for the formal programmes: few schedules, much contention, every trait; and the best plan of all."""
+"""Instances for the formal programmes, with few schedules, much contention and every trait; and their best plans."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ UTILITIES = [
     {"kind": "sigmoid", "theta1": 12, "theta2": 1.5, "theta3": 1},
     {"kind": "table", "table": [4, 3, 0.01]},
 ]
-"""Every kind of utility; the last falls below its minimum."""
+"""Every type of utility; the last falls below its minimum."""
 
 SEGMENTS = [
     None,

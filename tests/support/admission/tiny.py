@@ -1,4 +1,4 @@
-"""Admission instances small enough to enumerate: made by hand, and drawn at random."""
+"""Admission instances small enough to enumerate, by hand and at random."""
 
 import json
 from typing import Any

@@ -42,7 +42,7 @@ def placements(instance: AuctionInstance, row: int, free: list[int]) -> list[dic
 
 
 def can_place(instance: AuctionInstance, rows: list[int], free: list[int]) -> bool:
-    """Tell whether rows can be placed together, by trying everything."""
+    """Return whether rows can be placed together, by enumeration."""
     if not rows:
         return True
     for placed in placements(instance, rows[0], free):

@@ -50,7 +50,7 @@ def seeded_auction(seed: int) -> AuctionInstance:
 
 
 def document_of(document: dict[str, Any]) -> AuctionDocument:
-    """Return a document as it is read."""
+    """Return the document of an instance."""
     from optim.core.documents import convert
 
     return convert(document, AuctionDocument, "instance")
@@ -110,7 +110,7 @@ def loose_plan(instance: AuctionInstance, rng: np.random.Generator) -> AuctionPl
 
 
 def loose_prices(instance: AuctionInstance, rng: np.random.Generator) -> PriceProof:
-    """Draw prices of all kinds of bundles that are bid for; in one of six draws the form is wrong."""
+    """Draw prices of all bundle types in bids; in one of six draws the form is wrong."""
     bids = instance.bids
     kinds = {
         (level, size, -1) for level, size in zip(bids.locality.tolist(), bids.gpus.tolist(), strict=True) if level < 4

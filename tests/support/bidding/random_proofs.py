@@ -4,7 +4,7 @@ from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multiplier
 
 
 def random_multipliers(facts, rng, num_covers=0):
-    """Draw multipliers of every kind; of one in eight a size or a sign is wrong."""
+    """Draw multipliers of every type; for one in eight a size or a sign is wrong."""
     instance, cells = facts.instance, len(facts.cell_weight)
     size, entries = instance.num_bids, int(rng.integers(0, 6))
     is_common, is_wrong = facts.has_common_loss, int(rng.integers(8)) == 0

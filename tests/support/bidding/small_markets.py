@@ -1,4 +1,4 @@
-"""Small bidding instances, drawn by hypothesis or by a seed, and the footprint that is best of all by trying all."""
+"""Small bidding instances, by Hypothesis or by a seed, and the best footprint by enumeration."""
 
 from dataclasses import replace
 from itertools import product
@@ -180,7 +180,7 @@ def best_of_all(instance: BiddingInstance) -> float:
 
 
 def with_survival(seed: int) -> BiddingInstance:
-    """Return a small instance by a seed that asks for capacity that lasts, with shocks by market, zone and region."""
+    """Return a small instance by a seed with a chance constraint on capacity, and shocks by market, zone and region."""
     rng, instance = np.random.default_rng([seed, 7]), varied(seed)
     size = len(instance.markets)
     num_zones = int(rng.integers(1, size + 1))

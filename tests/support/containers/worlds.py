@@ -1,4 +1,4 @@
-"""Small worlds of containers, by hand and drawn."""
+"""Small worlds of containers, by hand and at random."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Small markets over zones, drawn or by hand, and the least cost of a job by trying everything."""
+"""Small markets over zones, at random or by hand, and the least cost of a job by enumeration."""
 
 from functools import cache
 
@@ -48,7 +48,7 @@ def ticks_of(stay, market) -> tuple[int, bool, int, int]:
 
 
 def drawn(seed: int, ticks: int = 9, least_slack: int = 0) -> tuple[ZoneMarket, ZoneJob]:
-    """Draw zones whose machines come and go, and a job that can just, or easily, be done in time."""
+    """Draw zones with changing availability, and a job that can just, or easily, meet its deadline."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 4))
     stay = rng.uniform(0.3, 0.95, (2, size))

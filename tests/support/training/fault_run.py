@@ -28,7 +28,7 @@ SILENCE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What goes wrong, and when.
+    """A fault and its time.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Random storms of machines that come, are warned and die, by a seed."""
+"""Random sequences of machines that join, are warned and die, by a seed."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from optim.training.trainer import Action, Event
 
 
 def random_events(seed, clocks):
-    """Draw machines that come, are warned and die; one reliable machine at least is always there."""
+    """Draw machines that join, are warned and die; at least one reliable machine is always present."""
     rng = np.random.default_rng(seed)
     there = {"reliable": ["r0"], "transient": []}
     events = [Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0",))]

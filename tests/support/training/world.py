@@ -243,7 +243,7 @@ class World:
         self.eras[id(message)] = self.era
 
     def _note_computed(self, message):
-        """A machine has taken an order to compute, perhaps as its last one before it is given back."""
+        """A machine has received an order to compute, perhaps its last one before it is returned."""
         if self.application.calls == self.noted_calls:
             return  # the order was too old to be followed
         self.noted_calls = self.application.calls

@@ -1,4 +1,4 @@
-"""Generated bidding instances, with and without bids: of the form asked for, the same by seed."""
+"""Generated bidding instances, with and without bids: of the requested form, the same by seed."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_kinds_without_bids_take_the_options_that_go_with_them_and_refuse_the_ot
     own = generate(GeneratorOptions(zone_types=6, windows=8, serial=0.3, startup_min=30.0, max_count=2), 0)
     assert (own.scalability, own.outlook.ready_s) == (Scalability.amdahl(0.3), 1800)
     assert own.bids.max_count.tolist() == [2] * 6
-    # What is on offer is drawn as before.
+    # The offers are drawn as before.
     assert own.markets == usual.markets
     np.testing.assert_array_equal(own.outlook.charge_micro, usual.outlook.charge_micro)
 

@@ -1,4 +1,4 @@
-"""Jobs drawn as Philly's: bursts, gangs, run times, virtual clusters, and published shares of failures."""
+"""Jobs drawn like Philly's: bursts, gangs, run times, virtual clusters, and published shares of failures."""
 
 import numpy as np
 import pytest

@@ -107,7 +107,7 @@ def test_jobs_on_clocks_of_their_own_are_not_laid_over_each_other():
     }
     with pytest.raises(InvalidProblemError, match=r"12 separate clocks.*\(there are: v0, v1, v10, v11, v2, \.\.\.\)"):
         cluster_jobs(_table(**many, virtual_cluster=_texts(*(f"v{n}" for n in range(12)))), Selection())
-    # What is left is on one clock.
+    # The remaining times are on one clock.
     assert cluster_jobs(_table(**apart), Selection(since="20")).ids == ("a", "d")
     assert cluster_jobs(_table(clock=np.full(4, 3)), Selection()).ids == ("b", "c", "a", "d")
 

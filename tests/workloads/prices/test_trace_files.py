@@ -31,7 +31,7 @@ def write(path, data, gap_seconds=600, prices=None, **metadata):
     [
         ("unavailable", [0, 1, 1, 0], [True, False, False, True]),
         ("available", [0, 1, 1, 0], [False, True, True, False]),
-        ("available", [0, 3, 4, 4], [False, False, True, True]),  # four nodes were asked for
+        ("available", [0, 3, 4, 4], [False, False, True, True]),  # four nodes were requested
         ("available", [0, 0], [False, False]),
     ],
 )

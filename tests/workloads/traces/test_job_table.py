@@ -1,4 +1,4 @@
-"""What stays of a trace's rows, and the columns that every reader keeps."""
+"""The retained rows of a trace, and the columns that every reader keeps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What `sacct -P` prints: GPUs from resources, steps and unfinished jobs left out."""
+"""Output of `sacct -P`: GPUs from resources; steps and unfinished jobs are left out."""
 
 import re
 from datetime import datetime

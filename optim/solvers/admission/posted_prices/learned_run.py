@@ -466,7 +466,7 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._post()
 
     def is_done(self) -> bool:
-        """Tell whether the day is over."""
+        """Return whether the day is over."""
         return self._slot == self._instance.horizon
 
     def step(self) -> None:

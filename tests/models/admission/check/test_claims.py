@@ -409,7 +409,7 @@ def test_the_fifth_condition_is_the_named_theorems() -> None:
 
 
 def test_the_theorem_is_the_one_on_the_price_that_the_run_used() -> None:
-    """Everything but the label is as it was: the bound shows the ratio, and the conditions are the other theorem's."""
+    """Only the label is changed: the bound shows the ratio, and the conditions are the other theorem's."""
     instance, solution = strict()
     certificate = solution.certificate
     conditions = (*certificate.conditions[:4], "C5 holds: D_0 = 1, optimum >= 2", certificate.conditions[5])

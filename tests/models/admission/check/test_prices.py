@@ -37,7 +37,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> float:
-    """Return the payoff that the checker asks for."""
+    """Return the payoff that the checker requires."""
     exact = read_exact_instance(market.instance)
     ps = market.worker_price if exact.is_shared else market.ps_price
     prices = Prices(worker=market.worker_price, ps=ps, charges={})

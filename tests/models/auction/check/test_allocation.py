@@ -151,7 +151,8 @@ def test_best_fit_finds_room_only_where_there_is_some(instance, data):
         ([(0, [2, 2])], [(2, "slot"), (1, "slot"), (2, "machine")], False),
         ([4, 4], [(7, "cluster"), (1, "slot")], True),
         ([4, 4], [(7, "cluster"), (2, "slot")], False),
-        # Half of the first rack is gone, and one bundle more fills it: the last would need two machines of the second.
+        # Half of the first rack is occupied, and one more bundle fills it: the last would need two machines of the
+        # second.
         ([(0, [2]), (0, [2]), (1, [3]), (1, [1])], [(2, "rack"), *3 * [(2, "machine")]], False),
         ([(0, [2]), (0, [2]), (1, [3]), (1, [1])], [(2, "rack"), *2 * [(2, "machine")], (1, "slot")], True),
     ],

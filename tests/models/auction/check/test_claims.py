@@ -1,4 +1,4 @@
-"""What the auction's checker makes of claims that no solver would state."""
+"""The auction's checker on claims that no solver would state."""
 
 import math
 from dataclasses import replace

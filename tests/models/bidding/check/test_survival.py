@@ -19,7 +19,7 @@ SEED = 1
 
 @pytest.fixture(scope="module")
 def solved():
-    """Eight kinds of which 12 GPUs must last: an instance whose proof needs covers, and its solution."""
+    """Eight kinds of which 12 GPUs must survive: an instance whose proof needs covers, and its solution."""
     instance = generate(GeneratorOptions(zone_types=8, windows=4, min_gpus=12, min_probability=0.8), SEED)
     solution = solve(instance, "greedy")  # its bound is the relaxation's, so that every price counts
     assert verify(instance, solution).is_ok
@@ -47,7 +47,7 @@ def test_every_footprint_that_keeps_enough_fulfils_the_row_of_any_cover():
 
 
 def test_rounding_makes_rows_weaker_only():
-    """Against sums over all outcomes: a row asks for less than it may, and credits each bid with more than it has."""
+    """Against sums over all outcomes: a row requires at most the valid amount, and credits each bid with at least its value."""
     for seed in range(8):
         instance, rng = with_survival(seed), np.random.default_rng(seed)
         asked, (lasts, chance) = instance.survival, outcomes(instance.survival.shocks)

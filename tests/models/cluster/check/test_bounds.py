@@ -102,7 +102,7 @@ def test_an_interval_that_is_not_overloaded_proves_nothing():
 
 @pytest.mark.parametrize("begin", [0, 2**50 - 2])
 def test_an_interval_holds_what_ends_with_it_to_the_microsecond(begin):
-    """Two jobs of a microsecond on one GPU: one of them takes twice as long as alone, and none has to take more."""
+    """Two jobs of a microsecond on one GPU: one of them takes twice as long as alone, and none must take more."""
     both = np.array([1, 1])
     jobs = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=both)
     proven = {
@@ -252,7 +252,7 @@ def test_no_schedule_on_types_beats_a_bound(world):
 @settings(max_examples=15, deadline=None)
 @given(typed_worlds(jobs=3), st.data())
 def test_no_prices_of_types_prove_more_than_a_schedule_or_a_divisible_one_has(world, data):
-    """At drawn prices, and drawn parts of jobs on drawn types."""
+    """At random prices, and random parts of jobs on random types."""
     rows, factor, jobs, cluster = world
     types = len(cluster.gpus)
     row = st.lists(st.sampled_from([0.0, 0.2, 0.7, 1.5]), min_size=4, max_size=4)

@@ -195,7 +195,7 @@ def test_a_wrapper_promises_nothing():
 
 
 def test_a_job_has_one_estimate_in_all_of_its_runs():
-    """Nobody states one: the policy guesses, once."""
+    """No job states one: the policy guesses, once."""
     jobs = workload([(0, 1, 4)], estimate_us=np.array([0]))
     rows = [(0, Event.START, 0, 1), (2, Event.PREEMPT, 0, 0), (2, Event.START, 0, 1), (4, Event.END, 0, 0)]
     log = _log(rows, [9], [-1], [-1])

@@ -145,7 +145,7 @@ def test_a_long_queue_is_played_alike_with_all_that_happens_in_it(placement):
 
 
 def _siege(seed):
-    """One virtual cluster holds all 24 GPUs when the others come, of which some have jobs of several widths and some end."""
+    """One virtual cluster uses all 24 GPUs when the others arrive; some of these have jobs of several widths, and some end."""
     rng = np.random.default_rng(seed)
     held = [(0, 1, int(rng.choice([20, 40, 500 + nth]))) for nth in range(24)]
     come = [(20 * int(rng.integers(1, 3)), int(rng.choice([1, 2, 3, 4, 8])), 30) for _ in range(24)]

@@ -1,4 +1,4 @@
-"""Plans are played by the rules: random ones against the checker, worked examples, and each rule broken once."""
+"""Plans are executed by the rules: random ones against the checker, worked examples, and each rule broken once."""
 
 import re
 from dataclasses import replace

@@ -20,7 +20,7 @@ OF_ONE_TYPE = ("max-min", "finish-time-fairness", "gandiva-fair", "allox", "them
 
 
 def checked(name, jobs, cluster=TWO):
-    """Check one policy as a comparison does before it plays any."""
+    """Check one policy as a comparison does before it runs any."""
     Comparison(jobs, cluster, EngineOptions(), 0).check([PolicyRequest(name=name)])
 
 

@@ -38,7 +38,7 @@ PriorityWeightQOS=0 # don't use the qos factor
 
 
 class FakeView:
-    """What `priorities` looks at."""
+    """The inputs of `priorities`."""
 
     def __init__(self, jobs, stopped_s=()):
         self.submit_us = jobs.submit_us

@@ -56,7 +56,7 @@ class TestConservativeByHand:
     """Srinivasan et al. 2002, sections 2 and 3: each job gets the earliest start that holds up none before it, and early ends compress."""
 
     def test_a_job_fills_a_hole_that_delays_nobody(self):
-        """4 nodes: A (2, 10 s); B (4, 4 s) at 10; C (2, 10 s) fills the hole at once; D (2, 6 s) has none left and comes after B, with E."""
+        """4 nodes: A (2, 10 s); B (4, 4 s) at 10; C (2, 10 s) fills the gap at once; D (2, 6 s) has no gap left and starts after B, with E."""
         rows = [(0, 2, 10), (0, 4, 4), (0, 2, 10), (0, 2, 6), (0, 2, 3)]
         assert _starts("conservative", "1x4", rows)[0] == [0, 10, 0, 14, 14]
 
@@ -78,7 +78,7 @@ class TestConservativeByHand:
 
 
 def test_a_gang_behind_a_stream_of_single_gpus_waits_at_most_for_those_that_run():
-    """Jobs of 1,800 s come each 225 s; the gang of 8 at 450 s starts when the third one ends, at 2,250 s, and starves without a reservation."""
+    """Jobs of 1,800 s arrive every 225 s; the gang of 8 at 450 s starts when the third one ends, at 2,250 s, and starves without a reservation."""
     rows = sorted([(225 * nth, 1, 1800) for nth in range(200)] + [(450, 8, 1800)], key=lambda row: row[0])
     jobs = workload(rows, estimate_us=np.full(len(rows), 1800 * US))
     gang = int(jobs.gpus.argmax())

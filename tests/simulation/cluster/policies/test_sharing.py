@@ -71,7 +71,7 @@ def test_dominant_shares_are_those_of_the_linear_programme(asks):
 
 
 def test_idle_quota_is_lent_and_taken_back_from_the_newest_jobs():
-    """Quotas 4 and 4; the first cluster holds all 8 GPUs when the second asks for its 4: the last four starts go."""
+    """Quotas 4 and 4; the first cluster uses all 8 GPUs when the second requests its 4: the last four starts are stopped."""
     rows = [(second, 1, 100) for second in range(8)] + [(10, 4, 5)]
     jobs = workload(rows, group=np.array([0] * 8 + [1]), groups=("a", "b"))
     starts, run = _starts(jobs, Cluster.grid("1x8"), "yarn-cs", {"quotas": "4:4"})
@@ -265,7 +265,7 @@ def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
 
 
 def test_users_are_those_that_the_table_names():
-    """One GPU; user b's only job was submitted last, in the virtual cluster of a's: with the least share it comes next."""
+    """One GPU; user b's only job was submitted last, in the virtual cluster of a's jobs: with the least share it is next."""
     rows = [(0, 1, 10), (1, 1, 10), (1, 1, 10), (2, 1, 10)]
     jobs = workload(
         rows, user=np.array([0, 0, 0, 1]), users=("a", "b"), group=np.array([0, 1, 1, 1]), groups=("x", "y")

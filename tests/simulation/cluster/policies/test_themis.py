@@ -60,7 +60,10 @@ def test_an_app_alone_runs_on_what_it_can_use_without_a_break(name):
 
 
 def test_the_worst_off_takes_all_it_can_use_until_the_lease_ends():
-    """App 1 comes when app 0 has the GPU; at the next lease app 1, which waits, is worse off in its ideal time's measure."""
+    """App 1 arrives when app 0 has the GPU.
+
+    At the next lease app 1, which waits, is worse off relative to its ideal time.
+    """
     jobs = minutes([(0, 1, 60, 0), (5, 1, 10, 1)])
     run = checked(jobs, Cluster.grid("1x1"), "themis-greedy", {"lease_min": 20})
     assert ends(run) == [80.0, 30.0]  # between 20 and 40 minutes app 1 leases the GPU; its forfeited share is idle
@@ -137,7 +140,7 @@ def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has
 
 
 def test_agents_bid_what_the_profile_of_their_trials_does():
-    """What an agent adds up from arrays against the profile that lists the trials."""
+    """An agent's sums over arrays, against the profile that lists the trials."""
     jobs = minutes([(0, 2, 50, 0), (0, 2, 80, 0), (0, 2, 30, 0)])
     seen = []
     policy = make_policy("themis", jobs, {"fairness": 0})

@@ -1,4 +1,4 @@
-"""What an app's agent knows of the app's jobs."""
+"""The knowledge of an app's agent about the app's jobs."""
 
 from types import SimpleNamespace
 

@@ -23,7 +23,7 @@ SPREAD = ((10**6,) * 3, (1_050_000, 1_300_000, 1_800_000), (10**6, 2_830_000, 1_
 
 
 def _jobs(rng, apps=4):
-    """Apps that come within 25 minutes, of one gang each, with jobs of up to 40 minutes."""
+    """Apps that arrive within 25 minutes, of one gang each, with jobs of up to 40 minutes."""
     rows = []
     for app in range(apps):
         submit, gang, slow = int(rng.integers(0, 25)), int(rng.choice([1, 2, 3])), SPREAD[rng.integers(3)]

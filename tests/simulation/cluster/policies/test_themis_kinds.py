@@ -1,4 +1,4 @@
-"""What GPUs of several types are for an app."""
+"""GPUs of several types from an app's view."""
 
 from types import SimpleNamespace
 

@@ -117,7 +117,7 @@ def test_a_job_that_fails_in_its_trial_never_gets_its_gang():
 
 
 def test_as_many_machines_hold_trials_as_their_share_says():
-    """Half of four machines with one GPU: two gangs are tried at once, and then take turns on the other two."""
+    """Half of four machines with one GPU: two gangs are tried at once, and then alternate on the other two."""
     run = _play([(0, 2, 20), (0, 2, 20)], Cluster.grid("4x1"), "fail-early", {"trial_s": 10, "share": 0.5}, spread=True)
     assert run.first_start_us.tolist() == [0, 0]
     assert sorted((run.end_us / US).tolist()) == [10 + 15, 10 + 15 + 15]  # each did 5 of its 20 s on one GPU

@@ -60,9 +60,9 @@ def test_back_tests_know_for_how_long_machines_are_held(monkeypatch):
 
 
 class FakeCloud:
-    """Machines that come late, fail to launch, and are taken away within a tick after a notice.
+    """Machines that arrive late, fail to launch, and are evicted within a tick after a notice.
 
-    Machines on demand are up `setup_s` after their launch at the latest; all that spot machines do is drawn.
+    On-demand machines are available at most `setup_s` after their launch; the behaviour of spot machines is random.
     """
 
     def __init__(self, rng, setup_s):
@@ -91,7 +91,7 @@ class FakeCloud:
 
 
 def launched(policy, cloud, tick_s, work_s):
-    """Return when all is done: ask at every tick, and at once when a notice of preemption comes."""
+    """Return the completion time, asking at every tick, and at once after a notice of preemption."""
     watch, now_s, left_s, has_spot, since_s = SpellWatch(policy.hazards), 0.0, work_s, True, 0.0
     while left_s > 0:
         watch.see(now_s, is_available=has_spot)

@@ -325,7 +325,7 @@ def test_the_pace_of_a_zone_follows_what_was_seen_of_it():
 
 
 def test_the_likelihood_of_a_level_is_the_mean_over_the_pace():
-    """Beside a sum over paces of gamma's density times the hazards at ends and the probability of no other end."""
+    """Compare with a sum over paces of gamma's density times the hazards at ends and the probability of no other end."""
     chain, seen = hazards([0.3, 0.2, 0.1], [0.2, 0.1, 0.05]), [1, 1, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0]
     watch, found = watched(chain, seen), np.empty((2, 3))
     pace = np.linspace(1e-4, 12.0, 40_000)

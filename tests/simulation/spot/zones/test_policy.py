@@ -64,7 +64,8 @@ def test_waits_until_the_last_tick_at_which_on_demand_is_in_time():
     market = zone_market("----------", spot=[1.0])
     job = zone_job(market, 3, 8, setup=2)
     run = run_zones(market, job, ZONE_POLICIES["greedy-spot"](facts_of(market, job)), 0)
-    # Five ticks from a launch to the end: it comes at tick 3, the first at which another tick's wait would be too late.
+    # Five ticks from a launch to the end: the launch is at tick 3, the first at which another tick's wait would be too
+    # late.
     assert [ticks_of(stay, market) for stay in run.stays] == [(0, False, 3, 8)]
 
 

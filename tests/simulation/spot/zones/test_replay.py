@@ -20,7 +20,7 @@ PLAIN = (Billing.PER_SECOND, Billing.WHOLE_TICKS)
 
 
 def one_zone(rng, ticks):
-    """Return a zone whose spells and prices are drawn, and a job with set-ups and moves of any length."""
+    """Return a zone with random spells and prices, and a job with set-ups and moves of any length."""
     tick_s = int(rng.choice([60, 195, 300, 600, 3600]))
     changes = rng.random(ticks) < rng.uniform(0.02, 0.5)
     flags = np.cumsum(changes) % 2 == rng.integers(0, 2)

@@ -19,7 +19,7 @@ Side = tuple[Branch, bool]
 
 
 def random_branches(instance: AdmissionInstance, rng: np.random.Generator) -> list[Side]:
-    """Draw a few branches of any kind."""
+    """Draw a few branches of any type."""
     branches = []
     for _ in range(int(rng.integers(1, 6))):
         kind = list(BranchKind)[rng.integers(len(BranchKind))]
@@ -37,7 +37,7 @@ def random_branches(instance: AdmissionInstance, rng: np.random.Generator) -> li
 
 
 def meets(schedule: Schedule, branch: Branch, *, is_high: bool) -> bool:
-    """Tell whether a listed schedule of the branch's job belongs to the child."""
+    """Return whether a listed schedule of the branch's job belongs to the child."""
     if branch.kind is BranchKind.ADMITTED:
         return is_high
     if branch.kind is BranchKind.COMPLETION:
@@ -48,7 +48,7 @@ def meets(schedule: Schedule, branch: Branch, *, is_high: bool) -> bool:
 
 
 def must_run(branch: Branch, *, is_high: bool) -> bool:
-    """Tell whether the child admits the branch's job."""
+    """Return whether the child admits the branch's job."""
     return is_high and branch.kind is not BranchKind.COMPLETION
 
 

@@ -27,7 +27,7 @@ def priced(instance, price, seed=0):
 
 
 def taken(search):
-    """What the present plan's rows take of both sides, added up one by one."""
+    """Usage of both sides by the present plan's rows, added up one by one."""
     uses = []
     for side, demand in (
         (search.state.workers, search.instance.jobs.worker_demand),
@@ -100,7 +100,7 @@ def test_refused_jobs_fill_what_a_chain_leaves():
 
 
 def test_a_link_takes_from_its_least_share_to_all_of_the_jobs_away():
-    """Of thirty jobs in the way: 65 % on average, as the share is drawn evenly; never more than there are."""
+    """Of thirty jobs in the way: 65 % on average, since the share is drawn uniformly; never more than exist."""
     jobs = [job_document(f"j{k}", epochs=1, chunks=1) for k in range(31)]
     servers = {"worker_servers": [{"type": "w", "capacity": [30, 0], "count": 1}]}
     servers["ps_servers"] = [{"type": "p", "capacity": [0, 30], "count": 1}]

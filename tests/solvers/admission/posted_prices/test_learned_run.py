@@ -1,4 +1,4 @@
-"""What online rules learn and decide for the rest of a day: guarded, resolved, without a history."""
+"""Online rules for the rest of a day, their learning and decisions: guarded, resolved, without a history."""
 
 from dataclasses import replace
 from functools import cache
@@ -141,7 +141,7 @@ def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed)
         day.step()
         now = day.finish(None) if slot == today.horizon - 1 else None
         reservations = day._reservations
-        # Rows of a job that stood by come when it is complete.
+        # The rows of a standby job are added when it completes.
         rows = reservations.plan().workers
         rows = rows[(rows[:, SLOT] <= slot) & np.isin(rows[:, JOB], list(reservations.promised))]
         np.testing.assert_array_equal(rows[rows[:, SLOT] < slot], ran)

@@ -35,7 +35,7 @@ def test_a_pool_on_other_capacities_is_the_one_that_is_filled_anew(name) -> None
     np.testing.assert_array_equal(pool.job, fresh.job)
     np.testing.assert_array_equal(pool.value, fresh.value)
     np.testing.assert_allclose(pool.share.toarray(), fresh.share.toarray(), rtol=1e-12)
-    # What is known is not added again, and the first pool is as it was.
+    # Known schedules are not added again, and the first pool is unchanged.
     again = price(tables, rows.prices(np.zeros(rows.num_rows)))
     kept = again.select(np.flatnonzero(value[again.jobs, again.completion] > 0))
     assert pool.add(kept) == fresh.add(kept)

@@ -53,6 +53,6 @@ def test_equals_the_steps_one_by_one(monkeypatch, share, small):
             assert found.row_prices == pytest.approx(expected.row_prices, rel=1e-7, abs=1e-9)
             assert found.payoff == pytest.approx(expected.payoff, rel=1e-7, abs=1e-9)
         moved += expected.bound < start.bound
-        np.testing.assert_array_equal(given[0], start.row_prices)  # the start is left as it was
+        np.testing.assert_array_equal(given[0], start.row_prices)  # the start is unchanged
         np.testing.assert_array_equal(given[1], start.payoff)
     assert moved > 20

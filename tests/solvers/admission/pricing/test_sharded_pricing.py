@@ -28,7 +28,7 @@ SHARDS = 5
 
 
 class Apart:
-    """A crew whose workers are copies that came through a pickle; each call may go to another one."""
+    """A worker pool whose workers are pickled copies; each call may go to another one."""
 
     def __init__(self, post, num_workers, seed):
         self.workers = [pickle.loads(pickle.dumps(post)) for _ in range(num_workers)]

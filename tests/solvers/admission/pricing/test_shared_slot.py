@@ -79,7 +79,7 @@ def cheapest_ways(pairs: Sequence[Sequence[Pair]], costs: Sequence[tuple[float, 
 def greedy(
     pairs: Sequence[Sequence[Pair]], costs: Sequence[tuple[float, float]], due: Pair, *, workers_first: bool
 ) -> float | None:
-    """Fill the cheapest servers with one kind of unit, then with the other, as on separate servers."""
+    """Fill the cheapest servers with one type of unit, then with the other, as on separate servers."""
     placed = [(0, 0)] * len(pairs)
     total = 0.0
     for kind in (0, 1) if workers_first else (1, 0):

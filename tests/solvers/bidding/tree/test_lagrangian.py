@@ -16,7 +16,7 @@ TOL = 1e-7
 
 
 def drawn_case(seed):
-    """Return an instance, a box of it and multipliers over its cells, all drawn."""
+    """Return a random instance, a box of it and multipliers over its cells."""
     instance, rng = varied(seed), np.random.default_rng([seed, 2])
     bids = instance.bids
     low = np.minimum(rng.integers(0, 2, len(bids)) * rng.integers(0, 2), bids.max_count)
@@ -51,7 +51,7 @@ def checked(instance, box, relaxation, x, ratio):
 
 
 def is_plain(instance, box, relaxation):
-    """Tell whether a box is valued without multipliers."""
+    """Return whether a box is valued without multipliers."""
     is_empty = relaxation.envelope is not None and relaxation.envelope.is_empty
     return box.is_single or box.exceeds_a_cap(instance) or is_empty
 

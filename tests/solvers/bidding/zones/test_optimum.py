@@ -1,4 +1,4 @@
-"""The least cost over zones against all ways tried, and its plan and proof."""
+"""The least cost over zones against enumeration, and its plan and proof."""
 
 from dataclasses import replace
 
