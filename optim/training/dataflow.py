@@ -114,12 +114,7 @@ class Dataflow:
         The pushes that a failure would have replayed.
     """
 
-    def __init__(
-        self,
-        application: Application,
-        optimiser: "AbstractOptimiser",
-        options: ClusterOptions,
-    ) -> None:
+    def __init__(self, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> None:
         self.num_partitions = application.num_partitions
         self.ranges = tuple(slice(*part) for part in shard_bounds(application, options.num_shards))
         self.completed: NDArray[np.int32] = np.zeros(self.num_partitions, dtype=np.int32)

@@ -18,19 +18,6 @@ Examples = tuple[Vector, IntArray]
 """Observations, shape (size, features), and their classes."""
 
 
-def window(batch: Batch, clock: "jax.Array", share: float) -> Batch:
-    """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
-    import jax
-    import jax.numpy as jnp
-
-    size = jax.tree.leaves(batch)[0].shape[0]
-    count = size if share >= 1 else max(1, round(share * size))
-    if count == size:
-        return batch
-    places = (clock % size * count + jnp.arange(count, dtype=jnp.int32)) % size
-    return jax.tree.map(lambda array: array[places], batch)
-
-
 def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
     """Return the mean cross-entropy of the examples' classes."""
     import optax
@@ -84,5 +71,13 @@ class AbstractClassifier(GeneratedApplication[Examples]):
         return observations[order], labels[order].astype(np.int32)
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return the clock's observations."""
-        return window(batch, clock, self.batch)
+        """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
+        import jax
+        import jax.numpy as jnp
+
+        size = batch[1].shape[0]
+        count = max(1, round(min(self.batch, 1.0) * size))
+        if count == size:
+            return batch
+        places = (clock % size * count + jnp.arange(count, dtype=jnp.int32)) % size
+        return jax.tree.map(lambda array: array[places], batch)

@@ -36,7 +36,6 @@ class LogisticRegression(AbstractClassifier):
 
     num_observations: int = 640
     num_features: int = 32
-    batch: float = 1.0
     decay: float = 1e-3
 
     @classmethod
