@@ -1,4 +1,4 @@
-"""A machine with an accelerator may have only NumPy and JAX."""
+"""A machine with an accelerator may have nothing but NumPy, JAX and optax."""
 
 import subprocess
 import sys
@@ -11,18 +11,18 @@ ROOT = Path(__file__).parents[3]
 BARE = """
 import importlib.metadata, sys
 
-needs = {"numpy", "jax", "jaxlib", "ml_dtypes", "opt_einsum", "scipy"}
+needs = {"numpy", "jax", "jaxlib", "ml_dtypes", "opt_einsum", "scipy", "optax", "absl"}
 installed = {name for name, _ in importlib.metadata.packages_distributions().items()}
 tried = []
 
-class OnlyNumPyAndJax:
+class OnlyTheseThree:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
         if top in installed - needs - {"optim"} and top not in sys.stdlib_module_names:
             tried.append(name)
             raise ModuleNotFoundError(name, name=name)
 
-sys.meta_path.insert(0, OnlyNumPyAndJax())
+sys.meta_path.insert(0, OnlyTheseThree())
 assert "numba" in installed and "msgspec" in installed
 try:
     import msgspec
@@ -62,7 +62,7 @@ print("works")
 
 
 @pytest.mark.prove
-def test_kernels_work_where_only_numpy_and_jax_are_installed():
+def test_kernels_work_where_only_numpy_jax_and_optax_are_installed():
     done = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("works", 0), done.stderr
 
