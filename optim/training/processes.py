@@ -4,6 +4,9 @@ Each machine is one process at the end of a pipe. One thread per pipe receives i
 wait for each other with full pipes. The storage lives with the controller. Gradients and parameters lie in shared memory: an
 anonymous file, which the system deletes when the last process that has it open ends, normally or not. Unwritten pages take
 no memory, so every machine gets separate rows.
+
+A machine that joins a run computes a gradient before it is ready, so that no clock waits for its compilation. The machines
+share compiled functions in JAX's persistent cache: the user's, or a folder that is removed with the controller.
 """
 
 import contextlib
@@ -29,7 +32,7 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.execution.processes import sigint_blocked
-from optim.training.application import Application
+from optim.training.application import Application, is_on_device
 from optim.training.arrays import to_host
 from optim.training.machine import Machine
 from optim.training.messages import Applied, Compute, Copy, Message, Push, Pushed, Ready, Vector
@@ -388,6 +391,7 @@ class Processes:
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
         self.machines = {STORAGE: Machine(STORAGE, application)}
+        self._last_order: WireMessage | None = None
         self._incoming: queue.SimpleQueue[tuple[str, WireMessage | None]] = queue.SimpleQueue()
         self._children: dict[str, _Child] = {}
         self._watcher = threading.Thread(target=self._kill_silent, daemon=True, name="watch")
@@ -406,7 +410,8 @@ class Processes:
         ours, theirs = Pipe()
         with _pinned_env(), sigint_blocked():
             # The environment comes first: applications' modules may read it, and the fork server's may be older.
-            arguments = (Environment(os.environ), machine, place, self._application, self._ranges, self._memory, theirs)
+            job = self._application, self._ranges, self._memory, self._last_order
+            arguments = (Environment(os.environ), machine, place, *job, theirs)
             try:
                 process: BaseProcess = context_of().Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
@@ -436,7 +441,10 @@ class Processes:
             for reply in self.machines[machine].handle(message):
                 self._incoming.put((machine, WireMessage(reply)))
         elif machine in self._children:
-            self._put(machine, self._codec.to_machine(message))
+            travelling = self._codec.to_machine(message)
+            if isinstance(message, Compute) and is_on_device(self._application):
+                self._last_order = travelling
+            self._put(machine, travelling)
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Wait for the next message or the loss of a machine; None if no machine is left, or after `wait_s`."""
@@ -532,12 +540,16 @@ class Processes:
 def _pinned_env() -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
     with _STARTING:
-        before = {name: os.environ[name] for name in _PINNED_VARIABLES if name in os.environ}
-        os.environ.update(_PINNED_VARIABLES)
+        settings = dict(_PINNED_VARIABLES)
+        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # otherwise the user has a cache
+            settings["JAX_COMPILATION_CACHE_DIR"] = os.path.join(util.get_temp_dir(), "compiled")
+            settings["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        before = {name: os.environ[name] for name in settings if name in os.environ}
+        os.environ.update(settings)
         try:
             yield
         finally:
-            for name in _PINNED_VARIABLES:
+            for name in settings:
                 os.environ.pop(name, None)
             os.environ.update(before)
 
@@ -558,6 +570,7 @@ def _serve(
     application: Application,
     ranges: tuple[tuple[int, int], ...],
     memory: SharedMemory,
+    order: WireMessage | None,
     pipe: Connection,
 ) -> None:
     """Run a machine until it is stopped or the controller is gone."""
@@ -566,6 +579,8 @@ def _serve(
     machine = Machine(name, application)
     memory.beats[place] = 0
     threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
+    if order is not None:  # so that JAX compiles while the others go on without this machine; the gradient is nobody's
+        Machine(name, application).handle(codec.at_machine(order))
     try:
         pipe.send(WireMessage(Ready(machine=name)))
         while (message := pipe.recv()) is not None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing import util
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
 from optim.training.messages import Applied, Compute, Push, Pushed
 from optim.training.processes import Codec, MemoryPlan, Processes, SharedMemory, _pinned_env
-from optim.training.stages import ClusterOptions
-from optim.training.trainer import Action, Event, Trainer
+from optim.training.stages import ClusterOptions, Fixed, Stage
+from optim.training.trainer import Action, Event, Trainer, run_alone
 from tests.support.training.process_report import ReportsProcess
+from tests.support.training.tells_tracing import TellsTracing
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
@@ -349,6 +351,48 @@ def test_threads_that_start_machines_at_once_put_back_what_was_there_before_all_
     for thread in threads:
         thread.join()
     assert "JAX_PLATFORMS" not in os.environ
+
+
+def test_a_machine_that_joins_compiles_before_it_is_ready(monkeypatch, tmp_path):
+    told = tmp_path / "told"
+    monkeypatch.setenv("OPTIM_TOLD", str(told))
+    application = TellsTracing(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
+    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL))
+    with Processes(application, options) as transport:
+        trainer = Trainer(application, Sgd(learning_rate=0.5), options, transport)
+        trainer.run(3, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("first",))])
+        trainer.apply(Event(clock=0, action=Action.ADD_RELIABLE, machines=("late",)))
+        process_id = str(transport.process_ids["late"])
+        while trainer.controller.machines.joining:
+            trainer.step()
+        times = told.read_text().split().count(process_id)
+        trainer.run(6)
+        assert set(trainer.controller.owners) == {"first", "late"}
+    assert 1 <= times == told.read_text().split().count(process_id), "traced before it was ready, and never after"
+
+
+@pytest.mark.prove
+def test_a_machine_that_joins_finds_what_others_compiled_and_computes_the_same_bits(monkeypatch):
+    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    compiled = Path(util.get_temp_dir(), "compiled")
+    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL))
+    with Processes(APPLICATION, options) as transport:
+        trainer = Trainer(APPLICATION, Sgd(learning_rate=0.5), options, transport)
+        trainer.run(3, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("first",))])
+        before = {path.name for path in compiled.iterdir()}
+        trainer.run(6, [Event(clock=3, action=Action.ADD_RELIABLE, machines=("late",))])
+        after = trainer.run(9)
+        assert set(trainer.controller.owners) == {"first", "late"}
+    assert len(before) == len(list(compiled.iterdir())) > 0
+    assert after.equals(run_alone(APPLICATION, Sgd(learning_rate=0.5), 9))
+
+
+def test_a_users_own_cache_is_shared(monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/own")
+    with _pinned_env():
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "/own"
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "/own"
 
 
 def test_surroundings_are_put_back(monkeypatch):
