@@ -199,7 +199,6 @@ class Dataflow:
                 gradient=cut(message.gradient, part),
                 rows=rows,
                 width=message.width,
-                start=part.start,
                 density=len(message.gradient) / self.ranges[-1].stop,
                 weight=weight,
             )

@@ -121,12 +121,11 @@ class Failed(Message, frozen=True, kw_only=True):
 class Push(GradientMessage, frozen=True, kw_only=True):
     """To a server: a shard's part of a gradient; a push of weight 0 is counted, and left out of the sum.
 
-    `rows` are numbers of the shard's rows; `start` is the offset of this part in the worker's vector, and `density` the
-    share of all shards' parameters that the gradient has numbers for.
+    `rows` are numbers of the shard's rows, and `density` is the share of all shards' parameters that the gradient has
+    numbers for.
     """
 
     shard: int
-    start: int = 0
     density: float = 1.0
 
 

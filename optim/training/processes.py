@@ -55,8 +55,8 @@ class MemoryPlan:
 
     Parameters
     ----------
-    num_parameters
-        Length n of a row.
+    ranges
+        Start and stop of each shard; a row is as long as all shards, n.
     num_partitions
         Gradients of a clock.
     depth
@@ -65,10 +65,15 @@ class MemoryPlan:
         Machines that may live at once.
     """
 
-    num_parameters: int
+    ranges: tuple[tuple[int, int], ...]
     num_partitions: int
     depth: int
     max_machines: int
+
+    @property
+    def num_parameters(self) -> int:
+        """Length n of a row."""
+        return self.ranges[-1][1]
 
     @property
     def num_rows(self) -> int:
@@ -94,28 +99,27 @@ class MemoryPlan:
         return self.depth * (1 + place * self.num_partitions) + (clock % self.depth) * self.num_partitions + partition
 
 
-class Row(NamedTuple):
-    """Elements `start` to `stop` of a row: where a travelling message's vector lies."""
-
-    number: int
-    start: int
-    stop: int
-
-
 class WireMessage(NamedTuple):
-    """A message on its way; its long vector, if it has one, stays in a row."""
+    """A message on its way; its long vector, if it has one, stays in shared memory, in these places of all rows."""
 
     message: Message
-    row: Row | None = None
+    places: slice | None = None
+
+
+_VECTORS = {Compute: "parameters", Applied: "parameters", Push: "gradient", Pushed: "gradient"}
+"""The field of a message that may lie in shared memory."""
 
 
 class SharedMemory:
-    """The rows.
+    """Rows in which the long vectors of messages stay while the messages travel.
+
+    Parameters go there once, from their server, and workers read them in place. Values of entire shards (copies, moves)
+    and replayed pushes go through the pipe: they are rare, and must not change while they are stored.
 
     Parameters
     ----------
     plan
-        Their numbers.
+        How the rows are numbered.
     descriptor
         The file of another process's memory, as it travels; a new file if not given.
 
@@ -145,93 +149,52 @@ class SharedMemory:
                 f"no shared memory of {plan.num_bytes} bytes: {error}; ask for fewer machines or parameters, or a smaller staleness"
             ) from error
         self.beats: NDArray[np.int64] = np.frombuffer(shared, dtype=np.int64, count=plan.max_machines)
-        rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32, offset=plan.rows_at)
-        self._rows = rows.reshape(plan.num_rows, plan.num_parameters)
+        self._rows: Vector = np.frombuffer(shared, dtype=np.float32, offset=plan.rows_at)
 
     def __reduce__(self) -> tuple[type["SharedMemory"], tuple[MemoryPlan, Any]]:
         """Travel to a process that is being made, which opens the same memory."""
         return SharedMemory, (self.plan, DupFd(self.descriptor))
 
-    def view(self, row: Row) -> Vector:
-        """Return a row's elements, to be read or written in place."""
-        return self._rows[row.number, row.start : row.stop]
+    def to_machine(self, message: Message) -> WireMessage:
+        """Return the controller's message as it travels."""
+        if isinstance(message, Compute):
+            return self._placed(message, self.plan.published(message.read_clock), 0, self.plan.num_parameters)
+        if isinstance(message, Push):
+            # The gradient is a part of the worker's row, or a copy that is replayed.
+            start = (message.gradient.ctypes.data - self._rows.ctypes.data) // FLOAT_BYTES
+            if 0 <= start < len(self._rows):
+                return self._placed(message, 0, start, len(message.gradient))
+        return WireMessage(message)
+
+    def from_machine(self, message: Message, place: int) -> WireMessage:
+        """Return a machine's message as it travels, its long vector copied into its row."""
+        if isinstance(message, Pushed):
+            row = self.plan.gradient(place, message.partition, message.clock)
+            travelling, vector = self._placed(message, row, 0, len(message.gradient)), message.gradient
+        elif isinstance(message, Applied):
+            row, (start, stop) = self.plan.published(message.clock), self.plan.ranges[message.shard]
+            travelling, vector = self._placed(message, row, start, stop - start), message.parameters
+        elif isinstance(message, Copy):
+            parameters, slots = to_host((message.values.parameters, message.values.slots))
+            return WireMessage(replace(message, values=message.values._replace(parameters=parameters, slots=slots)))
+        else:
+            return WireMessage(message)
+        self._rows[travelling.places] = to_host(vector)
+        return travelling
+
+    def arrived(self, travelling: WireMessage) -> Message:
+        """Return the message at the other end, its long vector a view of its row."""
+        message, places = travelling
+        return message if places is None else replace(message, **{_VECTORS[type(message)]: self._rows[places]})
+
+    def _placed(self, message: Message, row: int, start: int, length: int) -> WireMessage:
+        start += row * self.plan.num_parameters
+        return WireMessage(replace(message, **{_VECTORS[type(message)]: _ELSEWHERE}), slice(start, start + length))
 
     def close(self) -> None:
         """Release the memory once no view of it remains."""
         del self._rows, self.beats
         os.close(self.descriptor)
-
-
-_VECTORS = {Compute: "parameters", Applied: "parameters", Push: "gradient", Pushed: "gradient"}
-"""The field of a message that may lie in shared memory."""
-
-
-def _in_memory(message: Message, row: Row) -> WireMessage:
-    return WireMessage(replace(message, **{_VECTORS[type(message)]: _ELSEWHERE}), row)
-
-
-class Codec:
-    """Put a message's long vectors into shared memory before it travels, and take them out at the other end.
-
-    Parameters go there once, from their server, and workers read them in place. Values of entire shards (copies, moves)
-    and replayed pushes go through the pipe: they are rare, and must not change while they are stored.
-
-    Parameters
-    ----------
-    memory
-        The rows.
-    ranges
-        Start and stop of each shard.
-    """
-
-    def __init__(self, memory: SharedMemory, ranges: tuple[tuple[int, int], ...]) -> None:
-        self._memory, self._ranges = memory, ranges
-        self._sources: dict[tuple[int, int, int], int] = {}
-
-    def to_machine(self, message: Message) -> WireMessage:
-        """Return the controller's message as it travels."""
-        if isinstance(message, Compute):
-            plan = self._memory.plan
-            return _in_memory(message, Row(plan.published(message.read_clock), 0, plan.num_parameters))
-        if isinstance(message, Push):
-            source = self._sources.get((message.generation, message.partition, message.clock))
-            if source is not None:  # otherwise it is replayed, and its row may be another clock's
-                start, stop = self._ranges[message.shard]
-                if message.rows is not None:
-                    start, stop = message.start, message.start + len(message.gradient)
-                return _in_memory(message, Row(source, start, stop))
-        return WireMessage(message)
-
-    def at_machine(self, travelling: WireMessage) -> Message:
-        """Return the message for a machine."""
-        message, row = travelling
-        return message if row is None else replace(message, **{_VECTORS[type(message)]: self._memory.view(row)})
-
-    def from_machine(self, message: Message, place: int) -> WireMessage:
-        """Return a machine's message as it travels."""
-        plan = self._memory.plan
-        if isinstance(message, Pushed):
-            row = Row(plan.gradient(place, message.partition, message.clock), 0, len(message.gradient))
-            self._memory.view(row)[:] = to_host(message.gradient)
-            return _in_memory(message, row)
-        if isinstance(message, Applied):
-            row = Row(plan.published(message.clock), *self._ranges[message.shard])
-            self._memory.view(row)[:] = to_host(message.parameters)
-            return _in_memory(message, row)
-        if isinstance(message, Copy):
-            parameters, slots = to_host((message.values.parameters, message.values.slots))
-            message = replace(message, values=message.values._replace(parameters=parameters, slots=slots))
-        return WireMessage(message)
-
-    def at_controller(self, travelling: WireMessage) -> Message:
-        """Return the message for the controller."""
-        message, row = travelling
-        if isinstance(message, Pushed) and row is not None:
-            oldest = message.clock - self._memory.plan.depth
-            self._sources = {key: number for key, number in self._sources.items() if key[2] >= oldest}
-            # What is pushed on is the gradient that came last: one computed again may have been refused before.
-            self._sources[message.generation, message.partition, message.clock] = row.number
-        return self.at_machine(travelling)
 
 
 HEARTBEAT_S = 0.5
@@ -378,18 +341,15 @@ class Processes:
 
     def __init__(self, application: Application, options: "ClusterOptions", *, max_machines: int = 64) -> None:
         self._application = application
-        size = application.num_parameters
         plan = MemoryPlan(
-            num_parameters=size,
+            ranges=shard_bounds(application, options.num_shards),
             num_partitions=application.num_partitions,
             depth=options.staleness + 2,
             max_machines=max_machines,
         )
         self._silence_s, self._start_s = options.silence_s, options.start_s
         self._is_closed = threading.Event()
-        self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
-        self._codec = Codec(self._memory, self._ranges)
         self.machines = {STORAGE: Machine(STORAGE, application)}
         self._last_order: WireMessage | None = None
         self._incoming: queue.SimpleQueue[tuple[str, WireMessage | None]] = queue.SimpleQueue()
@@ -410,7 +370,7 @@ class Processes:
         ours, theirs = Pipe()
         with _pinned_env(), sigint_blocked():
             # The environment comes first: applications' modules may read it, and the fork server's may be older.
-            job = self._application, self._ranges, self._memory, self._last_order
+            job = self._application, self._memory, self._last_order
             arguments = (Environment(os.environ), machine, place, *job, theirs)
             try:
                 process: BaseProcess = context_of().Process(target=_serve, args=arguments, name=machine, daemon=True)
@@ -441,7 +401,7 @@ class Processes:
             for reply in self.machines[machine].handle(message):
                 self._incoming.put((machine, WireMessage(reply)))
         elif machine in self._children:
-            travelling = self._codec.to_machine(message)
+            travelling = self._memory.to_machine(message)
             if isinstance(message, Compute) and is_on_device(self._application):
                 self._last_order = travelling
             self._put(machine, travelling)
@@ -458,7 +418,7 @@ class Processes:
             if message is not None:
                 if isinstance(message.message, Ready):
                     self._children[machine].pulse.is_ready = True
-                return self._codec.at_controller(message)
+                return self._memory.arrived(message)
             child = self._children[machine]
             reason = self._exit_reason(child)
             self._remove(machine)
@@ -568,23 +528,21 @@ def _serve(
     name: str,
     place: int,
     application: Application,
-    ranges: tuple[tuple[int, int], ...],
     memory: SharedMemory,
     order: WireMessage | None,
     pipe: Connection,
 ) -> None:
     """Run a machine until it is stopped or the controller is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
-    codec = Codec(memory, ranges)
     machine = Machine(name, application)
     memory.beats[place] = 0
     threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
     if order is not None:  # so that JAX compiles while the others go on without this machine; the gradient is nobody's
-        Machine(name, application).handle(codec.at_machine(order))
+        Machine(name, application).handle(memory.arrived(order))
     try:
         pipe.send(WireMessage(Ready(machine=name)))
         while (message := pipe.recv()) is not None:
-            for reply in machine.handle(codec.at_machine(message)):
-                pipe.send(codec.from_machine(reply, place))
+            for reply in machine.handle(memory.arrived(message)):
+                pipe.send(memory.from_machine(reply, place))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the controller is gone

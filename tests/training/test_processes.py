@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import NotAllowedError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
-from optim.training.messages import Applied, Compute, Push, Pushed
-from optim.training.processes import Codec, MemoryPlan, Processes, SharedMemory, _pinned_env
+from optim.training.messages import Compute
+from optim.training.processes import Processes, _pinned_env
 from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, run_alone
 from tests.support.training.process_report import ReportsProcess
@@ -251,70 +251,6 @@ def test_more_machines_than_places_are_refused():
         transport.start("a")
         with pytest.raises(NotAllowedError, match="1 machines live already"):
             transport.start("b")
-
-
-@pytest.fixture
-def memory():
-    """Rows of six numbers for two machines and three partitions, two clocks deep."""
-    rows = SharedMemory(MemoryPlan(num_parameters=6, num_partitions=3, depth=2, max_machines=2))
-    yield rows
-    rows.close()
-
-
-def test_no_two_vectors_of_the_same_time_share_a_row(memory):
-    plan = memory.plan
-    rows = [plan.published(clock) for clock in range(2)]
-    for place in range(2):
-        rows += [plan.gradient(place, partition, clock) for partition in range(3) for clock in range(2)]
-    assert sorted(rows) == list(range(plan.num_rows))
-
-
-def test_vectors_arrive_as_they_were_sent(memory):
-    ours, theirs = Codec(memory, ((0, 2), (2, 6))), Codec(memory, ((0, 2), (2, 6)))
-    vector = np.arange(6, dtype=np.float32)
-    for shard, part in enumerate((vector[:2], vector[2:])):
-        theirs.from_machine(Applied(generation=1, shard=shard, clock=4, parameters=part), 0)
-    compute = Compute(generation=1, partition=2, clock=4, read_clock=4, parameters=vector)
-    assert np.array_equal(theirs.at_machine(ours.to_machine(compute)).parameters, vector)
-    pushed = Pushed(generation=1, partition=2, clock=4, gradient=vector + 7, weight=1.0, loss=0.5)
-    travelling = theirs.from_machine(pushed, 1)
-    assert travelling.message.gradient.size == 0
-    assert np.array_equal(ours.at_controller(travelling).gradient, vector + 7)
-    push = Push(generation=1, shard=1, partition=2, clock=4, gradient=vector[2:] + 7, weight=1.0)
-    assert np.array_equal(theirs.at_machine(ours.to_machine(push)).gradient, vector[2:] + 7)
-    applied = Applied(generation=1, shard=1, clock=5, parameters=vector[2:] * 2)
-    assert np.array_equal(ours.at_controller(theirs.from_machine(applied, 0)).parameters, vector[2:] * 2)
-
-
-def test_a_push_by_rows_arrives_as_the_part_that_is_the_shards(memory):
-    ours, theirs = Codec(memory, ((0, 2), (2, 6))), Codec(memory, ((0, 2), (2, 6)))
-    rows, values = np.array([0, 1, 2], np.int32), np.array([3, 4, 5, 6, 7, 8], np.float32)
-    pushed = Pushed(
-        generation=1, partition=2, clock=4, gradient=values[:4], rows=rows[[0, 2]], width=2, weight=1.0, loss=0.5
-    )
-    arrived = ours.at_controller(theirs.from_machine(pushed, 1))
-    assert arrived.gradient.tolist() == [3, 4, 5, 6]
-    assert arrived.rows.tolist() == [0, 2]
-    own = {"gradient": arrived.gradient[2:], "rows": rows[[1]], "width": 2, "start": 2, "weight": 1.0}
-    at_server = theirs.at_machine(ours.to_machine(Push(generation=1, shard=1, partition=2, clock=4, **own)))
-    assert (at_server.gradient.tolist(), at_server.rows.tolist(), at_server.width) == ([5, 6], [1], 2)
-
-
-def test_a_gradient_computed_again_elsewhere_is_the_one_that_is_pushed_on(memory):
-    ours, theirs = Codec(memory, ((0, 6),)), Codec(memory, ((0, 6),))
-    vector = np.arange(6, dtype=np.float32)
-    spoilt = Pushed(generation=1, partition=2, clock=4, gradient=vector * np.nan, weight=1.0, loss=0.5)
-    again = Pushed(generation=1, partition=2, clock=4, gradient=vector, weight=1.0, loss=0.5)
-    for place, pushed in enumerate((spoilt, again)):
-        arrived = ours.at_controller(theirs.from_machine(pushed, place)).gradient
-    push = Push(generation=1, shard=0, partition=2, clock=4, gradient=arrived, weight=1.0)
-    assert np.array_equal(theirs.at_machine(ours.to_machine(push)).gradient, vector)
-
-
-def test_too_much_memory_is_refused_with_the_remedy():
-    plan = MemoryPlan(num_parameters=2**40, num_partitions=64, depth=2, max_machines=2**20)
-    with pytest.raises(InvalidOptionError, match="ask for fewer machines or parameters"):
-        SharedMemory(plan)
 
 
 class Telling(LogisticRegression):
