@@ -39,7 +39,7 @@ def test_a_name_is_taken_for_good(name):
 def test_who_is_warned_works_until_it_is_given_back():
     found = members()
     found.expect([], ["late"])
-    assert found.warn(["u", "late"]) == ["late"]
+    assert found.warn(["u", "late", "u"]) == ["late"]
     assert (found.transient, found.leaving, found.joining) == (["t"], ["u"], {})
     assert found.is_alive("u")
     assert found.give_back({"u"}) == []

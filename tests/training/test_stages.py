@@ -1,6 +1,5 @@
 """Stages by thresholds and by the model of throughput; partitions and layouts."""
 
-import itertools
 import math
 
 import pytest
@@ -16,10 +15,7 @@ from optim.training.stages import (
     ThroughputModel,
     assign_balanced,
     assign_roles,
-    bounds,
 )
-
-names = st.lists(st.sampled_from([f"m{k}" for k in range(9)]), min_size=1, unique=True)
 
 
 @pytest.mark.parametrize(
@@ -149,33 +145,9 @@ def test_a_model_without_bandwidth_is_refused():
         ThroughputModel(work_s=1, worker_mb=1, model_mb=1, bandwidth_mb_per_s=0)
 
 
-@given(st.integers(1, 40), names, names)
-def test_dealing_is_even_and_moves_no_more_than_it_must(count, before, after):
-    first = assign_balanced(count, before)
-    second = assign_balanced(count, after, first)
-    held = [second.count(name) for name in after]
-    assert sum(held) == count
-    assert max(held) - min(held) <= 1
-    assert assign_balanced(count, after, second) == second
-    # As many items stay as an even distribution allows: machines with most items get the larger shares.
-    share, extra = divmod(count, len(after))
-    had = sorted((first.count(name) for name in after), reverse=True)
-    most = sum(min(number, share + (place < extra)) for place, number in enumerate(had))
-    assert sum(map(str.__eq__, first, second)) == most
-
-
 def test_nobody_to_deal_to_is_an_error():
     with pytest.raises(InvalidOptionError, match="at least one machine"):
         assign_balanced(3, [])
-
-
-@given(st.integers(1, 50), st.integers(1, 9))
-def test_parts_are_contiguous_and_even(size, count):
-    parts = [bounds(size, count, index) for index in range(count)]
-    assert parts[0][0] == 0
-    assert parts[-1][1] == size
-    assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
-    assert {stop - start for start, stop in parts} <= {size // count, size // count + 1}
 
 
 @pytest.mark.parametrize(
