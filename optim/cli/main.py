@@ -37,7 +37,9 @@ def root(
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            "--limit", metavar="NAME=N", help="Raise a limit on input size (names: docs/limits.md); repeatable."
+            "--limit",
+            metavar="NAME=N",
+            help="Raise a limit on input size (names: docs/reference/limits.md); repeatable.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.")] = False,

@@ -8,14 +8,10 @@ from optim.cli.border import listening
 from optim.cli.cluster_forecast import StartChoice, print_forecast
 from optim.cli.cluster_outcomes import (
     OutcomeChoice,
-    distance,
-    distance_line,
     exit_code_of,
     named,
     print_policies,
     print_stops,
-    recorded_remark,
-    recorded_row,
 )
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
 from optim.cli.cluster_sizes import DEFAULT_GPUS, play_sizes, print_assumed_sizes, read_sizes, sizes_of
@@ -296,6 +292,8 @@ def cluster(
     if output is OutputFormat.TABLE:
         _print_rows(record, rows, options, has_details=outputs.details)
     elif record.runs and jobs.recorded.any():
+        from optim.models.cluster.recorded import distance, recorded_remark, recorded_row
+
         remark = recorded_remark(jobs, world, record.bounds["jct_mean_h"])
         print_json(
             {"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0]), "recorded_remark": remark}
@@ -323,10 +321,12 @@ def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tup
 def _print_rows(
     record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions", *, has_details: bool
 ) -> None:
-    """Print the lower bounds, the limit of price bounds, and one row per policy; without details only the first columns."""
+    """Print the lower bounds and one row per policy; with details all columns and the limit of price bounds."""
+    from optim.models.cluster.recorded import distance, distance_line, recorded_remark, recorded_row
+
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
-    if (limit := record.price_bound_limit_h) is not None:
+    if has_details and (limit := record.price_bound_limit_h) is not None:
         dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
         head.append(["limit of price bounds", *(dual.get(name) for name in SHOWN)])
     if (recorded := recorded_row(record.jobs)) is not None:

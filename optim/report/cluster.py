@@ -16,6 +16,7 @@ from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.metrics import HOUR_US, Metrics, rho_of_apps
 from optim.models.cluster.per_job import GROUPS, outcomes_of, wait_rows
 from optim.models.cluster.policy_names import marked
+from optim.models.cluster.recorded import distance, distance_line, recorded_remark, recorded_row
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
 from optim.models.cluster.workload import Workload
@@ -328,6 +329,10 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     body = ["<h1>Policies on a cluster</h1>", f'<p class="headline">{escape(said)}</p>']
     if jobs.missing:
         body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
+    if jobs.recorded.any() and record.runs:
+        body.append(f"<p>{escape(distance_line(distance(jobs, record.runs[0])))}</p>")
+        if remark := recorded_remark(jobs, world, record.bounds.get("jct_mean_h", 0.0)):
+            body.append(f'<p class="headline">Warning: {escape(remark)}</p>')
     figures = cluster_figures(record)
     waits = [outcomes_of(jobs, world, run).wait_us for run in record.runs]
     if record.runs:
@@ -387,10 +392,12 @@ def _waits(jobs: Workload, policy: str, wait_us: FloatArray) -> list[str]:
 
 
 def _figures(record: RunRecord) -> str:
-    """Return a table with the bounds and one row per policy."""
+    """Return a table with the bounds, the recorded schedule if known, and one row per policy."""
     names = [field.name for field in fields(Metrics)]
     least: list[object] = ["lower bound", *(record.bounds.get(name) for name in names)]
     rows = [[marked(run.policy, run.metrics.preemptions), *asdict(run.metrics).values()] for run in record.runs]
+    if (recorded := recorded_row(record.jobs)) is not None:
+        rows.insert(0, [recorded["policy"], *(recorded.get(name) for name in names)])
     caption = (
         "* stops running jobs, which requires checkpoints"
         if any(run.metrics.preemptions for run in record.runs)

@@ -204,6 +204,7 @@ def test_a_recording_that_the_policy_reproduces_agrees(recorded):
     assert "below the lower bound" not in result.stdout
 
 
+@pytest.mark.filterwarnings("ignore:AutoDateLocator was unable")  # the axis of a run of three hours
 @pytest.mark.parametrize(
     ("second", "used"),
     [("2026-03-02 09:00", "up to 16 GPUs at once"), ("2026-03-02 10:00", None)],
@@ -213,7 +214,9 @@ def test_a_recording_below_the_lower_bound_is_named(recorded, second, used):
     recorded.write_text(recorded.read_text().replace("2026-03-02 11:00", second))
     words = ("--trace", recorded, "--gpus", "1x8", "--policy", "fifo")
     said = f"the recorded mean, 1.5 h, is below the lower bound for 8 GPUs: the recording used {used}; correct --gpus first"
-    assert (f"warning: {said}" in run(*words).stdout) == (used is not None)
+    page = recorded.with_name("page.html")
+    assert (f"warning: {said}" in run(*words, "--report", page).stdout) == (used is not None)
+    assert (f"Warning: {said}" in page.read_text()) == (used is not None)
     last = json.loads(run(*words, "--format", "json").stdout.splitlines()[-1])
     assert last["recorded_remark"] == (said if used else "")
 

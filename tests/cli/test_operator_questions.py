@@ -24,7 +24,7 @@ ANSWERS = {
     "What if I change the quotas?": r"jobs? waits? less(.|\n)*GPU-hours borrowed",
     "What if I set priority weights?": r"jobs? waits? less",
     "What if running jobs may be stopped, and whom does it cost?": r"lost_gpu_hours|lost_gpu",
-    "What are more machines worth?": r"4 more machines\) under fifo: [\d.]+ h to [\d.]+ h",
+    "What are more machines worth?": r"4 more machines\) under easy: [\d.]+ h to [\d.]+ h",
     "What does a maintenance window cost?": r"easy \(backfill\)",
     "Which GPUs are held but idle, and whose?": r"idle_h",
     "How far is the present policy from the best possible?": r"lower bound(.|\n)*srtf \(backfill\) \*",
@@ -70,16 +70,14 @@ def test_each_question_is_answered_by_one_command(cluster, monkeypatch, question
 
 @pytest.mark.prove
 def test_the_files_of_a_state_tell_of_each_pending_job(cluster, monkeypatch):
-    """Starts are in the future and in order, and causes add up to the wait."""
+    """Starts lie after now and in order, and causes add up to the wait."""
     for question, words in questions()[:2]:
         assert ask(cluster, monkeypatch, words).exit_code == 0, question
     pending = {line.split("|")[0] for line in (cluster / "jobs.txt").read_text().splitlines() if "|PENDING|" in line}
-    with (cluster / "starts.csv").open() as file:
-        starts = list(csv.DictReader(file))
+    starts = list(csv.DictReader((cluster / "starts.csv").read_text().splitlines()))
     assert {row["job"] for row in starts} == pending
     assert all(row["start_10"] <= row["start_50"] <= row["start_90"] for row in starts)
-    with (cluster / "jobs.csv").open() as file:
-        jobs = [row for row in csv.DictReader(file) if row["id"] in pending]
+    jobs = [row for row in csv.DictReader((cluster / "jobs.csv").read_text().splitlines()) if row["id"] in pending]
     assert len(jobs) == len(pending)
     for row in jobs:
         causes = ("over_quota", "fragmented", "full", "order")
@@ -107,13 +105,9 @@ SHORT = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|Timelimit|Allo
 
 
 def test_keeping_types_says_backfill_where_pooling_them_says_preemption(tmp_path):
-    """By hand, a stopped job starting again.
-
-    L (10 h, a100) is an hour from its end. X (100 h, h100) began six minutes ago. Then the first of five jobs of 12
-    minutes arrives that need an a100, each after the end of the previous one. Pooled, `srtf` stops X: they wait 0 h
-    instead of 5, and X loses 1.1, which is better. On its own type only L can be stopped, and it loses 10 h for the 5
-    h, whereas `easy` lets L end.
-    """
+    """By hand, a stopped job starting again. L (10 h, a100) is an hour from its end, and X (100 h, h100) began six minutes ago, when the first of
+    five jobs of 12 minutes comes that need an a100, one when the other is done. Pooled, `srtf` stops X: they wait 0 h instead of 5, and X
+    loses 1.1: better. On its own type L is all that can be stopped, and loses 10 h for the 5 h, where `easy` lets L end."""
     rows = [SHORT]
     for name, kind, minute, length in (
         ("L", "a100", 0, 600),

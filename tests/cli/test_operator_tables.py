@@ -145,6 +145,8 @@ def test_a_month_of_sacct_is_read_without_another_command(operators, tmp_path):
         "Warning: at least 87.0 of 291.0 GPU-hours",
         "32 jobs still running or pending (at least 87.0 GPU-hours), 3 jobs without a GPU",
         "trace_format=sacct",
+        "<td>as recorded</td>",
+        "h under fifo (taken as the current policy), recorded 1.54 h (+61 %): fifo does not behave like your cluster",
     ):
         assert shown in text
     assert row["unfinished"] == 0

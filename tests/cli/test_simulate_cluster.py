@@ -455,6 +455,14 @@ def test_the_log_knows_the_names_of_the_jobs(tmp_path):
     assert run("verify", log).exit_code == 0
 
 
+def test_the_limit_of_price_bounds_is_a_detail(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit,gpus,duration\n0,1,10\n0,1,20\n")
+    words = ("simulate", "cluster", "--trace", path, "--gpus", "1x1", "--policy", "fifo")
+    assert "price bounds" not in run(*words).stdout
+    assert "limit of price bounds" in run(*words, "--details").stdout
+
+
 @pytest.mark.prove
 def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp_path):
     path, page = tmp_path / "sacct.txt", tmp_path / "page.html"

@@ -205,7 +205,7 @@ def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
         return [], [violation("bounds", str(error), where=where)]
     if not stated >= true * (1 - AGREEMENT_TOL):
         return [], [violation("bounds", f"{stated!r} is claimed, but {true!r} is proven", where=where)]
-    return [f"no prices prove a jct_mean_h above {true:.6g}"], []
+    return [f"no price bound on jct_mean_h exceeds {true:.6g}"], []
 
 
 def _sentences(bounds: dict[str, float]) -> tuple[str, ...]:

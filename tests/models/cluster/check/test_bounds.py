@@ -343,7 +343,7 @@ def test_prices_of_types_and_their_limit_are_kept_and_verified(tmp_path):
     ((name, verdict),) = check_runs(read)
     assert name == "bounds"
     assert not verdict.violations
-    assert sum("no prices prove a jct_mean_h above" in sentence for sentence in verdict.proven) == 1
+    assert sum("no price bound on jct_mean_h exceeds" in sentence for sentence in verdict.proven) == 1
 
 
 @pytest.mark.parametrize(
