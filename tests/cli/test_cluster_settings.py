@@ -193,9 +193,13 @@ def test_priorities_that_are_printed_for_slurm_are_read_back(world):
 @pytest.mark.parametrize(
     ("own", "text", "said"),
     [
-        (("easy",), "SchedulerParameters=bf_max_job_test=1\n", "every bf_interval"),
-        (("conservative", "depth=50"), "SchedulerParameters=bf_max_job_test=50\n", "every bf_interval"),
-        (("conservative",), "SchedulerType=sched/backfill\n", "reservations for all jobs: set bf_max_job_test"),
+        (("easy",), "SchedulerParameters=bf_job_part_count_reserve=1\n", "counts jobs per partition"),
+        (("conservative", "depth=50"), "SchedulerParameters=bf_job_part_count_reserve=50\n", "every bf_interval"),
+        (
+            ("conservative",),
+            "SchedulerParameters=bf_job_part_count_reserve=0\n",
+            "tries the first bf_max_job_test (500)",
+        ),
     ],
 )
 def test_reservations_are_settings_of_slurm(world, own, text, said):
@@ -203,7 +207,8 @@ def test_reservations_are_settings_of_slurm(world, own, text, said):
     result = run(*of(world)[:4], "--policy", "multifactor", *words, "--write-config", "slurm")
     assert result.exit_code == 0, result.output
     assert text in result.stdout
-    assert "SchedulerType=sched/builtin" not in result.stdout
+    assert "SchedulerType=sched/backfill\n" in result.stdout
+    assert "bf_max_job_test" not in result.stdout  # a small one turns backfill off
     assert said in result.stderr
 
 

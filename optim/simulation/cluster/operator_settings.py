@@ -122,9 +122,14 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
     if rule is not None:
         lines.append("SchedulerType=sched/backfill")
         if rule.depth < ALL:
-            lines.append(f"SchedulerParameters=bf_max_job_test={rule.depth}")
+            lines.append(f"SchedulerParameters=bf_job_part_count_reserve={rule.depth}")
+            if len(jobs.groups) > 1:
+                untranslated.append("reservations: bf_job_part_count_reserve counts jobs per partition")
         else:
-            untranslated.append("reservations for all jobs: set bf_max_job_test above the number of waiting jobs")
+            lines.append("SchedulerParameters=bf_job_part_count_reserve=0")
+        untranslated.append(
+            "all waiting jobs: sched/backfill tries the first bf_max_job_test (500); set it above their number"
+        )
         untranslated.append(
             "time of planning: sched/backfill plans reservations every bf_interval, up to bf_window ahead"
         )

@@ -170,8 +170,8 @@ class HierarchicalQuota(PlanningPolicy):
             if row is None:
                 source = self.file.path if self.file else "the jobs"
                 raise InvalidProblemError(
-                    f"{source}: no queue {name[:40]!r}, used by jobs (queues: {', '.join(tree.queues)[:80]}); add it, or set "
-                    "hierarchical-quota.default_queue=NAME"
+                    f"{source}: no queue {name[:40]!r}, used by jobs (queues: {', '.join(tree.queues)[:60]}); add it, or set "
+                    "--option hierarchical-quota.queue_by=account (or user), or default_queue=NAME"
                 )
             queue.append(row)
         return np.array(queue, np.int64)[self.labels]

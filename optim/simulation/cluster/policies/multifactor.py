@@ -70,10 +70,10 @@ class MultifactorOptions(EasyOptions):
     backfill
         Whether jobs may start ahead of one that doesn't fit; ``sched/builtin`` doesn't allow it.
     reservations
-        Waiting jobs with a reserved start that other jobs may not delay: the first that doesn't fit (`easy`, as
-        ``sched/backfill`` with few jobs), all (`conservative`), or none (`none`).
+        Waiting jobs with a reserved start that other jobs may not delay: the first that doesn't fit (`easy`), all
+        (`conservative`, the default of ``sched/backfill``), or none (`none`).
     depth
-        Number of waiting jobs with a reservation, by priority (``bf_max_job_test``); 0 for one under `easy` and
+        Number of waiting jobs with a reservation, by priority (``bf_job_part_count_reserve``); 0 for one under `easy` and
         for all under `conservative`.
     conf
         A slurm.conf that replaces the options of priority and sets partitions' factors and tiers.
@@ -228,7 +228,7 @@ class Multifactor(PlanningPolicy):
             return f"{said} is not taken over: no start is reserved"
         remedy = "its reservations do not support preemption by QOS"
         if not self.may_preempt.any():
-            remedy = "for backfill add --option multifactor.reservations=easy"
+            remedy = "for backfill add --option multifactor.reservations=easy (or conservative: reserve for every job)"
         return f"{said} is not taken over: multifactor runs strict, as {BUILTIN}; {remedy}"
 
     def begin(self, cluster: Cluster, seed: int) -> None:

@@ -59,7 +59,7 @@ def test_the_sample_configuration_gives_the_defaults(tmp_path):
     assert policy.settings == MultifactorOptions()
     assert [note.partition(": ")[2] for note in policy.notes] == [
         "SchedulerType (absent: sched/backfill) is not taken over: multifactor runs strict, as sched/builtin; for backfill add "
-        "--option multifactor.reservations=easy"
+        "--option multifactor.reservations=easy (or conservative: reserve for every job)"
     ]
 
 
