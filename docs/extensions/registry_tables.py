@@ -1,6 +1,6 @@
 """Tables of solvers, policies, commands, file formats, classes and extras, made from the code that a reader would call.
 
-What isn't in the code, such as what a solver proves, stands in the directive's lines, `name: text`; a solver
+Facts that the code lacks, such as the proof of a solver, are lines of the directive, `name: text`. A solver
 without a line, and a line without a solver, is a warning, which ends the build.
 """
 
@@ -183,7 +183,7 @@ class Fields(GeneratedTable):
     option_spec: ClassVar = {"but": str, "bare": directives.flag}
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """Return one table of all classes of the directive."""
+        """Return one table of all classes in the directive."""
         del notes
         kinds, hidden = [named(path) for path in self.arguments[0].split()], self.options.get("but", "").split()
         rows = [row for kind in kinds for row in self._rows(kind, hidden)]
@@ -273,7 +273,7 @@ def choices(field: Mapping[str, Any]) -> str:
 
 
 class Summaries(GeneratedTable):
-    """What modules, classes and functions are for: each docstring up to its first section, or its first line of a module."""
+    """Purpose of modules, classes and functions: the docstring above its first section; of a module its first line."""
 
     def text(self, notes: Mapping[str, str]) -> str:
         """Return one row per dotted name; names after the first argument may be relative to it (`.name`)."""
@@ -284,7 +284,7 @@ class Summaries(GeneratedTable):
 
 
 def shown_name(path: str) -> str:
-    """Return the name of an object; of a part of a document its kind, or what it is."""
+    """Return the name of an object; for a part of a document its kind, or its class in words."""
     name = path.rpartition(".")[2]
     config = getattr(getattr(import_module(path.rpartition(".")[0]), name, None), "__struct_config__", None)
     if config is None:
@@ -310,7 +310,7 @@ def summary(path: str) -> str:
 
 
 class Docstring(GeneratedTable):
-    """What an object's docstring says above its first section, as it stands there."""
+    """An object's docstring above its first section, as Markdown."""
 
     def text(self, notes: Mapping[str, str]) -> str:
         """Return the docstring's Markdown."""

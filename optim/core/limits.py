@@ -33,8 +33,10 @@ class ReadLimits:
         Length of a line in a CSV file.
     expansion
         Ratio of uncompressed to compressed size, for gzip files above 16 MiB uncompressed.
-    columns, rows
-        Columns and rows of a CSV file.
+    columns
+        Columns of a CSV file.
+    rows
+        Rows of a CSV file, generated samples of containers, or points of a grid.
     count
         Number of servers of a class, slots, machines, GPUs or chunks of a job in an instance. Also the number of
         generated jobs, apps, windows or containers.
