@@ -59,6 +59,15 @@ class DeadlineProgramme(DeadlineGuard):
     """Follow a backward recursion: `DeadlinePolicy` in one zone, `solve_zones` in several.
 
     The deadline is always met: the guard of the base class overrides the recursion, even if its values are wrong.
+
+    Hazards of spells of availability are learned from a history, without the zones of the run unless it ends before the
+    trace begins. Without a history, a spell of k ticks of 600 s ends in the next tick with probability 0.3 / k^0.75.
+    Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
+
+    Over several zones the policy compares at every tick the expected remaining cost of each zone, of on demand and of
+    waiting. It requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,
+    whichever the observed spells make most likely. Each zone's hazards are also halved or doubled by its own spells.
+    Bills by the hour count as by the second here.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
