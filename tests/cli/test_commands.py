@@ -46,10 +46,10 @@ def test_what_the_list_says_of_a_command_is_what_its_help_says():
 def test_every_exit_code_is_told_by_the_help_and_on_the_page():
     shown = " ".join(RUNNER.invoke(app, ["--help"], env={"COLUMNS": "300"}).output.split())
     told = shown[shown.index("Exit codes:") :]
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().splitlines()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
+    assert "{values} optim.cli.messages.ExitCode" in page, "the page draws them from the code"
     for code in ExitCode:
         assert f" {code.value} " in told, code
-        assert sum(line.startswith(f"| {code.value} |") for line in page) == 1, code
 
 
 def test_every_command_has_three_examples_and_shows_them(commands):

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: a run resumes after its controller is gone, and damage is found."""
+"""Checkpoints on disk: a run goes on after its controller is gone, and damage is found."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import NUM_KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
 from optim.training.messages import Copy, Keep, ShardValues
-from optim.training.stages import STORAGE, ClusterOptions
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
-from optim.training.transport import InProcess, Lost
+from optim.training.transport import InProcess
 
 JOB = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
 RULE = Adam(learning_rate=0.05)
@@ -30,7 +30,7 @@ def begun(folder, application=JOB):
 @pytest.mark.parametrize("died_at", [3, 9, 14])
 def test_a_run_goes_on_where_the_dead_controllers_storage_stood(tmp_path, died_at):
     undisturbed = Trainer(JOB, RULE, OPTIONS).run(17, machines("a", "b"))
-    begun(tmp_path).run(died_at, machines("a", "b"))  # without farewell messages
+    begun(tmp_path).run(died_at, machines("a", "b"))  # nobody says good-bye
     again = begun(tmp_path)
     assert died_at - 4 <= again.clock <= died_at
     record = again.run(17, machines("c"))
@@ -110,70 +110,41 @@ def test_whole_checkpoints_of_what_no_run_has_are_refused(tmp_path, changes, cau
         read_checkpoint(path, "job")
 
 
-def test_closing_the_storage_closes_what_carries_everything(tmp_path):
-    closed = []
-
-    class Carrier(InProcess):
-        def close(self):
-            closed.append(True)
-
-    DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1).close()
-    assert closed == [True]
-
-
-def test_machines_are_the_carriers_to_start_to_stop_and_to_kill(tmp_path):
-    told = []
-
-    class Carrier(InProcess):
-        def start(self, machine):
-            told.append(("start", machine))
-
-        def stop(self, machine):
-            told.append(("stop", machine))
-
-        def kill(self, machine):
-            told.append(("kill", machine))
-
-        def receive(self, wait_s=None):
-            told.append(("receive", wait_s))
-            return Lost("a")
-
-    storage = DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1)
-    storage.start("a")
-    storage.stop("b")
-    storage.kill("c")
-    assert storage.receive(0.5).machine == "a"
-    assert told == [("start", "a"), ("stop", "b"), ("kill", "c"), ("receive", 0.5)]
-
-
 def storage_of(folder, num_shards=2):
-    """Return a storage of two numbers per shard, and a function that delivers a shard's part of a clock to it."""
-    storage = DurableStorage(InProcess(JOB), folder, job="j", num_shards=num_shards)
+    """Return a storage of two numbers a shard, and a function that has a shard's part of a clock come to it."""
+    storage = DurableStorage(JOB, folder, job="j", num_shards=num_shards)
 
     def come(shard, clock, value=0.0, generation=0):
         values = ShardValues(shard, clock, np.full(2, value, np.float32), ())
-        storage.send(STORAGE, Copy(generation=generation, values=values))
+        storage.handle(Copy(generation=generation, values=values))
         return [int(path.stem[-10:]) for path in sorted(folder.iterdir())]
 
     return storage, come
 
 
 def test_what_a_run_takes_back_is_no_part_of_a_later_checkpoint(tmp_path):
-    """Shard 1's part of clock 5 is undone together with all parts after clock 2: that of the new history replaces it."""
+    """Shard 1's part of clock 5 is undone with all that came after clock 2: that of the new history takes its place."""
     storage, come = storage_of(tmp_path)
     come(0, 2, 1.0), come(1, 2, 1.0), come(1, 5, 7.0)
-    storage.send(STORAGE, Keep(generation=1, last=2))
+    storage.handle(Keep(generation=1, last=2))
     assert come(0, 5, 2.0, generation=1) == [2]
     assert come(1, 5, 3.0, generation=1) == [2, 5]
     assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_of_the_folder_not_of_the_application(tmp_path):
+    _, come = storage_of(tmp_path / "gone", 1)
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidProblemError, match="can't be written"):
+        come(0, 2)
 
 
 def test_a_checkpoint_that_is_taken_back_is_written_anew(tmp_path):
     storage, come = storage_of(tmp_path)
     for clock in (2, 5):
         come(0, clock, 1.0), come(1, clock, 1.0)
-    storage.send(STORAGE, Keep(generation=1, last=3))
-    assert come(0, 5, 2.0, generation=1) == [2], "undone clocks are not found"
+    storage.handle(Keep(generation=1, last=3))
+    assert come(0, 5, 2.0, generation=1) == [2], "nobody finds what was undone"
     assert come(1, 5, 3.0, generation=1) == [2, 5]
     assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
 
@@ -181,7 +152,7 @@ def test_a_checkpoint_that_is_taken_back_is_written_anew(tmp_path):
 def test_the_only_checkpoint_stays_until_there_is_another(tmp_path):
     storage, come = storage_of(tmp_path)
     come(0, 5, 1.0), come(1, 5, 1.0)
-    storage.send(STORAGE, Keep(generation=1, last=0))
+    storage.handle(Keep(generation=1, last=0))
     assert come(0, 2, 2.0, generation=1) == [5]
     assert come(1, 2, 2.0, generation=1) == [2, 5]
 
@@ -196,26 +167,23 @@ def test_a_damaged_checkpoint_is_not_one_of_the_two_that_are_kept(tmp_path):
     (tmp_path / "checkpoint-0000000030.npz").write_bytes(b"cut short")
     storage, come = storage_of(tmp_path, 1)
     assert storage.latest().clock == 20
-    assert come(0, 25) == [20, 25, 30], "written again it is complete"
+    assert come(0, 25) == [20, 25, 30], "written anew it is whole again"
     assert come(0, 35) == [25, 30, 35]
 
 
-def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_stays_in_memory(tmp_path):
-    storage = DurableStorage(InProcess(JOB), tmp_path, job="j", num_shards=2)
+def test_a_checkpoint_is_written_once_all_shards_have_come(tmp_path):
+    storage = DurableStorage(JOB, tmp_path, job="j", num_shards=2)
     storage.losses = lambda: [3.0, 2.0, 1.0]
 
     def come(shard, clock):
         values = ShardValues(shard, clock, np.full(2, clock + shard, np.float32), ())
-        storage.send(STORAGE, Copy(generation=0, values=values))
+        storage.handle(Copy(generation=0, values=values))
         return [path.name for path in sorted(tmp_path.iterdir())]
 
     assert come(1, 2) == []
     assert come(0, 4) == []
     assert come(0, 2) == ["checkpoint-0000000002.npz"]
-    assert list(storage._parts) == [4], "clock 2 is not stored, clock 4 waits for its other shard"
     assert come(0, 2) == come(1, 2) == ["checkpoint-0000000002.npz"]
-    assert list(storage._parts) == [4]
     assert len(come(1, 4)) == 2
-    assert storage._parts == {}
     point = read_checkpoint(tmp_path / "checkpoint-0000000002.npz", "j")
     assert (point.clock, point.parameters.tolist(), point.losses) == (2, [2.0, 2.0, 3.0, 3.0], (3.0, 2.0))

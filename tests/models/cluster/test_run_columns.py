@@ -23,8 +23,9 @@ HARMLESS = {
     ("jobs.loss", "narrow"),
     ("worth1.price", "short"),
     ("worth1.price", "emptied"),
+    ("divisible.weight", "huge"),
 }
-"""Columns that only policies may have used, without a rule, and prices that are always 0."""
+"""Columns that only policies may have used, without a rule, prices that are always 0, and weights that stay equal."""
 
 
 CAME_LATER = {f"jobs.{name}" for name, column in columns_of(Workload).items() if column.since == LATER}
