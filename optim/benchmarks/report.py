@@ -23,6 +23,7 @@ from optim.benchmarks.summary import (
     foresight_of,
     performance_profile,
     shifted_geometric_mean,
+    stopped_at_limits,
 )
 from optim.core.errors import MissingDependencyError
 from optim.core.files import write_bytes
@@ -429,6 +430,7 @@ def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence
         parts.append(f"<p>{escape(spec.summary[:1].upper() + spec.summary[1:])}.</p>")
     left_out = f", {len(skipped)} skipped (see below)" if skipped else ""
     parts.append(f'<p class="note">{_counts(records)}{left_out}.</p>')
+    parts.extend(f'<p class="note">{escape(text)}.</p>' for text in stopped_at_limits(records))
     parts.append(_by_solver(name, compare_solvers(records)))
     # Closed by default, so that a page of many suites is short.
     parts.append(f"<details><summary>All {len(records)} records of {name}</summary>")

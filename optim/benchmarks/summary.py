@@ -35,6 +35,45 @@ def foresight_of(record: Record) -> str:
     return foresight
 
 
+LIMITS = (Termination.TIME_LIMIT, Termination.NODE_LIMIT, Termination.ITERATION_LIMIT)
+"""Terminations of solves that their time or work limit ended."""
+
+MAX_NAMED = 4
+"""Maximum instances that a line on limits names."""
+
+
+def stopped_at_limits(records: Sequence[Record]) -> list[str]:
+    """Return one line per solver that a limit stopped: on which instances, by which limits.
+
+    Examples
+    --------
+    >>> stopped_at_limits([])
+    []
+    """
+    lines = []
+    for solver in dict.fromkeys(record.solver for record in records):
+        mine = [record for record in records if record.solver == solver]
+        stopped = [record for record in mine if record.termination in LIMITS]
+        if not stopped:
+            continue
+        names = list(dict.fromkeys(record.instance for record in stopped))
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        times = [record.time_limit_s for record in stopped if record.termination == Termination.TIME_LIMIT]
+        by = ["time" if limit_s is None else f"{limit_s:g} s" for limit_s in times]
+        by += [
+            f"{name}={value}"
+            for record in stopped
+            if record.termination != Termination.TIME_LIMIT
+            for name, value in record.options.items()
+            if name.startswith("max_") and value is not None
+        ]
+        lines.append(
+            f"stopped by a limit: {solver} in {len(stopped)} of {len(mine)} runs, on "
+            f"{', '.join(names[:MAX_NAMED])}{more} ({', '.join(dict.fromkeys(by)) or 'iterations'})"
+        )
+    return lines
+
+
 def shifted_geometric_mean(values: ArrayLike, shift: float) -> float:
     """Return ``exp(mean(log(values + shift))) - shift``.
 

@@ -257,6 +257,7 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
 def _print_problems(specs: "Sequence[BenchSpec]", records: "Sequence[Record]") -> None:
     """Print the headlines, and one row per problem with its suites."""
     from optim.benchmarks.headline import headlines
+    from optim.benchmarks.summary import stopped_at_limits
 
     lines = headlines(records)
     if lines:
@@ -269,6 +270,11 @@ def _print_problems(specs: "Sequence[BenchSpec]", records: "Sequence[Record]") -
         ]
         header = ("problem", "measure, mean over cases", "cases", "ours", "", "baseline", "", "limit")
         print_table(header, cells, title="headlines: our solver, a baseline, and the proven limit")
+        shown = {(one.suite, name) for one in lines for name in (one.ours_by, one.baseline_by)}
+        for suite in dict.fromkeys(one.suite for one in lines):
+            mine = [record for record in records if record.suite == suite and (suite, record.solver) in shown]
+            for text in stopped_at_limits(mine):
+                print_line(f"{suite}: {text}")
     rows = []
     for problem in dict.fromkeys(spec.problem for spec in specs):
         names = [spec.name for spec in specs if spec.problem == problem]
@@ -353,8 +359,12 @@ def _named(solver: str, records: "Sequence[Record]") -> str:
 
 
 def _print_marks(records: "Sequence[Record]") -> None:
-    """Print the future information that each marked solver uses."""
+    """Print the future information that each marked solver uses, and which solvers a limit stopped."""
+    from optim.benchmarks.summary import stopped_at_limits
+
     for text in sorted({f"{record.solver}{MARK}: {said}" for record in records if (said := foresight_of(record))}):
+        print_line(text)
+    for text in stopped_at_limits(records):
         print_line(text)
 
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from optim.benchmarks.summary import compare_solvers, compare_with, performance_profile, shifted_geometric_mean
+from optim.benchmarks.summary import (
+    compare_solvers,
+    compare_with,
+    performance_profile,
+    shifted_geometric_mean,
+    stopped_at_limits,
+)
 from tests.benchmarks.test_report import make_record
 
 
@@ -145,3 +151,15 @@ def test_profile_starts_at_the_share_of_wins_and_ends_at_the_share_solved():
 
 def test_profile_leaves_out_instances_that_nobody_solved():
     assert performance_profile({"a": [1.0, None], "b": [1.0, None]})["a"][1].tolist() == [1.0]
+
+
+def test_solvers_that_a_limit_stopped_are_named_with_it():
+    nodes = {"termination": "node_limit", "options": {"max_nodes": 10, "max_cuts": None, "search": True}}
+    records = [
+        replace(make_record("exact", "one", 8.0), **nodes),
+        replace(make_record("exact", "two", 8.0), termination="time_limit", time_limit_s=30.0),
+        replace(make_record("exact", "three", 8.0), termination="optimal", time_limit_s=30.0, options=nodes["options"]),
+        make_record("search", "one", 8.0),
+    ]
+    assert stopped_at_limits(records) == ["stopped by a limit: exact in 2 of 3 runs, on one, two (30 s, max_nodes=10)"]
+    assert stopped_at_limits(records[2:]) == []

@@ -25,6 +25,15 @@ def test_at_small_size_every_solver_is_run_on_some_instance():
     assert {solver for _, solver in pairs()} == {solver.name for solver in solvers_of("admission")}
 
 
+def test_the_exact_solver_has_no_limit_of_nodes_at_small_size():
+    """The headline compares it with a solver that has none either."""
+    work = plan_work([SPEC], BenchRequest(solvers=("exact", "compact-milp"))).work
+    assert {piece.solver: piece.resolved_options().get("max_nodes") for piece in work} == {
+        "exact": None,
+        "compact-milp": None,
+    }
+
+
 def test_solvers_with_trees_are_left_out_of_larger_instances_unless_asked_for():
     assert not {solver for name, solver in pairs() if name == "medium-0"} & EXACT_SOLVERS
     asked = tuple(sorted(EXACT_SOLVERS & {solver.name for solver in solvers_of("admission")}))
