@@ -25,9 +25,9 @@ DEFAULT_GPUS = "60x8"
 """Cluster if none is given."""
 
 
-def sizes_of(gpus: str | None) -> list[str]:
+def sizes_of(gpus: str | None) -> tuple[str, ...]:
     """Return the sizes that ``--gpus`` gives, `DEFAULT_GPUS` without it."""
-    return [gpus or DEFAULT_GPUS] if gpus is None or Path(gpus).is_file() else split_list([gpus])
+    return (gpus or DEFAULT_GPUS,) if gpus is None or Path(gpus).is_file() else tuple(split_list([gpus]))
 
 
 def print_assumed_sizes(gpus: str | None, *, is_own: bool) -> None:

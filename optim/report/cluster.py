@@ -340,8 +340,8 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     if figures:
         body.append(f'<div class="four">{"".join(figure_element(figure) for figure in figures[:FIRST])}</div>')
     body.append("<h2>Input</h2>")
-    said = [text for text in (jobs.left_out, *jobs.notes) if text] or ["All rows of the trace are included."]
-    body.extend(f"<p>{escape(text)}</p>" for text in said)
+    texts = [text for text in (jobs.left_out, *jobs.notes) if text] or ["All rows of the trace are included."]
+    body.extend(f"<p>{escape(text)}</p>" for text in texts)
     options = ", ".join(f"{name}={value}" for name, value in record.settings.items() if name != "keys")
     if options:
         body.append(f"<p>Options: {escape(options)}</p>")
