@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -293,7 +294,11 @@ def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[st
         other = next((sign for sign in SEPARATORS if len(found) == 1 and sign in found[0]), None)
         remedy = "check file and trace format" if other is None else f"separate columns by {separator!r}, not {other!r}"
         alike = [name for name in found if name.strip().lower() == missing[0].lower()]
-        near = get_close_matches(missing[0], [name for name in found if name not in wanted], n=1)
+        others = [name for name in found if name not in wanted]
+        counts = re.compile(
+            rf"(?:num|number|n|count)?(?:_of)?_?{re.escape(missing[0].rstrip('s'))}s?_?(?:num|number|count)?"
+        )
+        near = get_close_matches(missing[0], others, n=1) or [name for name in others if counts.fullmatch(name.lower())]
         remedy = f"is {near[0][:40]!r} meant? rename it" if near and not alike else remedy
         remedy = f"rename {alike[0][:40]!r}" if alike else remedy
         raise InvalidProblemError(f"{path}: column {missing[0]!r} is missing (there are: {shown}); {remedy}")

@@ -529,12 +529,15 @@ def test_orders_that_differ_in_who_may_pass_are_said_to(trace):
     assert said not in run(*words, "--policy", "fifo,srtf", "--option", "backfill=true").stdout
 
 
-def test_a_column_that_is_nearly_the_one_that_is_missing_is_named(tmp_path):
+@pytest.mark.parametrize("name", ["gpu", "gpu_count", "num_gpus", "n_gpu"])
+def test_a_column_that_is_nearly_the_one_that_is_missing_is_named(tmp_path, name):
     table = tmp_path / "jobs.csv"
-    table.write_text("submit,duration,gpu\n0,3600,1\n")
+    table.write_text(f"submit,duration,{name}\n0,3600,1\n")
     result = run("simulate", "cluster", "--trace", table, "--gpus", "1x2")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "column 'gpus' is missing (there are: submit, duration, gpu); is 'gpu' meant? rename it" in result.stderr
+    assert (
+        f"column 'gpus' is missing (there are: submit, duration, {name}); is '{name}' meant? rename it" in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,23 @@ def own_file(name: str) -> str | None:
     return inner.rpartition(":")[0] if is_file_reference(inner) else None
 
 
+FAMILIES = {
+    "backfill": "backfilling is easy, conservative, or --option backfill=true",
+    "sjf": "shortest job first is srtf",
+    "kueue": "the rules of Kueue are hierarchical-quota",
+    "slurm": "the rules of Slurm are multifactor",
+}
+"""Hints for names of rules that are not names of policies, by their beginning."""
+
+
 def _user_class(name: str, known: tuple[str, ...]) -> type[PlanningPolicy]:
     """Return the class in a user's file or in another package."""
     found = load_class_from_file(name, PlanningPolicy, WHAT) if is_file_reference(name) else None
     found = found or load_installed(PLUGIN_GROUPS[WORLD], name, PlanningPolicy, WHAT)
     if found is None:
-        raise unknown_name("policy", name, sorted(known), ", or ./mine.py:MyPolicy")
+        families = [family for word, family in FAMILIES.items() if name.casefold().startswith(word)]
+        meant = f", or ./mine.py:MyPolicy{'; ' if families else ''}{''.join(families)}"
+        raise unknown_name("policy", name, sorted(known), meant)
     return found
 
 

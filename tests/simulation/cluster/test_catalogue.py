@@ -125,3 +125,11 @@ def test_two_policies_of_one_name_are_refused_before_they_are_played(file, tmp_p
     task.check(requests[:1])
     with pytest.raises(InvalidOptionError, match=r"'MyPolicy' is the name of two runs.*another .name. in its class"):
         task.check(requests)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("backfill", "easy, conservative"), ("Slurm", "multifactor"), ("nope", "")])
+def test_the_name_of_a_rule_is_answered_with_its_policies(name, hint):
+    with pytest.raises(InvalidOptionError) as caught:
+        make_policy(name, workload([(0, 1, 1)]))
+    last = str(caught.value).partition("./mine.py:MyPolicy")[2]
+    assert (hint in last, bool(last)) == (True, bool(hint))
