@@ -35,7 +35,7 @@ TIMES, PHASE = ("creation_time", "deletion_time", "scheduled_time"), ("pod_phase
 GPU_TYPE = "gpu_spec"
 """Column of the GPU types that a pod may run on, separated by bars; "" for any."""
 
-NEVER_RAN = "never scheduled"
+NEVER_RAN = "pods never scheduled"
 RUNNING = "Running"
 
 PAI = (

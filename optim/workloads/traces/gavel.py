@@ -147,7 +147,7 @@ def _job(key: str) -> Job | None:
 TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
 """Names of the throughput table, in the folder of the jobs."""
 
-UNKNOWN_TYPE = "of a type without throughput"
+UNKNOWN_TYPE = "jobs of a type without throughput"
 
 TAB = "\t"
 
