@@ -50,7 +50,7 @@ class Fault:
     victim: int = 0
     is_lasting: bool = False
     non_finite: str = "stop"
-    options: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict, hash=False)  # applications are hashed
 
 
 @dataclass(frozen=True, kw_only=True)
