@@ -44,7 +44,9 @@ HARMLESS = {
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
     r"price_bound_limit_h": {"whole", "gone"},
-    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|kills_at_limit|quotas|reservation_depth|startup_us)": {"gone"},
+    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|kills_at_limit|quotas|reservation_depth|startup_us)": {
+        "gone"
+    },
     r"metrics\.\d+\.(wait_order_share|wait_max_\w+_h|rho_static_max)": {"gone"},
 }
 """Allowed changes: records and names, rules that a log never needed, the policy's additional figures, weaker claims."""

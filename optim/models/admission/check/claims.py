@@ -22,6 +22,7 @@ from optim.models.admission.check import placement
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
 from optim.models.admission.check.placement import check_plan
+from optim.models.admission.check.price_scales import RECOMPUTED_BOUNDS, RatioRefusedError, recompute_ratio
 from optim.models.admission.check.prices import check_prices
 from optim.models.admission.check.ratio import least_spread, ratio_of
 from optim.models.admission.check.schedules import max_share
@@ -288,7 +289,14 @@ class AdmissionClaims(AbstractClaims):
             )
         if ratio * solution.objective + wide < solution.bound * (1 - PRINTED_TOL):
             return f"the bound {solution.bound} does not show a ratio of {ratio}"
-        if solution.solver == ONLINE and self.is_plan_feasible:
+        if solution.solver == ONLINE and solution.options.get("bounds", "oracle") in RECOMPUTED_BOUNDS:
+            try:
+                recomputed = recompute_ratio(self.exact, theorem, solution.options)
+            except RatioRefusedError as refused:
+                return str(refused)
+            if not (ratio == recomputed or abs(ratio - recomputed) <= PRINTED_TOL * recomputed):
+                return f"the run's options give the ratio {recomputed:.6g}, not {ratio}"
+        elif solution.solver == ONLINE and self.is_plan_feasible:
             least = least_spread(self.exact, solution.decision, theorem, solution.bound)
             if spread < least - PRINTED_TOL:
                 return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for this plan, not {spread}"

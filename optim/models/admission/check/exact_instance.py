@@ -100,12 +100,13 @@ def value_by_delay(
     tuple
         The values, and a bound on their relative error.
     """
-    values = _values(utility, num_delays)
+    values = values_of(utility, num_delays)
     floor = share * values[0] if math.isnan(minimum) else minimum
     return tuple(value if value >= floor else 0.0 for value in values), _relative_error(utility, num_delays)
 
 
-def _values(utility: Utility, num_delays: int) -> list[float]:
+def values_of(utility: Utility, num_delays: int) -> list[float]:
+    """Return f(d) for d = 0, ..., num_delays - 1."""
     match utility:
         case SigmoidUtility():
             return [utility.theta1 * _logistic(utility.theta2 * (d - utility.theta3)) for d in range(num_delays)]
@@ -182,6 +183,8 @@ class ExactJob:
         Utility of completing in slot t, one number per slot; 0 where completion earns nothing.
     value_error
         Relative error of `value` against the exact utility.
+    utility
+        The utility itself, without a smallest accepted value.
     deadline
         Last slot whose completion earns anything, -1 if there is none.
     """
@@ -200,6 +203,7 @@ class ExactJob:
     demands: tuple[Demand, ...]
     value: tuple[float, ...]
     value_error: float
+    utility: Utility
     deadline: int
 
     def progress(self, workers: int) -> int:
@@ -328,6 +332,7 @@ def _job(instance: AdmissionInstance, i: int) -> ExactJob:
         demands=_demands(instance, i),
         value=(0.0,) * arrival + values,
         value_error=error,
+        utility=jobs.utilities[i],
         deadline=max((arrival + delay for delay, value in enumerate(values) if value > 0), default=-1),
     )
 

@@ -430,6 +430,16 @@ def has_schedule(exact: ExactInstance, job: ExactJob, restriction: Restriction) 
     return min_payoff(exact, job, no_prices(exact), restriction) > -math.inf
 
 
+def earliest_completion(exact: ExactInstance, job: ExactJob) -> int | None:
+    """Return the first slot in which the job can complete alone and earns anything, None if there is none."""
+    if job.deadline < job.arrival:
+        return None
+    slots = range(job.arrival, job.deadline + 1)
+    cost = completion_costs(Pricing(exact=exact, job=job, slots=slots, prices=no_prices(exact), restriction=FREE))
+    can_complete = np.flatnonzero(np.isfinite(cost))
+    return slots[int(can_complete[0])] if can_complete.size else None
+
+
 def completion_costs(pricing: Pricing) -> FloatArray:
     """Return the least cost of completing the job in each slot exactly, infinite if impossible.
 

@@ -15,13 +15,15 @@ import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.admission.check import check
 from optim.models.admission.check.exact_instance import read_exact_instance
+from optim.models.admission.check.price_scales import RatioRefusedError, recompute_ratio
 from optim.models.admission.check.ratio import least_spread, ratio_of
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.summary import describe
+from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
 from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, price_ranges
-from optim.solvers.admission.posted_prices.theorems import log_spread
+from optim.solvers.admission.posted_prices.theorems import log_spread, ratio_claim
 from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
 from tests.support.admission.strategies import tiny_instances
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
@@ -471,7 +473,11 @@ def test_a_smaller_spread_than_the_plan_needs_is_refused_with_its_own_ratio(name
         ratio = ratio_of(price, max_share(exact), full, spread)
         stated = re.sub(r"ratio \S+ by", f"ratio {ratio:.12g} by", solution.certificate.statement)
         stated = re.sub(r"up to [^;]+", f"up to {spread:.12g}", stated)
-        forged = replace(solution, certificate=replace(solution.certificate, statement=stated))
+        forged = replace(
+            solution,
+            certificate=replace(solution.certificate, statement=stated),
+            options={**solution.options, "bounds": "history"},
+        )
         assert optim.verify(instance, forged).is_ok == is_accepted or ratio * solution.objective < solution.bound
 
 
@@ -503,6 +509,61 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
     lower = re.sub(r"ratio (\S+) plus", lambda m: f"ratio {float(m[1]) / 2} plus", certificate.statement)
     for forged in (halved, replace(solution, certificate=replace(certificate, statement=lower))):
         assert "gives the ratio" in optim.verify(day, forged).violations[0].message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"upper_scale": 0.5}, "C2 fails"),
+        ({"upper_scale": 2.0}, "options give the ratio"),
+        ({"strict": False}, "C3 fails"),
+        ({"eps": 0.0}, "C3 fails"),
+        ({"eps": 0.9}, "options give the ratio"),
+        ({"lower_scale": 100.0}, "C5 fails"),
+        ({"lower_scale": 0.5}, "options give the ratio"),
+        ({"eps": "much"}, "not numbers"),
+        ({"upper_scale": 0.0}, "not numbers"),
+    ],
+)
+def test_refuses_a_ratio_that_the_runs_options_do_not_give(options: dict[str, Any], message: str) -> None:
+    instance, solution = strict()
+    forged = replace(solution, options={**solution.options, **options})
+    assert message in check(instance, forged).violations[0].message
+
+
+RATIO_OPTIONS = [
+    {"price": price, "bounds": bounds, "unit_free": unit_free, "upper_scale": upper, "lower_scale": lower}
+    for price in ("zero-start", "exponential")
+    for bounds, upper in (("oracle", 1.0), ("first", 4.0), ("paper", 1.0))
+    for unit_free, lower in ((True, 1.0), (False, 0.5))
+]
+
+
+@pytest.mark.parametrize("options", RATIO_OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize("name", ["tiny-1", "adversary-zero-start-strict-small", "shared-capped"])
+def test_recomputes_the_solvers_ratio(name: str, options: dict[str, Any]) -> None:
+    """Two derivations of U, the lower scale, eps and A agree, and so do their verdicts on the conditions."""
+    instance = BY_HAND[name] if name in BY_HAND else optim.reference_instance(name)
+    given = OnlineOptions(**options, strict=True, sample_share=0.5)
+    bounds = make_bounds(instance, given, np.random.default_rng(0))
+    claim = ratio_claim(instance, bounds, make_function(instance, given))
+    exact, told = read_exact_instance(instance), {**options, "strict": True, "sample_share": 0.5}
+    if claim.holds:
+        assert recompute_ratio(exact, options["price"], told) == pytest.approx(claim.ratio, rel=1e-9)
+    else:
+        with pytest.raises(RatioRefusedError):
+            recompute_ratio(exact, options["price"], told)
+
+
+def test_recomputes_the_documented_example_by_hand() -> None:
+    """Eps 2/3, U = 40, lambda = 5 / 24: A = (193^2 - 1) / (2/3) = 55872, and the ratio is twice that."""
+    workers = [{"capacity": {"gpu": 3}}]
+    jobs = [
+        {"id": "a", "arrival": 0, "work": 12, "max_workers": 2, "worker": {"gpu": 1}, "value": 40},
+        {"id": "b", "arrival": 0, "work": 12, "max_workers": 2, "worker": {"gpu": 1}, "value": 5},
+    ]
+    instance = optim.AdmissionInstance.from_jobs(jobs, horizon=12, worker_servers=workers)
+    assert recompute_ratio(read_exact_instance(instance), "zero-start", {"strict": True}) == pytest.approx(111744)
 
 
 def refused(counts, ended=Termination.TIME_LIMIT):

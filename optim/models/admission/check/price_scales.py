@@ -1,0 +1,258 @@
+"""U, the lower scale and the competitive ratio of an `online` run, recomputed from the instance and the run's options.
+
+U and the lower scale of each row, eps, and conditions C1, C2, C3 and C5 are derived from the checker's own reading of the
+instance. Nothing here comes from the solver's code.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import FloatArray
+from optim.models.admission.check.exact_instance import ExactInstance, ExactJob, values_of
+from optim.models.admission.check.ratio import EXPONENTIAL, ZERO_START, ratio_of
+from optim.models.admission.check.schedules import earliest_completion, max_share
+from optim.models.admission.data import MICRO
+from optim.models.admission.decision import Side
+
+RECOMPUTED_BOUNDS = ("oracle", "first", "paper")
+"""Sources of U and the lower scale that the instance contains. `history` reads other files, `estimated` a random sample."""
+
+LEAST_RISE = 1e-9
+"""ln(U / lower scale) is at least this."""
+
+SLACK = 1e-9
+"""Allowed rounding difference of a condition."""
+
+
+class RatioRefusedError(Exception):
+    """The theorem proves no ratio for these options, or the ratio can't be recomputed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JobFigures:
+    """One schedulable job: value at the earliest and last completion, most worker-slots, and demands in whole units."""
+
+    most: float
+    least: float
+    worker_slots: int
+    smallest: Mapping[Side, FloatArray]
+    largest: Mapping[Side, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    """One side's rows: logarithms of U (by resource) and of the lower scale (classes, slots, resources)."""
+
+    capacity: FloatArray
+    count: FloatArray
+    log_lower: FloatArray
+    log_upper: FloatArray
+
+    @property
+    def rise(self) -> FloatArray:
+        """ln(U / lower scale) of the rows that jobs use."""
+        is_used = np.isfinite(self.log_lower)
+        return np.broadcast_to(self.log_upper, self.log_lower.shape)[is_used] - self.log_lower[is_used]
+
+
+def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, Any]) -> float:
+    """Return the ratio that the theorem proves for a run of `online`.
+
+    Parameters
+    ----------
+    exact
+        The instance.
+    theorem
+        `ZERO_START` or `EXPONENTIAL`.
+    options
+        The run's options; missing ones have their defaults.
+
+    Returns
+    -------
+    float
+        ``A + max(1, A)`` (A.29) or ``2 A`` (A.28); infinite if it exceeds the largest double.
+
+    Raises
+    ------
+    RatioRefusedError
+        If a condition fails, or the options don't determine U and the lower scale.
+    """
+    bounds = str(options.get("bounds", "oracle"))
+    if bounds not in RECOMPUTED_BOUNDS:
+        raise RatioRefusedError(f"U and the lower scale of bounds={bounds} can't be recomputed from the instance")
+    try:
+        factors = math.log(float(options.get("upper_scale", 1.0))), math.log(float(options.get("lower_scale", 1.0)))
+        share = float(options.get("sample_share", 0.1))
+        given = options.get("eps")
+        eps = max_share(exact)
+        full = 1.0 if not options.get("strict", False) else 1.0 - float(eps if given is None else given)
+    except (TypeError, ValueError) as error:
+        raise RatioRefusedError(f"the run's options are not numbers: {error}") from error
+    if eps >= 1:
+        raise RatioRefusedError("C1 fails: one job can take an entire server")
+    if not 0.0 < full <= (1.0 - float(eps)) * (1.0 + SLACK):
+        raise RatioRefusedError(
+            f"C3 fails: by the run's options U is reached at {full:.6g} of the capacity, eps is {eps}"
+        )
+    figures = {job.index: _figures(exact, job) for job in exact.jobs}
+    known = [figure for figure in figures.values() if figure is not None]
+    chosen = known
+    if bounds == "first":
+        order = sorted(exact.jobs, key=lambda job: job.arrival)
+        first = order[: max(1, round(share * len(order)))]
+        chosen = [
+            figure for job in sorted(first, key=lambda job: job.index) if (figure := figures[job.index]) is not None
+        ]
+    elif bounds == "paper":
+        chosen = [
+            _paper_figures(exact, job, figure) for job in exact.jobs if (figure := figures[job.index]) is not None
+        ]
+    scale = bounds if bounds == "paper" else "unit-free" if options.get("unit_free", True) else "simple"
+    rows = {side: _rows(exact, side, chosen, theorem, scale, factors) for side in _sides(exact)}
+    _check_upper(exact, rows, known)
+    (_check_scale if theorem == ZERO_START else _check_start)(rows, known)
+    rise = np.concatenate([side.rise for side in rows.values()])
+    return ratio_of(theorem, eps, full, float(rise.max(initial=-np.inf)))
+
+
+def _sides(exact: ExactInstance) -> tuple[Side, ...]:
+    return (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS)
+
+
+def _figures(exact: ExactInstance, job: ExactJob) -> _JobFigures | None:
+    """Return a job's figures, None if it can't complete alone in time."""
+    earliest = earliest_completion(exact, job)
+    if earliest is None:
+        return None
+    demands = {side: np.array([demand.of(side) for demand in job.demands]) / MICRO for side in (Side.WORKER, Side.PS)}
+    return _JobFigures(
+        most=job.value[earliest],
+        least=job.value[job.deadline],
+        worker_slots=_worker_slots(job),
+        smallest={side: np.where(table > 0, table, np.inf).min(axis=0) for side, table in demands.items()},
+        largest={side: table.max(axis=0) for side, table in demands.items()},
+    )
+
+
+def _worker_slots(job: ExactJob) -> int:
+    """Return a number of worker-slots that no schedule without superfluous workers exceeds."""
+    window = max(1, job.deadline - job.arrival + 1)
+    if job.is_chunk_integral:
+        slots = min(job.target, window)
+        whole = job.target * math.ceil(job.chunk_slots), math.floor(job.target * job.chunk_slots + slots)
+        return max(1, min(*whole, slots * job.max_workers))
+    if not job.speedup:
+        return job.target
+    progress = [job.progress(workers) for workers in range(job.max_workers + 1)]
+    gains = [after - before for before, after in pairwise(progress)]
+    useful = [workers for workers, gain in enumerate(gains, start=1) if gain > 0]
+    slowest = max(Fraction(workers, progress[workers]) for workers in useful)
+    return max(1, min(math.floor(slowest * (job.target - 1 + max(gains))), window * useful[-1]))
+
+
+def _paper_figures(exact: ExactInstance, job: ExactJob, figure: _JobFigures) -> _JobFigures:
+    """Return the figures with the paper's values: f at the fastest completion with N workers, and f(T - a)."""
+    if job.is_chunk_integral:
+        fastest = math.ceil(Fraction(max(1, math.ceil(job.target * job.chunk_slots)), job.chunks))
+    else:
+        fastest = math.ceil(Fraction(job.target, job.progress(job.chunks)))
+    left = exact.horizon - job.arrival
+    values = values_of(job.utility, max(fastest, left))
+    least = values[left - 1] if values[left - 1] > 0 else figure.least
+    return _JobFigures(
+        most=values[fastest - 1],
+        least=least,
+        worker_slots=figure.worker_slots,
+        smallest=figure.smallest,
+        largest=figure.largest,
+    )
+
+
+def _rows(
+    exact: ExactInstance,
+    side: Side,
+    jobs: Sequence[_JobFigures],
+    theorem: str,
+    scale: str,
+    factors: tuple[float, float] = (0.0, 0.0),
+) -> _Rows:
+    """Return a side's rows; `factors` are the logarithms that U and the lower scale are raised by."""
+    servers = exact.servers(side)
+    capacity, count = servers.capacity / MICRO, np.array(servers.count, dtype=np.float64)
+    if not jobs:
+        nothing = np.full(capacity.shape, -np.inf)
+        return _Rows(capacity=capacity, count=count, log_lower=nothing, log_upper=nothing)
+    if exact.is_shared:
+        smallest = np.array([np.minimum(job.smallest[Side.WORKER], job.smallest[Side.PS]) for job in jobs])
+        largest = np.array([job.largest[Side.WORKER] + job.largest[Side.PS] for job in jobs])
+    else:
+        smallest, largest = (np.array([demand[side] for demand in table]) for table in
+                             ([job.smallest for job in jobs], [job.largest for job in jobs]))  # fmt: skip
+    most = np.array([job.most for job in jobs])
+    least, slots = np.array([job.least for job in jobs]), np.array([float(job.worker_slots) for job in jobs])
+    num_sides = 1.0 if exact.is_shared else 2.0
+    total = float((capacity.sum(axis=(1, 2)) * count).sum())
+    needed = slots[:, None] * largest
+    with np.errstate(divide="ignore"):
+        upper = np.log((most[:, None] / smallest).max(axis=0))
+        if theorem == ZERO_START and scale == "unit-free":
+            lower = np.log((least[:, None] / (num_sides * len(exact.resources) * needed)).min(axis=0))
+        elif theorem == ZERO_START:
+            lower = np.log((least / (num_sides * needed.sum(axis=1))).min())
+        elif scale == "unit-free":
+            lower = np.log(least.min() / (2.0 * _num_rows(exact) * capacity))
+        elif scale == "simple":
+            lower = np.log(least.min() / (4.0 * total))
+        else:
+            need = needed.sum(axis=1)
+            has_need = need > 0
+            lower = np.log(least[has_need] / need[has_need]).min(initial=np.inf)
+            lower = lower + np.log(need[has_need].min() / (4.0 * total)) if has_need.any() else -np.inf
+    is_used = (largest > 0).any(axis=0) & (capacity > 0)
+    log_lower = np.where(is_used, lower, -np.inf)
+    log_upper = np.where(is_used, np.maximum(upper, log_lower + LEAST_RISE), -np.inf)
+    log_lower = log_lower + factors[1]
+    return _Rows(
+        capacity=capacity,
+        count=count,
+        log_lower=log_lower,
+        log_upper=np.maximum(log_upper + factors[0], log_lower + LEAST_RISE),
+    )
+
+
+def _num_rows(exact: ExactInstance) -> int:
+    """Return the number of single servers' rows that have any capacity."""
+    tables = [(exact.servers(side).capacity, exact.servers(side).count) for side in _sides(exact)]
+    return sum(int((capacity > 0).sum(axis=(1, 2)) @ np.array(count, dtype=np.int64)) for capacity, count in tables)
+
+
+def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
+    """Check C2: U is at least any job's value for its smallest use of the row."""
+    for side, stated in rows.items():
+        needed = _rows(exact, side, known, EXPONENTIAL, "simple")
+        is_used = np.isfinite(needed.log_lower)
+        if (stated.log_upper[is_used] < needed.log_upper[is_used] - SLACK).any():
+            raise RatioRefusedError("C2 fails: by the run's options U is below a job's value per unit")
+
+
+def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
+    """Check C5 of the zero-start price: lambda times the use is at most the value."""
+    scale = {side: np.exp(row.log_lower.max(axis=(0, 1), initial=-np.inf)) for side, row in rows.items()}
+    scale.setdefault(Side.PS, scale[Side.WORKER])
+    for job in known:
+        cost = job.worker_slots * sum(float(job.largest[side] @ scale[side]) for side in scale)
+        if cost > job.least * (1 + SLACK):
+            raise RatioRefusedError("C5 fails: by the run's options sum of lambda a exceeds a job's value")
+
+
+def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
+    """Check C5 of the exponential price: the value of the empty cluster is at most half of the best single job's."""
+    initial = sum(float((np.exp(row.log_lower) * row.capacity).sum(axis=(1, 2)) @ row.count) for row in rows.values())
+    if 2 * initial > max((job.most for job in known), default=0.0) * (1 + SLACK):
+        raise RatioRefusedError("C5 fails: by the run's options D_0 exceeds half of the best job's value")
