@@ -50,8 +50,8 @@ def verify(
         "bound": verification.bound,
         "proven": list(verification.proven),
     }
-    if verification.is_ok and solution.certificate is not None and solution.certificate.competitive_ratio is not None:
-        fields["competitive_ratio"] = solution.certificate.competitive_ratio
+    if verification.competitive_ratio is not None:
+        fields["competitive_ratio"] = verification.competitive_ratio
     _print(fields, verification.violations, output)
     return _exit_code(solution_path, verification.violations)
 

@@ -243,6 +243,7 @@ class AbstractClaims(ABC):
 
     def __init__(self, instance_name: str, solution: Solution) -> None:
         self.instance_name, self.solution = instance_name, solution
+        self.proven_ratio: float | None = None
 
     @abstractmethod
     def check_decision(self, decision: Any) -> Findings:
@@ -294,6 +295,8 @@ class AbstractClaims(ABC):
         """Recompute every claim of the solution."""
         certificate = self.solution.certificate
         violations = self._check_names()
+        if violations:  # of another instance every further row would be wrong, too
+            return Verification(violations=tuple(violations))
         wrong_bound, bound = self._check_bound()
         wrong_decision, objective = self._check_decision()
         violations += wrong_decision + wrong_bound + self._check_kind()
@@ -317,6 +320,7 @@ class AbstractClaims(ABC):
             violations=tuple(violations),
             objective=None if objective is None else objective.value,
             bound=None if bound is None else bound.value,
+            competitive_ratio=None if violations else self.proven_ratio,
             proven=tuple(proven),
         )
 

@@ -191,6 +191,8 @@ class Verification:
         Recomputed value of the decision, None without a decision.
     bound
         Recomputed bound, rounded outward, None without a proof.
+    competitive_ratio
+        Recomputed competitive ratio of an online rule, None if none is claimed and proven.
     proven
         The proven statements.
 
@@ -206,6 +208,7 @@ class Verification:
     violations: tuple[Violation, ...]
     objective: float | None = None
     bound: float | None = None
+    competitive_ratio: float | None = None
     proven: tuple[str, ...] = ()
 
     @property
@@ -342,7 +345,7 @@ class Solution:
 
     @property
     def ratio(self) -> float | None:
-        """Certified ratio of bound to objective (at least the true one), None without either."""
+        """Approximation ratio that the bound proves, at least 1: bound over objective, mirrored when minimising; None without either."""
         if self.objective is None or self.bound is None:
             return None
         best, worst = (self.bound, self.objective) if self.sense is Sense.MAXIMISE else (self.objective, self.bound)

@@ -41,6 +41,15 @@ def test_small_instances_are_solved_to_the_optimum_where_no_solver_is_named(name
         assert json.loads(result.stdout)["solver"] == solver
 
 
+def test_prints_a_competitive_ratio_only_where_it_is_proven():
+    name = "adversary-zero-start-strict-small"
+    solved = run("solve", name, "--solver", "online", "--option", "strict=true", "--out", "s.json")
+    verified = run("verify", name, "s.json")
+    for result in (solved, verified):
+        assert dict(line.split(maxsplit=1) for line in result.stdout.splitlines())["competitive_ratio"] == "9.31386"
+    assert "competitive_ratio" not in run("solve", name, "--solver", "online").stdout
+
+
 def test_prints_what_people_want_to_see():
     command = ("solve", "tiny-0", "--solver", "idle")
     lines = dict(line.split(maxsplit=1) for line in run(*command).stdout.splitlines())

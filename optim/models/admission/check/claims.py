@@ -300,6 +300,7 @@ class AdmissionClaims(AbstractClaims):
             least = least_spread(self.exact, solution.decision, theorem, solution.bound)
             if spread < least - PRINTED_TOL:
                 return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for this plan, not {spread}"
+        self.proven_ratio = ratio
         return None
 
     def _guard_share(self) -> float:
