@@ -262,10 +262,18 @@ class DeviceApplication(ABC):
         _, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
 
         def loss_of(parts: Parts) -> Any:
-            return self.loss(unravel(jnp.concatenate(parts)), self.sample(batch, clock))
+            return self._scalar_loss(unravel(jnp.concatenate(parts)), self.sample(batch, clock))
 
         loss, gradients = jax.value_and_grad(loss_of)(parts)
         return gradients, loss, _are_finite((loss, *gradients))
+
+    def _scalar_loss(self, parameters: Parameters, batch: Batch) -> Any:
+        loss = self.loss(parameters, batch)
+        if np.shape(loss) != ():
+            raise InvalidProblemError(
+                f"{type(self).__name__}.loss must return one number, got shape {np.shape(loss)}; take the mean over the batch"
+            )
+        return loss
 
     def _row_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Any, Any, Any]:
         import jax
@@ -273,7 +281,9 @@ class DeviceApplication(ABC):
 
         assert isinstance(self, HasRows), "it has named rows"
         table = jnp.concatenate(parts).reshape(-1, self.row_width)
-        loss, values = jax.value_and_grad(lambda taken: self.loss(taken, self.sample(batch, clock)))(table[rows])
+        loss, values = jax.value_and_grad(lambda taken: self._scalar_loss(taken, self.sample(batch, clock)))(
+            table[rows]
+        )
         return values, loss, _are_finite((loss, values))
 
 

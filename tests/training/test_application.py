@@ -1,11 +1,12 @@
 """A user's application has four methods, and trains like any other."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Sgd
-from optim.training.application import UserApplication, check_application, name_of
+from optim.training.application import DeviceApplication, UserApplication, check_application, name_of
 from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, resumable, run_alone
 from optim.training.transport import InProcess
@@ -90,3 +91,26 @@ def test_an_application_may_have_plain_attributes_for_its_numbers():
     del application.num_parameters
     with pytest.raises(InvalidProblemError, match=r"^CountingApplication has no num_parameters; derive it from"):
         check_application(application)
+
+
+class VectorLoss(DeviceApplication):
+    """A loss per example, which has no gradient."""
+
+    num_partitions = 1
+
+    def init(self, key):
+        return jnp.zeros(2)
+
+    def partition(self, index):
+        return jnp.ones(3)
+
+    def loss(self, parameters, batch):
+        return (parameters.sum() - batch) ** 2
+
+    def weight(self, partition):
+        return 3.0
+
+
+def test_a_loss_per_example_is_refused_by_the_name_of_its_class():
+    with pytest.raises(InvalidProblemError, match=r"VectorLoss\.loss must return one number, got shape \(3,\)"):
+        VectorLoss().gradient(np.zeros(2, np.float32), 0, 0)

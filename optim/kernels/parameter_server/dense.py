@@ -58,8 +58,15 @@ def apply_pushes(
     Raises
     ------
     InvalidOptionError
-        If there is no push, not one weight for each, or one of another length than the parameters.
+        If there is no push, not one weight for each, or one of another length than the parameters, or if parameters or
+        pushes are pytrees.
     """
+    for name, vector in (("parameters", parameters), *(("each push", push) for push in pushes)):
+        if not hasattr(vector, "shape"):
+            raise InvalidOptionError(
+                f"{name} must be one float32 vector, got {type(vector).__name__}; flatten a pytree by "
+                "jax.flatten_util.ravel_pytree"
+            )
     if len(pushes) == 0 or weights.shape != (len(pushes),):
         raise InvalidOptionError(
             f"weights must have shape ({len(pushes)},), one for each push and at least one, got {weights.shape}"

@@ -305,3 +305,12 @@ def test_pushes_that_weigh_nothing_give_no_mean_and_no_nan(optimiser):
         jnp.asarray(start), slots, [jnp.asarray(g) for g in gradients], jnp.zeros(2), jnp.int32(0), optimiser=optimiser
     )
     assert np.array_equal(new, start)
+
+
+@pytest.mark.parametrize("is_push", [True, False])
+def test_a_pytree_is_refused_with_the_remedy(is_push):
+    vector, tree = jnp.zeros(3), {"slope": jnp.zeros(3)}
+    rule = Sgd(learning_rate=0.1)
+    given = (vector, tree) if is_push else (tree, vector)
+    with pytest.raises(InvalidOptionError, match=r"must be one float32 vector, got dict; flatten .*ravel_pytree"):
+        apply_pushes(given[0], (), [given[1]], jnp.ones(1), jnp.int32(0), optimiser=rule)
