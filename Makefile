@@ -21,6 +21,7 @@ $(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement constraints.txt
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./studies
 	@touch $(STAMP)
+	@echo "Installed. Activate the environment: . $(BIN)/activate"
 
 bench: $(STAMP)  ## run every suite at small size: table and report
 	$(BIN)/optim bench --processes $(PROCESSES)

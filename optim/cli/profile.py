@@ -88,7 +88,7 @@ def profile(
     names = split_list(application) or tuple(APPLICATIONS)
     for word in names:
         if word not in APPLICATIONS:
-            raise unknown_name("application", word, APPLICATIONS)
+            raise unknown_name("application", word, APPLICATIONS, "; profile your own training by --command")
     import jax
 
     jobs = {word: APPLICATIONS[word].at_scale(scale, seed=seed) for word in names}
@@ -188,4 +188,7 @@ def _print_profiles(found: "ProfileDocument") -> None:
 
 
 def _text(interval: "MeasuredValue", scale: float = 1.0) -> str:
+    """Return a value and its interval; a value without a width is assumed, not measured."""
+    if interval.low == interval.high:
+        return f"{interval.value * scale:.4g} (assumed)"
     return f"{interval.value * scale:.4g} ({interval.low * scale:.3g}-{interval.high * scale:.3g})"

@@ -9,7 +9,8 @@ from msgspec import UNSET
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.profiling.document import read_profiles
+from optim.cli.profile import _text
+from optim.profiling.document import MeasuredValue, read_profiles
 from optim.workloads.profiles import published_profiles
 
 SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option", "repeats=3", "--accept-noise"]
@@ -89,6 +90,7 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
     ("words", "cause"),
     [
         (["--application", "chess"], "unknown application 'chess'"),
+        (["--application", "mine:Mine"], "profile your own training by --command"),
         (["--scale", "0"], "--scale"),
         (["--option", "repeats=0"], "repeats"),
         (["--out", "none/profile.json"], "no folder"),
@@ -161,3 +163,8 @@ def test_a_noisy_machine_is_refused(monkeypatch):
     assert result.exit_code == 2
     assert "too noisy" in result.stderr
     assert result.stdout == ""
+
+
+def test_a_value_without_a_width_is_assumed():
+    assert _text(MeasuredValue.exactly(1e4)) == "1e+04 (assumed)"
+    assert _text(MeasuredValue(value=2.0, low=1.5, high=3.0)) == "2 (1.5-3)"
