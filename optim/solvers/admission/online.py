@@ -34,6 +34,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     price_ranges,
     sample_jobs,
     theorem_of,
+    where_falling,
 )
 from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
 from optim.solvers.admission.pricing.classes import JobTables
@@ -284,7 +285,9 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             iterations=len(run.decisions),
             decision_ms=tuple(1e3 * decision.seconds for decision in run.decisions),
             counts=_counts(run),
-            message="; ".join(filter(None, (self.foresight(options), _unproven(options, function)))),
+            message="; ".join(
+                filter(None, (self.foresight(options), _unproven(options, function), where_falling(function, bounds)))
+            ),
         )
 
     def foresight(self, options: OnlineOptions) -> str:

@@ -328,6 +328,11 @@ class Low(ZeroStartPrice):
         return 1e-6 * ZeroStartPrice.price(self, share, log_lower, log_upper)
 
 
+class Falling:
+    def price(self, share, log_lower, log_upper):
+        return np.where(np.isfinite(log_lower), np.exp(log_upper) * (1 - np.clip(share, 0.0, 1.0)), 0.0)
+
+
 class Broken:
     def price(self, share, log_lower, log_upper):
         return np.full(share.shape, np.nan)
@@ -351,12 +356,15 @@ def test_a_price_of_ones_own_comes_from_a_file(tmp_path):
     assert "competitive ratio" not in strict["other"].certificate.statement
     assert "C3 fails: Low prices" in strict["low"].certificate.conditions[2]
     assert verify(instance, strict["low"]).is_ok
+    assert "the price falls from" not in quad.message + same.message
+    falling = solve(instance, "online", options={"price": f"{mine}Falling"})
+    assert "in Falling.price: the price falls from" in falling.message
     told = strict["low"].certificate.conditions
     lie = replace(strict["low"].certificate, conditions=(*told[:2], told[2].replace("fails", "holds"), *told[3:]))
     assert not verify(instance, replace(strict["low"], certificate=lie)).is_ok
     for price, said in (
-        (f"{mine}Broken", "mine.py:27 in Broken.price: prices must be finite numbers of at least 0, got nan"),
-        (f"{mine}Absent", "has no class Absent; it has Quad, Same, Other, Low, Broken"),
+        (f"{mine}Broken", "mine.py:32 in Broken.price: prices must be finite numbers of at least 0, got nan"),
+        (f"{mine}Absent", "has no class Absent; it has Quad, Same, Other, Low, Falling, Broken"),
         (mine[:-1], "name one of its classes"),
         ("flat", "price must be one of zero-start, exponential, or ./mine.py:MyPrice, got 'flat'"),
     ):

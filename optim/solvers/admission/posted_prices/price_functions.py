@@ -507,6 +507,30 @@ def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray,
     return values
 
 
+def where_falling(function: PriceFunction, ranges: PriceRanges) -> str:
+    """Return where a custom function's prices fall as the used share grows; "" if nowhere on a grid of shares."""
+    if type(function) in PROVEN:
+        return ""
+    for side in (ranges.worker, ranges.ps):
+        ends = np.stack([side.log_lower.ravel(), side.log_upper.ravel()])
+        lower, upper = np.unique(ends[:, np.isfinite(ends[0])], axis=1)[:, :, None]
+        share = np.broadcast_to(np.linspace(0.0, 1.0, 65), (len(lower), 65))
+        lower, upper = np.broadcast_to(lower, share.shape), np.broadcast_to(upper, share.shape)
+        prices = prices_of(function, share.copy(), lower.copy(), upper.copy())
+        falls = prices[:, 1:] < prices[:, :-1] * (1 - FALL_TOL)
+        if falls.any():
+            row, k = np.argwhere(falls)[0]
+            return (
+                f"{who_answers(function, 'price')}: the price falls from {prices[row, k]:.6g} to {prices[row, k + 1]:.6g} where the used "
+                f"share grows from {share[row, k]:.3g} to {share[row, k + 1]:.3g}; online assumes prices that rise"
+            )
+    return ""
+
+
+FALL_TOL = 1e-9
+"""Relative fall of a price that counts as rounding."""
+
+
 def theorem_of(function: PriceFunction) -> RatioTheorem | None:
     """Return the theorem that a price function's class itself states, or None."""
     theorem: RatioTheorem | None = vars(type(function)).get("theorem")
