@@ -241,4 +241,5 @@ if __name__ == "__main__":
     of_page = blocks_of(Path(sys.argv[1]))
     page_run = PageRun(Path(sys.argv[2]))
     page_run.give(of_page)
+    sys.path.insert(0, sys.argv[2])  # a reader's Python imports from the present folder
     run_all(page_run, of_page, *sys.argv[3:])
