@@ -388,6 +388,10 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
     violations = verify(instance, solution).violations
     if violations:
         return error_exit(f"{solution_path}: {len(violations)} violations, first: {violations[0]}", ExitCode.REFUSED)
+    if problem == "admission" and options.application is None:
+        from optim.simulation.emulation.job_run import IN_TURN
+
+        info(f"jobs train built-in applications in turn: {', '.join(IN_TURN)}; --application names one for all jobs")
     with listening("all jobs end now") as interruption:
         asked: dict[str, Any] = {
             "is_stopped": lambda: interruption.is_requested,

@@ -53,6 +53,7 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
         assert row["last_loss"] < row["first_loss"]
         assert row["changes"] >= 2
         assert row["error"] > -1
+    assert "built-in applications in turn: matrix-factorisation, logistic-regression, topic-model" in done.stderr
     assert "slot 0" in done.stderr
     assert "time scale: a slot of " in done.stderr
     assert "completion error: median " in done.stderr
@@ -69,7 +70,7 @@ def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
     done = CliRunner().invoke(app, ["run", "tiny-0", str(solution), "--format", "json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {"instance": "tiny-0", "seed": 0, **asdict(row)}
-    scale, error, utility = done.stderr.strip().splitlines()
+    _, scale, error, utility = done.stderr.strip().splitlines()
     assert "time scale: a slot of " in scale
     assert "median 50.0%" in error
     assert error.endswith("0 of 1 jobs unfinished")
