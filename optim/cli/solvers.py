@@ -43,6 +43,8 @@ def solvers(
     from optim.models.catalogue import problem_named, problem_names
     from optim.solvers.solve import solver_named, solvers_of
 
+    if problem is not None and solver is None and problem not in (*problem_names(), *WORLDS):
+        problem, solver = _named_alone(problem)
     if problem in WORLDS:
         _list_policies(problem, solver, output)
         return
@@ -60,6 +62,27 @@ def solvers(
         return
     rows = [(one.problem, one.name, one.summary, ", ".join(_pairs(plain(describe_options(one))))) for one in found]
     print_table(("problem", "solver", "summary", "options"), rows, is_wrapped=True)
+
+
+def _named_alone(name: str) -> tuple[str, str | None]:
+    """Return problem or simulation and name of a solver or policy that is given without them; other names unchanged.
+
+    Raises
+    ------
+    InvalidOptionError
+        If several have a solver or policy of that name.
+    """
+    from optim.core.errors import InvalidOptionError
+    from optim.core.policies import shipped_names
+    from optim.models.catalogue import problem_names
+    from optim.solvers.solve import solvers_of
+
+    owners = [problem for problem in problem_names() if any(one.name == name for one in solvers_of(problem))]
+    owners += [world for world in WORLDS if name in shipped_names(world)]
+    if len(owners) > 1:
+        ways = " or ".join(f"'optim solvers {owner} {name}'" for owner in owners)
+        raise InvalidOptionError(f"{name!r} is a name in {' and '.join(owners)}; use {ways}")
+    return (owners[0], name) if owners else (name, None)
 
 
 def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:

@@ -34,6 +34,16 @@ def test_an_unknown_solver_is_answered_with_the_nearest():
     assert "did you mean search?" in result.stderr
 
 
+@pytest.mark.parametrize(("name", "owner"), [("online", "admission"), ("dinkelbach", "bidding"), ("srtf", "cluster")])
+def test_a_name_alone_is_explained_where_it_is_the_only_one(name, owner):
+    assert run(name).stdout == run(owner, name).stdout != ""
+
+
+def test_a_name_of_several_problems_is_answered_with_each_command():
+    said = run("exact").stderr
+    assert "'optim solvers admission exact' or 'optim solvers auction exact'" in said
+
+
 def test_the_table_of_one_solver_names_its_defaults():
     printed = run("admission", "search").stdout
     assert "lp_tol" in printed
