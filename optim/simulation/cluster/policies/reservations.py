@@ -25,8 +25,10 @@ class EasyOptions:
     guess
         Estimate for jobs without one: `past` for a quantile of their user's past run times, `factor` for a multiple of
         their true run time (clairvoyant).
-    quantile, past
-        Quantile, and number of most recent jobs, for `guess=past`.
+    quantile
+        With `guess=past`: the quantile of the user's past run times.
+    past
+        With `guess=past`: the number of most recent jobs whose run times count.
     default_h
         Estimate in hours while no job has ended yet.
     factor
