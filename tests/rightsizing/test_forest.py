@@ -26,7 +26,7 @@ def test_two_thirds_of_what_counts_share_a_leaf_and_the_rest_is_nearest():
     training = [RNG.lognormal(size=(int(n), 2)) for n in RNG.integers(60, 120, size=12)]
     world = world_of([RNG.lognormal(size=(22, 2)) for _ in range(3)], training=training)
     policy = Forest(world)
-    known = policy._model.apply(policy._lessons.features.values)
+    known = policy._model.apply(policy._examples.features.values)
     view = next(iter(views(world, np.zeros((*world.samples.shape, 2)))))
     moments = view_features(view, world, has_phases=False)
     asked = policy._model.apply(moments.values)

@@ -66,8 +66,11 @@ def _played(jobs, options, crowd):
         return play_plans(jobs, CLUSTER, make_policy("themis", jobs, options), EngineOptions(overhead_s=30), 0)
 
 
-def _one_by_one(live, census, now_us, ideal, slowness, held, expiring, agent_of):
-    return AgentGroup([agent_of(row) for row in range(len(live.apps))])
+class _OneByOne:
+    """Makes a group of single agents where the policy makes arrays."""
+
+    def __new__(cls, live, census, now_us, ideal, slowness, held, expiring, agent_of):
+        return AgentGroup([agent_of(row) for row in range(len(live.apps))])
 
 
 @pytest.mark.prove
@@ -76,7 +79,7 @@ def test_arrays_answer_as_agents_do_and_the_schedule_is_the_same(seed, aligned, 
     jobs = _jobs(np.random.default_rng(seed))
     options = {"lease_min": 12.5, "aligned": aligned, "horizon": horizon, "fairness": fairness}
     _Compared.rows = 0
-    mine, other = _played(jobs, options, _Compared), _played(jobs, options, _one_by_one)
+    mine, other = _played(jobs, options, _Compared), _played(jobs, options, _OneByOne)
     assert mine.is_done.all()
     assert mine.log.rows() == other.log.rows()
     assert _Compared.rows > 0
