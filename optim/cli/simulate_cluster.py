@@ -322,7 +322,7 @@ def _print_rows(
     record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions", *, has_details: bool
 ) -> None:
     """Print the lower bounds and one row per policy; with details all columns and the limit of price bounds."""
-    from optim.models.cluster.recorded import distance, distance_line, recorded_remark, recorded_row
+    from optim.models.cluster.recorded import distance, distance_line, recorded_remark, recorded_row, room_left
 
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
@@ -345,7 +345,9 @@ def _print_rows(
         print_line(f"{columns}reserved starts, stops: --details")
     if record.jobs.recorded_wait is not None:
         count, hours = record.jobs.recorded_wait
-        print_line(f"recorded: mean wait {hours:.3f} h over the {count:,} jobs with a recorded start")
+        print_line(
+            f"recorded: mean wait {hours:.3f} h over the {count:,} jobs with a recorded start" + room_left(record)
+        )
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
         print_line(BOTH_QUEUES)
     if has_details:

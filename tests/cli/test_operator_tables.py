@@ -233,4 +233,9 @@ def test_the_wait_that_a_table_records_stands_beside_the_simulated_one(tmp_path)
     assert row["wait_mean_h"] == pytest.approx(1.0)
     words = ("simulate", "cluster", "--trace", table, "--trace-format", "csv", "--gpus", "1x8", "--policy", "fifo")
     said = RUNNER.invoke(app, [*map(str, words), "--bound-steps", "0", "--details"]).stdout
-    assert "recorded: mean wait 1.000 h over the 2 jobs with a recorded start" in said
+    assert "recorded: mean wait 1.000 h over the 2 jobs with a recorded start\n" in said
+    table.write_text("submit,start,gpus,duration\n0,1800,8,3600\n0,5400,8,3600\n")
+    said = RUNNER.invoke(app, [*map(str, words), "--bound-steps", "0"]).stdout
+    assert (
+        "; no schedule lowers the mean completion by more than 0.5 h\n" in said
+    )  # (1 + 2) / 2 is least, (1.5 + 2.5) / 2 recorded

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.run_file import LoggedRun
+from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import US, Workload
 
@@ -77,6 +77,14 @@ def recorded_remark(jobs: Workload, world: Cluster, least_h: float) -> str:
         f"the recorded mean, {row['jct_mean_h']:.3g} h, is below the lower bound for {world.num_gpus} GPUs: "
         f"the recording used {gpus}; correct --gpus first"
     )
+
+
+def room_left(record: RunRecord) -> str:
+    """Return by how much the bound lets the recorded mean completion time fall, "" unless all jobs have a recorded start."""
+    row, least_h = recorded_row(record.jobs), record.bounds["jct_mean_h"]
+    if row is None or not record.jobs.recorded.all() or row["jct_mean_h"] <= least_h:
+        return ""
+    return f"; no schedule lowers the mean completion by more than {row['jct_mean_h'] - least_h:.3g} h"
 
 
 def max_recorded_gpus(jobs: Workload) -> int:

@@ -222,7 +222,7 @@ def forecast(
     options, stop = options or ForecastOptions(), stop or Interruption()
     pending = np.flatnonzero(present.is_pending(jobs))
     if not len(pending):
-        raise InvalidProblemError("no job is pending, so there is no start to forecast")
+        raise InvalidProblemError("no pending job with a known number of GPUs, so there is no start to forecast")
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
     kills, traits = kills_at_limits(make(jobs)), history.traits_of(jobs, present)

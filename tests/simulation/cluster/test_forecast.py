@@ -146,7 +146,7 @@ def test_the_same_seed_gives_the_same_and_nothing_pending_is_said():
     one, two = (forecast(JOBS, *words, options=few, seed=1).start_us for _ in range(2))
     assert (one == two).all()
     alone = JOBS.select(np.array([0]))
-    with pytest.raises(InvalidProblemError, match="no job is pending"):
+    with pytest.raises(InvalidProblemError, match="no pending job"):
         forecast(alone, *words, options=few)
     halted = Interruption()
     halted.request()
