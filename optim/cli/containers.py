@@ -194,7 +194,10 @@ def idle(
     max_gap_s: Annotated[
         float | None,
         option(
-            "--max-gap,--max-gap-s", "Longest validity of a sample in seconds (default 300 or 2 steps).", "S", SERIES
+            "--max-gap,--max-gap-s",
+            "Longest time in seconds that a sample counts (default: 300, or 2 steps if longer).",
+            "S",
+            SERIES,
         ),
     ] = None,
     queue: QueueChoice,

@@ -135,7 +135,7 @@ def fit(
         list[str] | None, option("--option", "An option of the encoder; repeatable.", "NAME=VALUE", MODEL)
     ] = None,
     num_phases: Annotated[
-        int | None, option("--phases", "Number of phases; default: by gain and stability.", "K", MODEL, min=1)
+        int | None, option("--phases", "Number of phases; default: chosen on held-out containers.", "K", MODEL, min=1)
     ] = None,
     resource: Annotated[
         list[str] | None, option("--resource", "Resources to use; default: all.", "NAME", MODEL)

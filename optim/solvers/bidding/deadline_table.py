@@ -135,8 +135,8 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     rows += [(True, 0), (False, 0)]
     if len(rows) - 2 > MAX_LEASES:
         raise InvalidOptionError(
-            f"leases of {len(rows) - 2} ages are too many under {job.billing.value} with ticks of {job.tick_s} s and set-ups "
-            f"of {job.setup_s} s; decide in longer ticks, or choose --billing per-second"
+            f"the table of leases is too large: {len(rows) - 2} ages, at most {MAX_LEASES} are allowed (billing {job.billing.value}, "
+            f"ticks of {job.tick_s} s, set-ups of {job.setup_s} s); choose longer ticks, or --billing per-second"
         )
     size = len(rows)
     is_there = np.array([row[0] for row in rows])

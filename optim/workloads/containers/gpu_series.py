@@ -1,4 +1,4 @@
-"""GPU utilisation by holder, from Prometheus answers with DCGM metrics or from a table, read in pieces.
+"""GPU utilisation by holder, from Prometheus responses with DCGM metrics or from a table, read in pieces.
 
 The exporter names a GPU's pod in `exported_pod` and `exported_namespace` if Prometheus writes its target labels into
 `pod` and `namespace` (`honor_labels: false`), else in `pod` and `namespace`; `hpc_job` is Slurm's job.
@@ -66,9 +66,9 @@ class _Series(msgspec.Struct):
 def read_gpu_use(
     path: str | Path, options: IdleOptions, progress: Progress | None = None
 ) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
-    """Read a file, plain or gzip, with one series (an answer) or some millions of rows (a table) in memory at a time.
+    """Read a file, plain or gzip, with one series (a response) or some millions of rows (a table) in memory at a time.
 
-    - An answer of `/api/v1/query_range` for `DCGM_FI_DEV_GPU_UTIL` (per cent), `DCGM_FI_PROF_GR_ENGINE_ACTIVE` or `..._SM_ACTIVE`
+    - A response of `/api/v1/query_range` for `DCGM_FI_DEV_GPU_UTIL` (per cent), `DCGM_FI_PROF_GR_ENGINE_ACTIVE` or `..._SM_ACTIVE`
       (shares). Series without a name count as per cent.
     - A table with a header: `time_s` (or `time`, also dates), `gpu`, `utilisation` in per cent, and some of `namespace`, `user`, `job`,
       `pod`; rows of each GPU in the order of time. A row with none of these four belongs to a free GPU.
@@ -170,22 +170,24 @@ Part = tuple[Holder, FloatArray, FloatArray]
 
 
 def _answer_parts(path: str | Path) -> Iterator[Part]:
-    """Yield the series of an answer."""
+    """Yield the series of a response."""
     decoder = msgspec.json.Decoder(_Series, strict=False)  # Prometheus writes samples as strings
     for piece in _pieces(path):
         try:
             series = decoder.decode(piece)
         except msgspec.DecodeError as error:
-            raise InvalidProblemError(f"{path}: not a series of Prometheus ({error}); save the full answer") from error
+            raise InvalidProblemError(f"{path}: not a Prometheus series ({error}); save the full response") from error
         holder, factor = _holder(series.metric), _factor(path, series.metric)
         numbers = np.fromiter(chain.from_iterable(series.values), np.float64, 2 * len(series.values)).reshape(-1, 2)
         if not (np.diff(numbers[:, 0]) > 0).all() or not np.isfinite(numbers[:, 0]).all():
-            raise InvalidProblemError(f"{path}: times of GPU {holder.gpu[:60]!r} don't rise; save the answer unchanged")
+            raise InvalidProblemError(
+                f"{path}: times of GPU {holder.gpu[:60]!r} don't rise; save the response unchanged"
+            )
         yield holder, numbers[:, 0].copy(), factor * numbers[:, 1]
 
 
 def _pieces(path: str | Path) -> Iterator[bytes]:
-    """Yield the text of each series of an answer, reading only as far as needed."""
+    """Yield the text of each series of a response, reading only as far as needed."""
     held = bytearray()
     is_begun = False
     try:
@@ -203,22 +205,22 @@ def _pieces(path: str | Path) -> Iterator[bytes]:
     except OSError as error:
         raise cant_be_read(path, error) from error
     if not is_begun:
-        answer_of(path)  # raises the precise error if it isn't an answer
-        raise InvalidProblemError(f"{path}: the answer has no series; check the query and its times")
+        answer_of(path)  # raises the precise error if it isn't a response
+        raise InvalidProblemError(f"{path}: the response has no series; check the query and its times")
     try:
         text = bytes(held).decode()
         _, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidProblemError(f"{path}: the answer ends within a series ({error}); fetch it again") from error
+        raise InvalidProblemError(f"{path}: the response ends within a series ({error}); fetch it again") from error
     if not text[end:].lstrip().startswith("]"):
-        raise InvalidProblemError(f"{path}: the answer ends within its list of series; fetch it again")
+        raise InvalidProblemError(f"{path}: the response ends within its list of series; fetch it again")
     yield text[:end].encode()
 
 
 def _check_head(path: str | Path, head: bytes) -> None:
     if b'"error"' in head.split(b'"result"')[0] or b'"matrix"' not in head:
         answer_of(path)
-        raise InvalidProblemError(f"{path}: not an answer to a range query; save the answer of /api/v1/query_range")
+        raise InvalidProblemError(f"{path}: not a response to a range query; save the response of /api/v1/query_range")
 
 
 def _factor(path: str | Path, metric: Mapping[str, str]) -> float:

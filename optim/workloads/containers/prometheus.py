@@ -1,4 +1,4 @@
-"""Series from answers of Prometheus' HTTP API to range queries."""
+"""Series from responses of Prometheus' HTTP API to range queries."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -111,10 +111,10 @@ def read_prometheus(
     counters: Collection[str] = (),
     drop_incomplete: bool = False,
 ) -> ContainerSeries:
-    """Read answers to range queries (`/api/v1/query_range`), one or more files.
+    """Read responses to range queries (`/api/v1/query_range`), one or more files.
 
     A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
-    become GiB for levels and MB/s for rates. An answer without metric names, as from ``rate(...)`` or ``sum by``, shows
+    become GiB for levels and MB/s for rates. A response without metric names, as from ``rate(...)`` or ``sum by``, shows
     neither, so that `units` and `counters` are required.
 
     Of cAdvisor's series for a pod, each container counts once. The reader drops its pause container (``container="POD"``) and
@@ -146,7 +146,7 @@ def read_prometheus(
     Raises
     ------
     InvalidProblemError
-        If a file isn't such an answer, has no container, has no unit, has two simultaneous series of a container and resource,
+        If a file isn't such a response, has no container, has no unit, has two simultaneous series of a container and resource,
         or steps differ.
     InvalidOptionError
         If a unit or counter is given for a missing resource, or a unit isn't one of the resource's.
@@ -366,19 +366,21 @@ def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def answer_of(path: str | Path) -> _Answer:
-    """Read a full answer, or raise InvalidProblemError with its error."""
+    """Read a full response, or raise InvalidProblemError with its error."""
     try:
         answer = decode(read_bytes(path), _Answer)
     except InvalidProblemError as error:
         raise InvalidProblemError(
-            f"{path}: not Prometheus' answer to a range query: {error}; save the full answer of /api/v1/query_range"
+            f"{path}: not Prometheus' response to a range query: {error}; save the full response of /api/v1/query_range"
         ) from error
     if answer.status != "success" and answer.error:
         kind = f" ({answer.errorType})" if answer.errorType else ""
         raise InvalidProblemError(f"{path}: Prometheus answered with an error{kind}: {answer.error}; correct the query")
     if answer.status != "success" or answer.data is None or answer.data.resultType != "matrix":
         result = None if answer.data is None else answer.data.resultType
-        raise InvalidProblemError(f"{path}: status {answer.status!r} with a {result!r}; save the answer of query_range")
+        raise InvalidProblemError(
+            f"{path}: status {answer.status!r} with a {result!r}; save the response of query_range"
+        )
     return answer
 
 
@@ -387,8 +389,8 @@ def _series(answer: _Answer) -> list[_Series]:
 
 
 def _answer_remarks(path: str | Path, answer: _Answer) -> list[str]:
-    """Return the warnings within an answer."""
-    partial = ["the answer is partial, so that series may be missing"] if answer.isPartial else []
+    """Return the warnings within a response."""
+    partial = ["the response is partial, so series may be missing"] if answer.isPartial else []
     return [f"{path}: {text}" for text in (*(answer.warnings or ()), *partial)]
 
 

@@ -118,7 +118,7 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
     name
         The resource's name, or a name that starts with ``#`` to use the metric's.
     metric
-        The metric's name, "" if the answer has none.
+        The metric's name, "" if the response has none.
     overrides
         Statements of the user.
 

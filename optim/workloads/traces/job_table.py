@@ -391,7 +391,7 @@ def waits_until(
     start_s, first, _ = times_of(path, column, texts, is_due=is_due)
     if (first is None) != (begin is None) and EPOCH not in (first, begin):
         raise InvalidProblemError(
-            f"{path}: column {column!r}: write starts in the form of the submissions, dates or seconds"
+            f"{path}: column {column!r}: starts must be dates if submissions are, and seconds otherwise"
         )
     return np.where(is_due, start_s - submit_s + ((first or EPOCH) - (begin or EPOCH)).total_seconds(), np.nan)
 

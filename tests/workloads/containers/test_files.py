@@ -246,7 +246,7 @@ def test_series_without_a_name_take_the_name_and_unit_that_are_given(tmp_path):
     ("text", "cause"),
     [
         ("{}", "range query"),
-        ("[1]", "save the full answer of /api/v1/query_range"),
+        ("[1]", "save the full response of /api/v1/query_range"),
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "query_range"),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', "no series"),
         (answer((POD, [(0, "much")])), "isn't a number"),

@@ -217,11 +217,11 @@ def test_shares_become_per_cent_and_answers_may_be_pretty_or_packed(tmp_path):
     [
         ({"status": "error", "error": "no", "errorType": "bad_data"}, "answered with an error"),
         ({"status": "success", "data": {"resultType": "vector", "result": []}}, "with a 'vector'"),
-        (answer(), "the answer has no series"),
+        (answer(), "the response has no series"),
         (answer(({"__name__": "up", "UUID": "a"}, [(0, 1)])), "up isn't a GPU utilisation"),
         (answer(({"UUID": "a"}, [(0, 101)])), "must lie in 0..100 per cent, got 101"),
         (answer(({"UUID": "a"}, [(60, 1), (0, 1)])), "don't rise"),
-        (answer(({"UUID": "a"}, [(0, "x")])), "not a series of Prometheus"),
+        (answer(({"UUID": "a"}, [(0, "x")])), "not a Prometheus series"),
         (answer(({"UUID": "a"}, [(0, "NaN")])), "the file has no GPU samples"),
     ],
 )

@@ -195,7 +195,7 @@ def test_what_an_answer_says_of_itself_is_passed_on(tmp_path):
     path = written(tmp_path / "mem.json", series, warnings=["store 3 didn't answer"], isPartial=True)
     said = "\n".join(read_prometheus({"memory": path}).remarks)
     assert "store 3 didn't answer" in said
-    assert "the answer is partial" in said
+    assert "the response is partial" in said
 
 
 @pytest.mark.parametrize(

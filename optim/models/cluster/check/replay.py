@@ -68,7 +68,7 @@ class AttemptTracker:
                     "repeats a job after its last attempt" if is_last else "gives up a job that has an attempt left"
                 )
         elif self.left and (kind == END or spent >= self.fails):
-            raise BrokenEventError("continues an attempt that fails")
+            raise BrokenEventError("continues an attempt beyond its failure")
 
     def fail(self, time: int) -> None:
         """Advance to the next attempt."""

@@ -337,8 +337,8 @@ def _retry_log(events, is_planned):
     [
         (_jobs(), [(0, START), (2, FAULT)], "after 2000000 us that fails after 3000000"),
         (_jobs(), [(0, START), (4, FAULT)], "after 4000000 us"),
-        (_jobs(), [(0, START), (3, PREEMPT)], "continues an attempt that fails"),
-        (_jobs(), [(0, START), (10, END)], "continues an attempt that fails"),
+        (_jobs(), [(0, START), (3, PREEMPT)], "continues an attempt beyond its failure"),
+        (_jobs(), [(0, START), (10, END)], "continues an attempt beyond its failure"),
         (_jobs(), [(0, START), (3, GIVE_UP)], "has an attempt left"),
         (_jobs(), [(0, START), (3, FAULT), (4, START)], "must wait until 5000000 us"),
         (_jobs("syntax error"), [(0, START), (3, FAULT)], "repeats a job after its last attempt"),
