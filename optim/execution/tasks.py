@@ -260,7 +260,7 @@ def evict_lru(held: dict[str, Any], needs: Sequence[str]) -> None:
 
 
 class Unpacker:
-    """Worker's side: cache `Broadcast` objects, and unpickle pieces."""
+    """The worker's counterpart of `Packer`: caches `Broadcast` objects and unpickles tasks."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Any] = {}

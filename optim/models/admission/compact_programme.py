@@ -94,7 +94,7 @@ def ps_place_8(m: Model, i: int, s: int, k: int, t: int) -> Any:
 
 
 def one_segment(m: Model, i: int, t: int) -> Any:
-    """Give a slot at most one segment, none after completion: sum_s g_is(t) <= sum_{t' >= t} u_i(t')."""
+    """Select at most one segment in each slot, none after completion: sum_s g_is(t) <= sum_{t' >= t} u_i(t')."""
     numbers = m.data.segments_of.get((i, t))
     if numbers is None:
         return pyo.Constraint.Skip
@@ -102,13 +102,13 @@ def one_segment(m: Model, i: int, t: int) -> Any:
 
 
 def segment_begun(m: Model, i: int, s: int, t: int) -> Any:
-    """Let a segment hold only once its start is reached: progress before slot t >= d_is g_is(t)."""
+    """Allow a segment only once its start is reached: progress before slot t >= d_is g_is(t)."""
     start = m.data.segment_start(i, s)
     return m.progress_before[i, t] >= start * m.in_segment[i, s, t] if start else pyo.Constraint.Skip
 
 
 def segment_not_passed(m: Model, i: int, s: int, t: int) -> Any:
-    """Let a segment hold only before the next: progress before slot t <= d_i,s+1 - 1 where g_is(t) = 1."""
+    """Allow a segment only before the start of the next: progress before slot t <= d_i,s+1 - 1 where g_is(t) = 1."""
     window = m.data.windows[i]
     most = int(window.max_progress[t - window.slots.start])
     is_last = s + 1 == len(window.segments)

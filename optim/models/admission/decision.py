@@ -175,7 +175,7 @@ class ServerCut(ComparesByValue):
     right_hand_side
         Integer >= 0.
     multiplier
-        Dual value >= 0, utility units per unit of the left-hand side.
+        Dual value >= 0, utility per unit of the left-hand side.
     """
 
     side: Side
@@ -219,7 +219,7 @@ class CountCut(ComparesByValue):
     right_hand_side
         Integer >= 0, for all servers of the class together.
     multiplier
-        Dual value >= 0, utility units per unit of the left-hand side.
+        Dual value >= 0, utility per unit of the left-hand side.
     """
 
     side: Side
@@ -253,7 +253,7 @@ class PriceProof(ComparesByValue):
     Parameters
     ----------
     worker_price, ps_price
-        Shape (classes, slots, resources), >= 0, utility units per unit of resource. On shared servers all
+        Shape (classes, slots, resources), >= 0, utility per unit of the resource. On shared servers all
         prices are worker prices and `ps_price` has no classes.
     payoff
         Shape (jobs,): mu, utility units; negative only for jobs that the branches of a leaf admit.

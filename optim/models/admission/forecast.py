@@ -27,7 +27,7 @@ MAX_PRICE = 1e100
 
 
 class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A forecast; prices are lists over classes, slots and resources, utility units per unit."""
+    """A forecast; prices are lists over classes, slots and resources, utility per unit of the resource."""
 
     schema: str
     cluster: AdmissionDocument
@@ -50,7 +50,7 @@ class Forecast(ComparesByValue):
     fill
         Share of each capacity available in the LP, in (0, 1].
     worker_price, ps_price
-        Shape (classes, slots, resources), utility units per unit, >= 0. They are an optimal dual point of the
+        Shape (classes, slots, resources), utility per unit of the resource, >= 0. They are an optimal dual point of the
         packing LP of the jobs of all days, each job with weight 1 / days. Shared servers have worker prices
         only.
 

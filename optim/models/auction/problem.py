@@ -38,7 +38,7 @@ class WitnessDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
 
 class AwardDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An awarded bid: its number in the instance, [slot, count] of the bundle and of the grant, and c in [low, high]."""
+    """An awarded bid: its row in the instance, the GPUs of its bundle and of its grant as [slot, count], and bounds of its share c."""
 
     app: str
     row: Count

@@ -51,9 +51,9 @@ class Throughputs:
     types
         GPU types.
     alone
-        By column of the file (a GPU type, with or without `SCATTERED`), then job type and number of GPUs: the rate alone.
+        Rates of jobs that run alone, by column of the file (a GPU type, with or without `SCATTERED`), kind of job and number of GPUs.
     beside
-        By column: rates of both of two jobs that share their GPUs, where measured.
+        Rates of both jobs of each measured pair that shares its GPUs, by column and pair.
     """
 
     types: tuple[str, ...]

@@ -235,7 +235,7 @@ class DualPoint:
     Parameters
     ----------
     row_prices
-        Shape (rows,): utility units per unit, >= 0.
+        Shape (rows,): utility per unit of the resource, >= 0.
     payoff
         Shape (jobs,): maximal value less cost of an allowed schedule.
     bound

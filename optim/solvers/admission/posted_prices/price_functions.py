@@ -389,7 +389,7 @@ class PriceFunction(Protocol):
     """
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
-        """Return prices in utility units per unit.
+        """Return prices in utility per unit of the resource.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ PROVEN = (ExponentialPrice, ZeroStartPrice)
 
 
 def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
-    """Return a function's prices in utility units per unit, checked unless the class belongs to this library.
+    """Return a function's prices in utility per unit of the resource, checked unless the class belongs to this library.
 
     Raises
     ------

@@ -576,7 +576,7 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utility units per unit of resource, >= 0. On shared servers all prices
+        Shape (classes, slots, resources), utility per unit of the resource, >= 0. On shared servers all prices
         are worker prices and `ps` has no classes.
     worker_extra, ps_extra
         Shape (segments, classes, slots): cuts' addition to the cost of one worker (PS) of a job, or None.

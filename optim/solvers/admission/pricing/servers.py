@@ -172,7 +172,7 @@ class SideArrays(NamedTuple):
     residual
         Shape (slots, resources, servers), 1e-6 units.
     price
-        Shape (slots, resources, servers), utility units per unit.
+        Shape (slots, resources, servers), utility per unit of the resource.
     """
 
     demand: FloatArray
@@ -585,7 +585,7 @@ class ServerSide:
         """Residual capacity, of the same shape and unit."""
         empty = prices_of(function, np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
         self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
-        """Shape (slots, resources, servers), utility units per unit."""
+        """Shape (slots, resources, servers), utility per unit of the resource."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
         """Take resources and update the prices of the affected rows; return their prices before and after."""
