@@ -43,14 +43,14 @@ LOOK_S = 0.002
 
 
 class Shared:
-    """Numbers in a file that is mapped into memory, so that a change is seen by processes in the midst of their work.
+    """Numbers in a memory-mapped file, so that working processes see each change at once.
 
-    The file has no name in any folder: it needs no room on a disk, and goes with its owner, however that one ends.
+    The file is anonymous: it takes no disk space, and disappears with its owner, however the owner ends.
 
     Parameters
     ----------
     values
-        What they are at first.
+        Initial values.
     """
 
     def __init__(self, *values: float) -> None:
@@ -81,22 +81,22 @@ class Shared:
 
 
 class SharedSlowdown(Shared):
-    """How many times as long a gradient takes as a lone worker's; the runner writes it, all workers read it."""
+    """Time of a gradient relative to that of a lone worker; the runner writes it, all workers read it."""
 
     def __init__(self) -> None:
         super().__init__(1.0)
 
     def write(self, value: float) -> None:
-        """Set it."""
+        """Set the factor."""
         self._set(0, value)
 
     def read(self) -> float:
-        """Return it."""
+        """Return the factor."""
         return self._get(0)
 
 
 class SharedClock(Shared):
-    """Clock of a run, shared by its processes, which the runner may pause; it starts paused at 0.
+    """Clock shared by the processes of a run. The runner may pause it; it starts paused at 0.
 
     Its methods `monotonic` and `sleep` replace those of the module `time`.
 
@@ -112,18 +112,18 @@ class SharedClock(Shared):
         self._since = time.monotonic()
 
     def monotonic(self) -> float:
-        """Return the seconds that it has gone for."""
+        """Return the seconds for which the clock has run."""
         held = self._get(1)
         return time.monotonic() - self._get(0) if held == RUNNING else held
 
     def sleep(self, seconds: float) -> None:
-        """Sleep until so many of its seconds are over."""
+        """Sleep for the given seconds of this clock."""
         end = self.monotonic() + seconds
         while (left := end - self.monotonic()) > 0:
             time.sleep(left if self._get(1) == RUNNING else LOOK_S)
 
     def pause(self) -> None:
-        """Let it stand still."""
+        """Stop the clock until `resume`."""
         self._set(1, self.monotonic())
         self._since = time.monotonic()
 
@@ -137,10 +137,10 @@ class SharedClock(Shared):
 
 
 PIECE = 1 << 15
-"""Numbers that are worked on between two looks at the time: some ten microseconds."""
+"""Numbers processed between two checks of the time, which takes about ten microseconds."""
 
 STINT_S = 0.001
-"""Processor seconds that a worker works for before it sleeps: shorter ones would spend a core on falling asleep."""
+"""Processor seconds of work between two sleeps; with shorter periods the sleeps themselves would use a core."""
 
 
 class Timer(Protocol):
@@ -176,7 +176,7 @@ class EmulatedJob:
 
     Notes
     -----
-    What is printed of it tells what is computed and not how fast: checkpoints of one lease are those of the next.
+    The repr omits times, so that checkpoints of one lease are valid in the next.
     """
 
     application: Application
@@ -198,15 +198,15 @@ class EmulatedJob:
         return max(self.num_floats, self.application.num_parameters)
 
     def initial_parameters(self) -> Vector:
-        """Return the application's, and zeros."""
+        """Return the application's initial parameters, padded with zeros."""
         return self._padded(self.application.initial_parameters())
 
     def weight(self, partition: int) -> float:
-        """Return the application's."""
+        """Return the application's weight of a partition."""
         return self.application.weight(partition)
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the application's, and zeros, when the job's time is over."""
+        """Return the application's gradient, padded with zeros, and its loss, once the gradient's emulated time is over."""
         timer: Timer = time if self.clock is None else self.clock
         begun, spent = timer.monotonic(), time.thread_time()
         factor = 1.0 if self.slowdown is None else self.slowdown.read()
@@ -225,7 +225,7 @@ class EmulatedJob:
         slowdown: SharedSlowdown,
         clock: SharedClock | None = None,
     ) -> "EmulatedJob":
-        """Return the job whose gradients take a lone worker some seconds, a share of them waiting for its link."""
+        """Return the job with these seconds per gradient of a lone worker, and the share in which it waits for its link."""
         return replace(
             self,
             compute_s=gradient_s * (1 - link_share),
@@ -276,19 +276,19 @@ class PlanOptions:
     slot_s
         Seconds per slot of the plan.
     gradient_s
-        Least seconds that a lone worker takes for what it computes between two pushes: as many of the job's mini-batches.
+        Minimum seconds that a lone worker computes between two pushes; a push covers as many mini-batches as that takes.
     cores
-        Cores that all workers of the busiest slot use together at most.
+        Maximum number of cores that all workers of the busiest slot use together.
     max_floats
-        Longest vectors that are carried: a job's gradients at the scale of time, and no longer than this.
+        Maximum length of the vectors sent. Gradients are scaled down with time, and then cut to this length.
     max_processes
         Largest number of simultaneous processes.
     overrun
         Slots after the plan's last one that a late job may still use, with its last machines.
     seed
-        Of the data.
+        Seed of the training data.
     application
-        What all jobs train, by its name; three small ones in turn if not given.
+        Name of the application that all jobs train; by default three small ones in turn.
     """
 
     slot_s: float = 4.0
@@ -319,15 +319,15 @@ class JobPlan:
     Attributes
     ----------
     job, name
-        Its number and its name.
+        Number and name of the job.
     machines
-        By slot: number of workers and of servers; slots without any are absent.
+        Numbers of workers and of servers by slot, without slots in which the job does not run.
     work
-        Slots that one worker would take for the whole job: the job's own mini-batches by its own seconds of one.
+        Slots that one worker would need for the whole job, from its number of mini-batches and their time.
     speeds
-        How many times as fast 1, 2, ... workers are, as the instance says.
+        Speedups of 1, 2, ... workers in the instance.
     link_share
-        Share of a mini-batch's seconds in which gradients are carried.
+        Share of a mini-batch's time in which gradients are transferred.
     gradient_floats
         Length of the job's gradients at full size.
     """
@@ -342,16 +342,16 @@ class JobPlan:
 
     @property
     def last_slot(self) -> int:
-        """The slot in which the plan completes it."""
+        """Slot in which the plan completes the job."""
         return max(self.machines)
 
     def speed(self, workers: int) -> float:
-        """Return how many times as fast as one so many workers are."""
+        """Return the speedup of a number of workers over one."""
         return self.speeds[min(workers, len(self.speeds)) - 1] if workers else 0.0
 
     @property
     def planned_slots(self) -> float:
-        """When the work is done at the instance's speeds, in slots from the beginning."""
+        """Planned completion time at the instance's speeds, in slots from the beginning."""
         left = self.work
         for slot, (workers, _) in sorted(self.machines.items()):
             speed = self.speed(workers)
@@ -362,7 +362,7 @@ class JobPlan:
 
     @property
     def most(self) -> tuple[int, int]:
-        """Most workers, and most servers, in any slot."""
+        """Largest numbers of workers and of servers in a slot."""
         return max(pair[0] for pair in self.machines.values()), max(pair[1] for pair in self.machines.values())
 
 
@@ -400,14 +400,14 @@ def _job_plan(instance: AdmissionInstance, job: int, machines: dict[int, tuple[i
 
 
 MAX_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
-"""Partitions are a common multiple of the plan's numbers of workers, so that their loads are equal. If that exceeds
-MAX_PARTITIONS, they are PARTITIONS_PER_WORKER times the largest number of workers."""
+"""The number of partitions is a common multiple of the plan's numbers of workers, so that their loads are equal. If that
+exceeds MAX_PARTITIONS, it is PARTITIONS_PER_WORKER times the largest number of workers."""
 
 MIN_S, MAX_CLOCKS = 0.01, 1_000
-"""Least seconds of a push, and most clocks of a job."""
+"""Minimum seconds per push, and maximum number of clocks of a job."""
 
 MAX_FAILED = 5
-"""Consecutive processes that may end before they are up."""
+"""Consecutive processes that end while starting before the job fails."""
 
 IDLE_S = 0.01
 """Seconds between two checks of the time by a job without machines."""
@@ -415,27 +415,27 @@ IDLE_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job as planned and as it went.
+    """Planned and realised results of a job.
 
     Attributes
     ----------
     job, application
         Name of the job, and the application that it trained.
     planned_slots, realised_slots
-        When its work is done, in slots from the beginning (the end of slot 2 is 3): by the instance's own seconds of a
-        mini-batch and speeds, and here; None if it was not.
+        Planned and realised completion time in slots from the beginning (the end of slot 2 is 3). The planned time uses
+        the instance's speeds; the realised one is None if the job was not completed.
     error
-        Realised over planned time since its first slot, less 1.
+        Realised over planned time since the job's first slot, minus 1.
     planned_utility, realised_utility
-        What that earns.
+        Utilities of these completion times.
     clocks, gradients
-        Clocks of training, and gradients computed for them.
+        Clocks of training, and number of gradients computed for them.
     changes
-        How often machines were added or evicted.
+        Number of times that machines were added or evicted.
     first_loss, last_loss
-        Before the first clock and before the last.
+        Losses before the first clock and before the last.
     is_exact
-        Whether losses and parameters are those of an undisturbed run, bit for bit; None if the job is not complete.
+        Whether losses and parameters equal those of an undisturbed run in every bit; None if the job is not complete.
     """
 
     job: str
@@ -455,30 +455,30 @@ class JobRow:
 
 @dataclass
 class JobRun:
-    """One job in its thread.
+    """The run of one job, in a thread.
 
     Attributes
     ----------
     plan, options
-        What it is given, and how it is played.
+        Plan of the job, and options of the run.
     record
-        What training came to; None until it has ended.
+        Record of the training; None until it has ended.
     finished_s
-        Seconds from slot 0 until its work was done; None if it was not.
+        Seconds from the start of slot 0 to the job's completion; None if it was not completed.
     changes
-        How often machines were added or evicted.
+        Number of times that machines were added or evicted.
     error
-        What it failed with, for the main thread to raise.
+        Exception of the job's thread, which the main thread raises.
     application, optimiser
-        What it trains.
+        Application that the job trains, and its optimiser.
     clocks
-        Clocks of training that the job's work comes to.
+        Number of training clocks that make up the job's work.
     share
-        Of a core, that each worker holds itself to.
+        Share of a core to which each worker limits itself.
     clock
-        The run's, which all its processes read; the world's if not given.
+        Clock of the run, which all processes read; wall-clock time if not given.
     settled_slot
-        The last slot whose machines are up, all of them; infinite once none will be waited for.
+        Last slot whose machines have all started; infinite once the run need not wait for this job's machines.
     """
 
     plan: JobPlan
@@ -514,16 +514,16 @@ class JobRun:
         )
 
     def play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
-        """Train until the work is done, the time is over, or somebody asks to stop.
+        """Train until the work is done, the last slot is over, or `is_stopped` returns true.
 
         Parameters
         ----------
         slot_now
-            Tells the slot that has begun, or whose machines are waited for.
+            Returns the current slot, which is also that of machines that are still starting.
         last_slot
-            The last one that is played.
+            Last slot of the run.
         is_stopped
-            Tells whether to stop.
+            Returns whether to stop.
         """
         try:
             self._play(slot_now, last_slot, is_stopped)
@@ -582,7 +582,7 @@ class JobRun:
                 )
 
     def _wanted(self, slot: int) -> tuple[int, int]:
-        """Return the machines that the plan gives in a slot; late jobs keep their last."""
+        """Return the planned numbers of machines in a slot; late jobs keep those of their last slot."""
         return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
 
     def _fit(self, trainer: Trainer, slot: int) -> None:

@@ -1,9 +1,9 @@
-"""A simulated start on the spot market played with real processes.
+"""Replay of a simulated start on the spot market with real processes.
 
-The simulation says when machines come and go, and how far the job is at any time. Here every group of machines is a
-process of the elastic trainer; a clock of training is due when the simulation has done its share of the work, and the
-processes compute it then. So clocks, losses and bill are the same in every run of a seed, on any machine; only the
-seconds differ.
+The simulation determines when machines are granted and lost, and the job's progress over time. In the replay, each
+group of machines is a process of the elastic trainer. The processes compute a clock of training when the simulated job
+reaches this share of its work. So clocks, losses and bill are the same in every run with a seed, on any machine; only
+the elapsed times differ.
 """
 
 import time
@@ -43,7 +43,7 @@ def peak(timeline: Timeline, work_per_process: int) -> int:
 
 
 def _held(timeline: Timeline) -> Iterator[list[int]]:
-    """Yield the leases with processes, step by step: those of an elastic job end with the warning."""
+    """Yield the leases that have processes in each step; the processes of an elastic job end at the warning."""
     gone: set[int | None] = set()
     for step in timeline.steps:
         if timeline.recovery is Recovery.ELASTIC:
@@ -85,24 +85,24 @@ CLOCK = "clock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRow:
-    """A moment of a replay.
+    """An event of a replay.
 
     Attributes
     ----------
     policy, event
-        Whose, and what happened: a `Change` of the simulation, or a clock of training.
+        Name of the policy, and kind of event: a `Change` of the simulation, or ``clock``, a completed clock of training.
     hours
-        Since the start, by the simulation's time.
+        Simulated hours since the start.
     machines, processes
         Instances held by the simulated job, and the processes that stand for them.
     clock, loss
-        Clocks of training that count, and the mean loss that the last of them began with; None before the first.
+        Completed clocks that were not undone, and the mean loss at the beginning of the last; None before the first.
     bill_usd, free_hours
-        Due so far, and machine-hours that evictions have made free.
+        Bill so far, and machine-hours that are free of charge because of evictions.
     lost_clocks
-        Clocks that this event has undone.
+        Number of clocks that this event has undone.
     seconds
-        Since the replay's begin, by this machine's time.
+        Real seconds since the beginning of the replay.
     """
 
     policy: str
@@ -137,15 +137,14 @@ class TrainingSummary:
     last_loss
         Loss at the end.
     is_exact
-        Whether losses and parameters are those of one undisturbed machine, bit for bit; None if it was stopped.
+        Whether losses and parameters equal those of one undisturbed machine in every bit; None if the replay was stopped.
     seconds
-        That it took.
+        Duration of the replay.
     late_median, late_p90, late_end
-        How far clocks were from when the simulation has them, as shares of its job's time at the replay's scale: the
-        median and the ninth decile of the distances, and by how much the last clock was late (negative: early). None
-        where no scale was set.
+        Deviations of the clocks from their simulated times, as shares of the job's simulated duration: median and 90 %
+        quantile of the absolute deviations, and delay of the last clock (negative if early). None if `hour_s` is 0.
     bill_if_late_usd
-        The bill if machines had been held as long as the last clock was late, at the same dollars an hour.
+        The bill with the delay of the last clock added to the job's time, at the same mean dollars per hour.
     """
 
     policy: str
@@ -169,14 +168,14 @@ class TrainingSummary:
 
 
 def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s: float) -> TrainingSummary:
-    """Return a summary with how well the replay kept the simulation's time.
+    """Return a summary with the replay's deviations from the simulation's times.
 
     Parameters
     ----------
     summary, rows
-        Of one policy's replay.
+        Summary and rows of one policy's replay.
     hour_s
-        What an hour lasts in it; where it is 0 nothing was to be kept.
+        Minimum real seconds per simulated hour; with 0, the summary is returned unchanged.
     """
     clocks = [row for row in rows if row.event == CLOCK and row.policy == summary.policy]
     whole = hour_s * max((row.hours for row in clocks), default=0.0)
@@ -193,25 +192,25 @@ def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s:
 
 
 NAP_S = 0.02
-"""How often a replay that is early looks at the time."""
+"""Seconds between two checks of the time while a replay waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """How a start is played.
+    """Options of a replay.
 
     Parameters
     ----------
     clocks
-        The job is cut into so many clocks of training, equal in work.
+        Number of training clocks into which the job is divided, equal in work.
     hour_s
-        Seconds that an hour lasts here, at least: a machine that is slower takes longer, and tells so.
+        Minimum real seconds per simulated hour. A slow machine takes longer, and the summary states the delay.
     max_processes
-        Most processes at once; each stands for as many machines as that demands.
+        Maximum number of simultaneous processes; each stands for as many machines as this limit requires.
     is_warned
-        Whether an elastic job's machines hear of their eviction before it; else they are killed at work.
+        Whether machines of an elastic job are warned before an eviction; otherwise they are killed while they work.
     seed
-        Of the data.
+        Seed of the training data.
     """
 
     clocks: int = 120
@@ -226,25 +225,25 @@ class ReplayOptions:
 
 
 class _StoppedError(Exception):
-    """Somebody has asked to stop."""
+    """The replay was asked to stop."""
 
 
 @dataclass
 class Replay:
-    """One policy's start on real processes; iterate over `rows`, then ask for the `summary`.
+    """Replay of one policy's start with real processes; iterate over `rows`, then call `summary`.
 
     Parameters
     ----------
     timeline
-        What the simulation did.
+        Events of the simulated start.
     work_per_process
-        Work an hour for which a process stands.
+        Work per hour that one process represents.
     options
-        How it is played.
+        Options of the replay.
     is_stopped
-        Asked again and again; once true, the rows end and no process is left.
+        Called regularly; once it returns true, the rows end and all processes are ended.
     connect
-        What gives the transport to the machines, in a context that ends them: processes, unless told otherwise.
+        Returns a context manager that starts and ends the transport to the machines; local processes by default.
     """
 
     timeline: Timeline
@@ -304,11 +303,11 @@ class Replay:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """Loss that each clock began with, as if nothing had been done twice."""
+        """Loss at the beginning of each clock, without repetitions of undone clocks."""
         return self._record.losses if self._record is not None else ()
 
     def _processes(self, application: "Application", cluster: ClusterOptions) -> Processes:
-        # Those who leave may still be ending while others are starting.
+        # Processes that leave may still be ending while others are starting.
         return Processes(application, cluster, max_machines=2 * self.options.max_processes)
 
     def _cluster(self) -> ClusterOptions:
@@ -322,7 +321,7 @@ class Replay:
     # -- one step -----------------------------------------------------------------------------------------------------
 
     def _play(self, index: int, step: Step) -> Iterator[TrainingRow]:
-        """Have a step's changes happen, then train until the next."""
+        """Apply the changes of a step, then train until the next."""
         self._wait_until(step.time_s)
         for change, number in step.changes:
             undone = self._apply(change, number, step)
@@ -358,7 +357,7 @@ class Replay:
         return 0
 
     def _start(self, number: int) -> None:
-        """Start a lease's processes; they join when they are up, and the others don't wait for them."""
+        """Start a lease's processes; they join once they have started, and the others don't wait for them."""
         lease = self.timeline.leases[number]
         count, kind = processes_of(lease, self.work_per_process), "spot" if lease.is_spot else "reliable"
         names = tuple(f"{kind}-{number}-{self._started + k}" for k in range(count))
@@ -419,7 +418,7 @@ class Replay:
             self._step()
 
     def _save(self) -> None:
-        """Have a checkpoint written."""
+        """Write a checkpoint of the current clock if there is none."""
         controller = self._trainer.controller
         if controller.saved_clock < self._trainer.clock:
             controller.save()
@@ -436,7 +435,7 @@ class Replay:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _settle(self, joining: Sequence[str] = ()) -> None:
-        """Take messages until those who leave have left, some have joined, and the clock to stop at is complete."""
+        """Process messages until the requested clock is complete, and machines that leave or are in `joining` have done so."""
         while not self._is_at_rest(joining):
             self._step()
 
