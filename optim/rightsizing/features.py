@@ -1,13 +1,13 @@
-"""What is known at a moment as features, and demand that is censored by limits.
+"""Features of a container at a moment, and demand that is censored by limits.
 
-An incompressible resource can't be used beyond its limit: a container that tries is killed, and starts again. A sample close to the limit with
-a fall to less than half of it behind it is such a kill, unless the series tell their kills themselves. Of the need there only a lower bound is known: it is
-censored, and quantiles of needs are those of Kaplan and Meier. A killed container itself gets at least what the Vertical Pod Autoscaler gives it after
-a kill: a fifth above the limit, memory at least 100 MiB above it. A container that reaches its limit without being killed needs at least
-the limit. Neither's limit binds what it should get.
+An incompressible resource can't be used beyond its limit: a container that tries is killed, and starts again. If the series don't record kills, a
+sample close to the limit that is followed by a fall below half of it counts as one. At a kill only a lower bound of the demand is known: the demand is
+censored, so its quantiles are Kaplan-Meier estimates. The request of a killed container is at least that of the Vertical Pod Autoscaler after
+a kill: a fifth above the limit, and for memory at least 100 MiB above it. The request of a container that reaches its limit without being
+killed is at least the limit. In neither case is the limit an upper bound of the request.
 
-Numbers are relative to a container's own level now, so that containers of different sizes teach each other; the level itself is one
-of them.
+Features are relative to the container's current level, so that containers of different sizes are comparable; the level itself is
+also a feature.
 """
 
 from collections.abc import Sequence
@@ -26,27 +26,27 @@ from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
 from optim.rightsizing.world import World
 
 FALL = 0.5
-"""A container whose use falls below this share of its limit at once has started again."""
+"""A container counts as restarted if its use falls from its limit to less than this share of it within one sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Uncensored:
-    """Series in which lower bounds of needs replace the samples that limits censored.
+    """Series in which lower bounds of demand replace the samples that limits censored.
 
     Attributes
     ----------
     series
-        At each kill the amount that was not enough; `kills` is known throughout; limits that were reached are unknown.
+        Series with the insufficient amount at each kill, complete `kills`, and unknown values for limits that were reached.
     kills
         Shape (S, R): kills for lack of a resource.
     kills_per_day
-        Shape (S, R): likewise, over the time from a segment's first sample to its last.
+        Shape (S, R): these kills per day, over the time from a segment's first sample to its last.
     minimum
-        Shape (S, R): what a segment needs at least, after a kill by the rule of the Vertical Pod Autoscaler; 0 where no limit was reached.
+        Shape (S, R): minimum request, after a kill by the rule of the Vertical Pod Autoscaler; 0 where no limit was reached.
     exceeded
-        Shape (S, R): the largest amount that was not enough; 0 where nothing was killed.
+        Shape (S, R): largest insufficient amount; 0 where nothing was killed.
     limit
-        Shape (S, R): limits as they were; infinite where unknown.
+        Shape (S, R): original limits; infinite where unknown.
     """
 
     series: ContainerSeries
@@ -58,10 +58,10 @@ class Uncensored:
 
 
 def uncensor(series: ContainerSeries) -> Uncensored:
-    """Return the series with lower bounds of needs where containers reached limits of incompressible resources.
+    """Return the series with lower bounds of demand where containers reached limits of incompressible resources.
 
-    Kills are those that the series tell (`ContainerSeries.kills`). Where these are unknown, a sample at the limit with a fall behind it is one.
-    What was not enough is the limit, or where that is unknown the peak so far.
+    Kills are those recorded in `ContainerSeries.kills`. Where these are unknown, a sample at the limit that is followed by a fall counts as a kill.
+    The insufficient amount is the limit, or the peak so far if the limit is unknown.
     """
     shape = (series.num_segments, len(series.resources))
     is_level = np.array([resource.is_level for resource in series.resources])
@@ -102,7 +102,7 @@ def uncensor(series: ContainerSeries) -> Uncensored:
 
 
 def _peaks_so_far(series: ContainerSeries, is_kill: NDArray[np.bool_]) -> FloatArray:
-    """Return the largest sample up to each, of segments in which something was killed; elsewhere the samples."""
+    """Return the running maximum in segments with a kill, and the samples in other segments."""
     peaks = series.values.copy()
     for segment in np.unique(series.segment[is_kill.any(axis=1)]).tolist():
         rows = series.rows(segment)
@@ -111,30 +111,30 @@ def _peaks_so_far(series: ContainerSeries, is_kill: NDArray[np.bool_]) -> FloatA
 
 
 STRIDE = 4
-"""Every STRIDE-th sample of a training series is a moment; neighbours hardly differ."""
+"""Every STRIDE-th sample of a training series is a moment, since adjacent samples hardly differ."""
 
 MAX_EXAMPLES = 20_000
-"""Training series of many samples have moments further apart, so that there are hardly more than this."""
+"""Approximate maximum number of moments; for long training series the stride is larger."""
 
 MAX_AFTER = 40
 
 TINY = 1e-9
 
 FLOOR = 0.02
-"""A level is at least this share of the most so far: an idle container isn't one whose demand grows a thousandfold."""
+"""Minimum level as a share of the maximum so far, so that an idle container doesn't appear to grow a thousandfold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Features:
-    """Moments of containers.
+    """Features of containers at N moments.
 
     Attributes
     ----------
     values
-        Shape (N, F).
+        Shape (N, F): the features.
     level
-        Shape (N, R): what needs are relative to, above 0: of a rate the mean of the last cycle, of an incompressible resource
-        the last sample.
+        Shape (N, R): positive level to which demands are relative: for a rate the mean of the last cycle, for an incompressible
+        resource the last sample.
     """
 
     values: FloatArray
@@ -143,23 +143,23 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Examples:
-    """Moments of training containers, and the cycle that followed.
+    """Moments of training containers, and the cycle after each.
 
     Attributes
     ----------
     features
-        Of N moments.
+        Features at N moments.
     after
-        Shape (N, n', R): logarithm of demand in samples of the next cycle over the level, in MAX_AFTER evenly spread ones at most.
+        Shape (N, n', R): logarithm of demand over the level, in at most MAX_AFTER evenly spaced samples of the next cycle.
     is_there
-        Shape (N, n'): whether there was such a sample; one at least.
+        Shape (N, n'): whether this sample exists; at least one does.
     peak
         Shape (N, R): logarithm of the largest demand in the next cycle over the level.
     is_censored
-        Shape (N, R): whether that is a lower bound, as a kill lies in the cycle.
+        Shape (N, R): whether `peak` is a lower bound because the cycle contains a kill.
     share
-        Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's samples after the first cycle, of a resource that
-        is held one over its cycles after the first and the samples of this one.
+        Shape (N, R): weight of a violation in a sample of the next cycle. For a rate it is one over the unit's samples after the first cycle, for an
+        incompressible resource one over the unit's cycles after the first and the samples of this one.
     """
 
     features: Features
@@ -173,16 +173,16 @@ class Examples:
 def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
     """Return all moments of the training containers with a complete past cycle and at least one later sample.
 
-    A series that is shorter than a cycle has its moments from its middle on, with a shorter past.
+    In a series shorter than a cycle, moments begin at its middle, with a shorter past.
 
     Parameters
     ----------
     world
-        Whose training containers.
+        World with the training containers.
     has_phases
-        Whether phases are among the numbers.
+        Whether phases are among the features.
     is_whole
-        Whether a whole cycle must follow on a moment: where a series' end isn't its container's.
+        Whether a whole cycle must follow each moment, as when a series ends before its container.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def post_warmup_parts(series: ContainerSeries, width: int) -> IntArray:
 
 
 def view_features(view: CycleView, world: World, *, has_phases: bool) -> Features:
-    """Return the moments at which a cycle begins, one of each container that runs."""
+    """Return the features at the beginning of a cycle, one row per running container."""
     now = np.array([view.past.shape[1]])
     parts = [
         features_at(values, now, world, view.phases[place] if has_phases else None)
@@ -246,25 +246,25 @@ def view_features(view: CycleView, world: World, *, has_phases: bool) -> Feature
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """Return moments one after the other."""
+    """Concatenate features."""
     return Features(
         values=np.concatenate([part.values for part in parts]), level=np.concatenate([part.level for part in parts])
     )
 
 
 def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray | None = None) -> Features:
-    """Return the moments before samples `now`, each at least 1, of one container.
+    """Return the features of one container before each of the samples `now`.
 
     Parameters
     ----------
     values
-        Shape (samples, R): of all samples, only those before a moment count for it.
+        Shape (samples, R): all samples; features use only those before their moment.
     now
-        Shape (N,).
+        Shape (N,): indices of samples, at least 1.
     world
-        Whose cycles and resources.
+        World with cycle length and resources.
     phase
-        Shape (samples,): its phases, where they are to be known.
+        Shape (samples,): phases, if they are features.
     """
     width = world.cycle_samples
     rows = np.maximum(now[:, None] - width + np.arange(width), 0)
@@ -291,14 +291,14 @@ def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray
 
 
 CLIP = 10.0
-"""Ratios above this say no more than it."""
+"""Maximum of ratios; larger ones are clipped."""
 
 PHASE_WEIGHT = 2.0
-"""Moments of different phases are this many deviations apart, at least."""
+"""Minimum distance between moments of different phases, in standard deviations."""
 
 
 def _phase_features(phase: IntArray, now: IntArray, num_phases: int) -> FloatArray:
-    """Return which phase it is, and how long it has lasted, shape (N, K + 1)."""
+    """Return indicators of the current phase, and how long it has lasted, shape (N, K + 1)."""
     change = np.flatnonzero(np.diff(phase, prepend=phase[0] - 1))
     begun = change[np.searchsorted(change, now - 1, side="right") - 1]
     current = np.where(phase[now - 1, None] == np.arange(num_phases), PHASE_WEIGHT, 0.0)

@@ -1,11 +1,11 @@
 """Recurring jobs with requests by phase: packed on equal servers by an admission solver, then replayed with their true series.
 
-Of a job that ran before, the sequence of phases is known, with their lengths and levels. How far samples stray from the
-level of their run is learned by phase on other containers. A run of phase z at level v is given
+The previous run of a job gives its sequence of phases, with their lengths and mean levels. Other containers give the
+distribution of samples relative to the level of their run, by phase. A run of phase z at level v requests
 
     v q_z,   q_z the (1 - risk)-quantile of demand over the run's level in phase z,
 
-so that a share `risk` of a phase's samples lies above what is given.
+so that a share `risk` of a phase's samples exceeds the request.
 """
 
 import copy
@@ -33,7 +33,7 @@ from optim.rightsizing.world import PhaseLabels
 from optim.solvers.solve import solve
 
 FIT_TOL = 1e-9
-"""Sums of many floats that just fill a server fit."""
+"""Relative tolerance of capacities, for rounding errors of sums."""
 
 
 def admission_instance(
@@ -48,25 +48,25 @@ def admission_instance(
 ) -> AdmissionInstance:
     """Return an instance in which each job is one container that needs one slot of one server for each slot of work.
 
-    A completed job earns its slots of work, so that the objective is the work that is packed. Parameter servers take
-    nothing and have a separate host.
+    The value of a job is its number of slots of work, so the objective is the packed work. Parameter servers use
+    no resources and have a separate host.
 
     Parameters
     ----------
     name
-        Of the instance.
+        Name of the instance.
     demands
-        Of each job the demand in each slot of its work, shape (slots, R).
+        Demand of each job in each slot of its work, shape (slots, R).
     arrival
         Shape (jobs,): slot of arrival.
     capacity
-        Shape (R,): of each server.
+        Shape (R,): capacity of each server.
     num_servers
         Number of equal servers.
     horizon, slot_s
-        Number of slots, and their seconds.
+        Number of slots, and seconds per slot.
     resources
-        R names.
+        Names of the R resources.
 
     Raises
     ------
@@ -127,32 +127,32 @@ LEVELS = np.linspace(0.0, 1.0, 1001)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseSpread:
-    """How samples stray from their run's level.
+    """Distribution of samples relative to the mean level of their run.
 
     Attributes
     ----------
     quantiles
-        Shape (K, R, 1001): quantiles of demand over the level, of each phase; row K - 1 of samples without a phase.
+        Shape (K, R, 1001): quantiles of demand over the level by phase; row K - 1 is for samples without a phase.
     """
 
     quantiles: FloatArray
 
     def factor(self, risk: float) -> FloatArray:
-        """Return what a level is multiplied with at a risk, shape (K, R)."""
+        """Return the factors from levels to requests at a risk, shape (K, R)."""
         check_in("[0, 1)", {"risk": risk})
         return at_level(self.quantiles, 1.0 - risk)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """A job's runs of phases, as last seen.
+    """Runs of phases in a job's previous execution.
 
     Attributes
     ----------
     phase
-        Shape (N,).
+        Shape (N,): phase of each run.
     dwell
-        Shape (N,): samples of each run, not necessarily whole.
+        Shape (N,): length of each run in samples, not necessarily an integer.
     level
         Shape (N, R): mean demand of each run.
     """
@@ -163,9 +163,9 @@ class Profile:
 
 
 def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> PhaseSpread:
-    """Learn how samples stray, by phase.
+    """Return the distribution of samples relative to the level of their run, by phase.
 
-    A phase without samples gets the quantiles of all samples, as do those without a phase.
+    Where a phase, or the samples without a phase, have no data, the quantiles are those of all samples.
     """
     run = run_numbers(labels, series.segment)
     level, _ = group_moments(series.values, run, int(run[-1]) + 1)
@@ -178,22 +178,22 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
 
 
 def min_phase_samples(labels: IntArray, num_phases: int) -> int:
-    """Return of how many samples the rarest phase's spread is learned, see `phase_spread`."""
+    """Return the smallest number of samples from which `phase_spread` learns a phase."""
     counts = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
     return int(counts[counts > 0].min())
 
 
 def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile:
-    """Return the profile of a job that ran once.
+    """Return the profile of a job from one execution.
 
     Parameters
     ----------
     values
         Shape (samples, R).
     labels
-        Shape (samples,); samples without a phase are a phase of their own, number K.
+        Shape (samples,); samples without a phase count as an additional phase K.
     num_phases
-        K.
+        Number of phases K.
     """
     known = np.where(labels >= 0, labels, num_phases)
     run = run_numbers(known, np.zeros(len(known), dtype=np.int64))
@@ -205,23 +205,23 @@ def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile
 
 
 def perturbed(profile: Profile, error: float, rng: np.random.Generator) -> Profile:
-    """Return a profile whose dwells and levels are off by factors exp(error N(0, 1)): no run is just as the last one."""
+    """Return a profile with lengths and levels multiplied by random factors exp(error N(0, 1)), for differences between executions."""
     dwell = profile.dwell * np.exp(error * rng.normal(size=profile.dwell.shape))
     level = profile.level * np.exp(error * rng.normal(size=(1, profile.level.shape[1])))
     return Profile(phase=profile.phase, dwell=dwell, level=level)
 
 
 def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_samples: int) -> FloatArray:
-    """Return what a job is given in each slot of its work: the most of all runs that touch the slot.
+    """Return a job's request in each slot of its work: the largest request of the runs that overlap the slot.
 
     Parameters
     ----------
     profile
-        The job; its last run goes on to the end of the last slot.
+        Profile of the job; its last run extends to the end of the last slot.
     factor
         Shape (K + 1, R), see `PhaseSpread.factor`.
     num_slots, slot_samples
-        Slots of work, and samples of each.
+        Number of slots of work, and samples per slot.
 
     Returns
     -------
@@ -239,24 +239,24 @@ def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_sa
 
 
 def flat_request(values: FloatArray, level: float, slot_samples: int) -> FloatArray:
-    """Return a quantile of a job's run for all its slots, shape (slots, R)."""
+    """Return the quantile `level` of a job's samples, repeated for all its slots, shape (slots, R)."""
     return np.tile(np.quantile(values, level, axis=0), (-(-len(values) // slot_samples), 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replay:
-    """Figures of a replay, shape (R,) all.
+    """Results of a replay, each of shape (R,).
 
     Attributes
     ----------
     overload
-        Share of a busy server's samples in which its containers ask for more than it has.
+        Share of the samples of busy servers in which the demand exceeds the capacity.
     excess
-        What is lacking then, over all that is asked for.
+        Demand above the capacity, over total demand.
     under_time
-        Share of all containers' samples with less than 95 % of demand given.
+        Share of all containers' samples in which the request is less than 95 % of demand.
     used
-        Demand over what all servers have in the slots that any of them is busy in.
+        Demand over the capacity of all servers in slots in which at least one is busy.
     """
 
     overload: FloatArray
@@ -273,18 +273,18 @@ def replay(
     num_servers: int,
     slot_samples: int,
 ) -> Replay:
-    """Let each admitted job's true series go on in the slots that it runs in.
+    """Replay the true series of each admitted job in the slots in which it runs.
 
     Parameters
     ----------
     plan
-        Of an instance made by `admission_instance`.
+        Plan of an instance made by `admission_instance`.
     series
         True demand of each job, shape (samples, R).
     demands
-        What each job was given, see `admission_instance`.
+        Requests of each job, as for `admission_instance`.
     capacity, num_servers, slot_samples
-        As there.
+        As for `admission_instance`; samples per slot.
     """
     width = len(capacity)
     load: dict[tuple[int, int], FloatArray] = {}
@@ -302,7 +302,7 @@ def replay(
         place[: len(part)] += part
     total = np.stack(list(load.values())) if load else np.zeros((0, slot_samples, width))
     over = np.maximum(total - capacity, 0.0)
-    # Sums of many floats that just fill a server are no overload.
+    # An excess within the rounding errors of sums is no overload.
     is_over = over > FIT_TOL * capacity
     slots = len({slot for slot, _ in load})
     asked = total.sum(axis=(0, 1))
@@ -319,16 +319,16 @@ def _share(part: FloatArray, total: int) -> FloatArray:
 
 
 TYPICAL_LEVEL = 0.5
-"""Servers are sized by the median of peaks."""
+"""Quantile of the peaks by which servers are sized."""
 
 
 class Sizing(StrEnum):
-    """How requests are sized."""
+    """Rule for sizing requests."""
 
     PEAK = "peak"
-    """The job's largest sample, for all its slots, so that demand never exceeds it."""
+    """The job's largest sample in all its slots; demand never exceeds it."""
     FLAT = "flat"
-    """The job's (1 - risk)-quantile, for all its slots."""
+    """The job's (1 - risk)-quantile in all its slots."""
     PHASE = "phase"
     """By phase, see `demand_by_slot`."""
 
@@ -340,17 +340,17 @@ class PackingOptions:
     Attributes
     ----------
     risk
-        Share of samples above what is given, in each phase.
+        Share of samples above the request, in each phase.
     profile_error
-        How far levels and lengths of a job's last run are off, as a standard deviation of logarithms.
+        Standard deviation of the logarithms of errors in the profile's levels and lengths.
     num_servers
-        Equal servers.
+        Number of equal servers.
     jobs_per_server
-        A server has so many times the median peak of each resource.
+        Capacity of a server in multiples of the median peak of each resource.
     slot_s
         Length of a slot.
     horizon_hours
-        Jobs arrive in the first half of it.
+        Length of the simulation; jobs arrive in its first half.
     solver
         Solver of the admission problem.
     time_limit_s
@@ -376,20 +376,20 @@ class PackingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingRow:
-    """Figures of a sizing.
+    """Results of a sizing.
 
     Attributes
     ----------
     sizing
-        How requests are sized.
+        Rule for sizing requests.
     jobs, admitted
-        Jobs that ask, and that are admitted.
+        Numbers of submitted and of admitted jobs.
     work, gain
-        Slots of work packed, and how much more than with peak requests.
+        Slots of work packed, and the relative gain over peak requests.
     bound
-        Proven bound on the work with these requests; None where the solver proves none.
+        Proven bound on the work with these requests; None if the solver proves none.
     overload, excess, under_time, used
-        Of the replay, by resource; see `Replay`.
+        Results of the replay by resource, see `Replay`.
     """
 
     sizing: str
@@ -420,19 +420,19 @@ def pack(
     Parameters
     ----------
     training
-        Containers that spreads are learned from.
+        Containers from which spreads are learned.
     jobs
-        Jobs to be packed, each a container on the grid; their series are what is replayed.
+        Jobs to be packed, each a container on the grid; the replay uses their series.
     phases
-        Phases of both.
+        Phases of the training containers and the jobs.
     options
-        What jobs, servers and sizing are like.
+        Jobs, servers and sizing.
     seed
-        Of arrivals and of errors of profiles.
+        Seed of arrivals and of errors of profiles.
     engine
-        Where sizings are packed and replayed, in this process by default; the answer is the same for any.
+        Execution engine, this process by default; the result is the same for every engine.
     stop, progress
-        Ends the comparison early, after the sizings that are running; hears how many are done.
+        `stop` ends the comparison early, after the sizings in progress; `progress` receives the number of completed sizings.
 
     Raises
     ------
@@ -466,7 +466,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
 
     @property
     def title(self) -> str:
-        """What progress shows."""
+        """Title of the progress display."""
         return "sizings"
 
     def do(self, piece: Sizing, stop: StoppingCriterion, progress: Progress) -> PackingRow:

@@ -1,13 +1,13 @@
 """Requests and limits for the next cycle of containers, as JSON and as patches of Kubernetes' pods.
 
-A `Recommender` learns from some containers what follows on a moment (`KnnQuantiles`), and tunes one multiplier a resource on others by split
-conformal prediction. Of a container it then looks at the end of its series only, so that containers come in blocks of any size.
+A `Recommender` learns a forecast from some containers (`KnnQuantiles`), and tunes one multiplier per resource on others by split
+conformal prediction. For a recommendation it uses only the end of a container's series, so containers may come in blocks of any size.
 
-Two figures tell of harm. The promise is the multipliers': it holds on average over containers like those tuned on and over their cycles,
-whatever the forecast is worth, and says nothing of one container. What is expected of one container is its forecast's, which nothing
-proves. With too few containers to tune on, the share that is asked for can't be promised; then each container gets at least its own
-peak so far (of an incompressible resource), and at least the quantile of its own forecast at that share, so that none is expected to
-have more harm than was asked for.
+Two figures describe kills and throttling. The guarantee of the multipliers holds on average over containers like those of the tuning, and over
+their cycles, for any forecast; it doesn't hold for a single container. The expected figure of a single container comes from its forecast and
+has no guarantee. With too few containers for tuning, the required share can't be guaranteed. Each request is then at least the container's
+peak so far (for incompressible resources), and at least the forecast's quantile at the required share, so that no container is expected to
+exceed this share.
 """
 
 import json
@@ -30,30 +30,30 @@ from optim.rightsizing.tuning import Draws, Slo, Tuned, draw_needs, num_needed, 
 from optim.rightsizing.world import World, make_world
 
 MAX_LEARNED = 400
-"""Containers to learn from and to tune on together, unless the shares that are asked for need more."""
+"""Maximum number of containers for learning and tuning together, unless the required shares need more."""
 
 SPARE = 3
-"""Containers for each one that tuning needs: half of them teach, and some are too short to tune on."""
+"""Containers per container needed for tuning: half serve for learning, and some are too short for tuning."""
 
 ROUNDING = 1e-9
-"""Shares that differ by no more are equal."""
+"""Shares that differ by at most this are equal."""
 
 CPU_LIMIT_RISK = 0.001
-"""Where CPU is limited: a sample above the limit is as rare as this, by the forecast."""
+"""Share of samples above a CPU limit, by the forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendOptions:
-    """How recommendations are made.
+    """Options of recommendations.
 
     Attributes
     ----------
     cycle_s
-        How long a recommendation is to hold.
+        Seconds for which a recommendation is valid.
     interval_s, max_gap_s
-        Grid, and the longest gap that is bridged.
+        Seconds between grid points, and the longest gap that is bridged.
     requirement
-        Kills and throttling that are allowed.
+        Allowed kills and throttling.
     """
 
     cycle_s: float = 3600.0
@@ -73,20 +73,20 @@ class Amount:
     Attributes
     ----------
     request
-        In the resource's unit; of an incompressible resource the limit as well.
+        Request in the resource's unit; for an incompressible resource also the limit.
     limit
-        Of a rate what only one sample in a thousand exceeds, by the forecast; None for none.
+        Limit of a rate, which one sample in a thousand exceeds by the forecast; None for no limit.
     quantile
         Level of the request in the forecast of the next cycle: of its peak (held) or of its samples (rate).
     reason
-        Why so much, in words.
+        Explanation of the request.
     compared_with, saving
-        Its limit now, or where it has none its peak so far, and how much less the request is, as a share.
+        Present limit, or the peak so far if there is none, and the share by which the request is lower.
     expected_kills_per_day, expected_throttled
-        By the forecast, if each cycle of a day were like the next one; kills of an incompressible resource (one a cycle at most),
-        throttled share of a rate.
+        Expected values by the forecast, if each cycle of a day were like the next one: kills for an incompressible resource
+        (at most one per cycle), throttled share for a rate.
     past_kills_per_day
-        Of an incompressible resource: how often the container was killed at its limit so far, see `uncensor`.
+        Past kills per day at the limit of an incompressible resource, see `uncensor`.
     """
 
     request: float
@@ -102,7 +102,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """What a container should get in the next cycle, by resource."""
+    """Recommended amounts of a container for the next cycle, by resource."""
 
     container: str
     unit: str | None
@@ -111,7 +111,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Usage:
-    """What a container did with a resource so far; `is_raised`: whether its request is what it gets at least."""
+    """Past usage of a resource by a container; `is_raised`: whether the request was raised to its minimum."""
 
     limit: float
     peak: float
@@ -135,21 +135,21 @@ class _Ends:
 
 
 class Recommender:
-    """Learned and tuned, ready for containers.
+    """Learned and tuned rule for recommendations.
 
     Parameters
     ----------
     series
-        Containers to learn from, at least two units; of many a random part counts.
+        Containers for learning and tuning, at least two units; of many containers, a random sample is used.
     options
-        How.
+        Options of the recommendations.
     seed
-        Of the split and of the draws.
+        Seed of the split and of the draws.
 
     Raises
     ------
     InvalidProblemError
-        If there are fewer than two units, or none has a whole cycle behind it.
+        If there are fewer than two units, or none has a complete cycle.
     """
 
     def __init__(self, series: ContainerSeries, options: RecommendOptions, seed: int) -> None:
@@ -183,12 +183,12 @@ class Recommender:
 
     @property
     def num_tuned(self) -> int:
-        """Containers that the multipliers were tuned on."""
+        """Number of containers on which the multipliers were tuned."""
         return len(self._draws.need)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """Resources that there must be."""
+        """Resources that series must have."""
         return self._world.resources
 
     def promise(self) -> str:
@@ -273,12 +273,12 @@ class Recommender:
         return self._knn.forecast(parts)
 
     def recommend(self, series: ContainerSeries) -> Iterator[Recommendation]:
-        """Yield a recommendation a container, from its last segment.
+        """Yield a recommendation per container, from its last segment.
 
         Raises
         ------
         InvalidProblemError
-            If the series have other resources than those learned from.
+            If the series have other resources than the training series.
         """
         ends = self._ends(series)
         seen, grid, last, answer = ends.seen, ends.grid, ends.last, ends.answer
@@ -312,14 +312,14 @@ class Recommender:
             yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
 
     def requests_at(self, series: ContainerSeries, multipliers: Sequence[float]) -> FloatArray:
-        """Return what each container would get at M multipliers of one's own, shape (M, A, R): nothing is promised of them.
+        """Return each container's request with M given multipliers, without a guarantee, shape (M, A, R).
 
-        What kills ask for at least is in it. A larger multiplier, at least 0, asks for no less.
+        Requests respect the minimum after kills. They don't decrease with the multiplier, which is at least 0.
 
         Raises
         ------
         InvalidProblemError
-            If the series have other resources than those learned from.
+            If the series have other resources than the training series.
         """
         ends, number = self._ends(series), len(self.resources)
         for multiplier in multipliers:
@@ -405,16 +405,16 @@ SCHEMA = "optim/recommendation/2"
 MIB_PER_GIB = 1024.0
 
 PARTS = 3
-"""Of a name namespace/pod/container."""
+"""Number of parts of a name namespace/pod/container."""
 
 PLAIN = re.compile(r"[ -~]+")
 """Part of a name whose JSON string is also valid YAML; the rules of Kubernetes are much narrower."""
 
 SHOWN = 80
-"""Characters of a name that an error shows."""
+"""Maximum number of characters of a name in an error message."""
 
 KUBERNETES = ("cpu", "memory")
-"""Resources that a pod can ask for, in cores and GiB."""
+"""Resources that a pod can request, in cores and GiB."""
 
 
 def as_json(recommendations: Sequence[Recommendation], recommender: Recommender) -> str:
@@ -431,15 +431,15 @@ def as_json(recommendations: Sequence[Recommendation], recommender: Recommender)
 
 
 def as_yaml(recommendations: Sequence[Recommendation], recommender: Recommender) -> str:
-    """Return a patch a pod, as documents of YAML, to be looked at and applied by hand (``kubectl patch --patch-file``).
+    """Return one patch per pod as YAML documents, to be reviewed and applied manually (``kubectl patch --patch-file``).
 
-    Names of the form namespace/pod/container give all three, pod/container two; a name without a slash stands for both. CPU is rounded up
+    Names have the form namespace/pod/container or pod/container; a name without a slash is both pod and container. CPU is rounded up
     to a thousandth of a core, memory to a MiB.
 
     Raises
     ------
     InvalidProblemError
-        If a name has characters or parts that no name of Kubernetes has: they could be read as something else.
+        If a name has characters or parts that Kubernetes doesn't allow, which YAML could interpret differently.
     """
     pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
     for recommendation in recommendations:
@@ -496,7 +496,7 @@ def _resources(amounts: dict[str, Amount]) -> list[str]:
 
 
 def _quantity(name: str, value: float) -> str:
-    """Return an amount as Kubernetes writes it, rounded up, at least the smallest there is."""
+    """Return an amount in Kubernetes' notation, rounded up, at least the smallest unit."""
     if name == "cpu":
         return f"{max(1, math.ceil(1000 * value - FILE_ROUNDING))}m"
     return f"{max(1, math.ceil(MIB_PER_GIB * value - FILE_ROUNDING))}Mi"
