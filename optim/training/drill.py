@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """How hard the drill is.
+    """Options of the drill.
 
     Parameters
     ----------
     kills
-        Active servers killed, one after the other.
+        Number of active servers to kill, one after the other.
     clocks_between
-        Clocks from one kill to the next.
+        Number of clocks from one kill to the next.
     max_messages
-        Up to so many messages after a clock boundary, at random, the kill comes.
+        Maximum number of messages between a clock boundary and the kill; the number is random.
     transient
-        Transient machines at any time; the killed are replaced.
+        Number of transient machines; killed ones are replaced.
     seed
-        Of victims and moments.
+        Seed of the choice of victims and moments.
     """
 
     kills: int = 50
@@ -53,12 +53,12 @@ class KillRow:
     Attributes
     ----------
     machine, process_id
-        The victim.
+        Name and process number of the killed machine.
     from_clock, to_clock, replayed_to
-        Clocks complete when it died, the clock that all went back to, and how far kept pushes then brought them again.
+        Completed clocks at the kill, the clock to which the run was rolled back, and the clock reached by replaying pushes.
     clocks_compared, is_equal
-        How many clocks were completed from `to_clock` until the next kill, and whether each had the undisturbed run's
-        loss, bit for bit.
+        Number of clocks completed from `to_clock` until the next kill, and whether their losses equal those of the
+        undisturbed run in every bit.
     """
 
     machine: str

@@ -1,4 +1,4 @@
-"""Training on several devices of one host as one program: parameters lie in pieces, one on each device.
+"""Training on several devices of one host as one program: parameters are sharded over the devices.
 
 JAX's partitioner spreads the clock that a trainer on one device computes. Each array of the parameters is cut along its
 first axis, and so are the optimiser's arrays; products with a piece are added up over the devices, so that no device ever
@@ -29,14 +29,14 @@ class MeshTrainer:
     Parameters
     ----------
     application, optimiser
-        What is trained, by which rule.
+        Application to train, and its optimiser.
     mesh
-        Devices along one axis, `AXIS`. Arrays whose first axis they don't divide lie on all of them.
+        Devices along one axis, `AXIS`. Arrays whose first axis isn't divisible by their number are replicated.
 
     Attributes
     ----------
     parameters
-        The application's pytree, in pieces.
+        The application's pytree, sharded.
     losses
         Mean loss at each clock's start.
     """
@@ -60,7 +60,7 @@ class MeshTrainer:
         self.losses: list[float] = []
 
     def run(self, clocks: int) -> None:
-        """Train up to a clock, counted from the very beginning."""
+        """Train until the total number of clocks, including earlier calls, is `clocks`."""
         while len(self.losses) < clocks:
             self.parameters, self._state, loss = self.step(*self.arguments())
             self.losses.append(float(to_host(loss)))

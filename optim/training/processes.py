@@ -1,4 +1,4 @@
-"""Machines as processes: forked, watched by heartbeats, killed for real.
+"""Machines as processes, monitored by heartbeats.
 
 Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that two ends never
 wait for each other with full pipes. The storage lives with the controller. Gradients and parameters lie in shared memory: an
@@ -51,18 +51,18 @@ _ELSEWHERE: Vector = np.empty(0, dtype=np.float32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """How the rows of shared memory are numbered.
+    """Layout of the rows of shared memory.
 
     Parameters
     ----------
     ranges
-        Start and stop of each shard; a row is as long as all shards, n.
+        Start and stop of each shard; a row has the length n of all shards together.
     num_partitions
-        Gradients of a clock.
+        Number of gradients per clock.
     depth
-        Clocks that may be under way at once, and one more.
+        Maximum number of simultaneous clocks, plus one.
     max_machines
-        Machines that may live at once.
+        Maximum number of simultaneous machines.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -77,17 +77,17 @@ class MemoryPlan:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the parameters, and of all machines' gradients."""
+        """Number of rows of the parameters and of all machines' gradients."""
         return self.depth * (1 + self.max_machines * self.num_partitions)
 
     @property
     def num_bytes(self) -> int:
-        """Length of the memory: signs of life, a count for each machine, then the rows."""
+        """Length of the memory: one heartbeat counter per machine, then the rows."""
         return self.rows_at + self.num_rows * self.num_parameters * FLOAT_BYTES
 
     @property
     def rows_at(self) -> int:
-        """Where the rows begin: on a cache line."""
+        """Offset of the first row, aligned to a cache line."""
         return -(-self.max_machines * COUNT_BYTES // LINE_BYTES) * LINE_BYTES
 
     def published(self, clock: int) -> int:
@@ -95,12 +95,12 @@ class MemoryPlan:
         return clock % self.depth
 
     def gradient(self, place: int, partition: int, clock: int) -> int:
-        """Return the row that the machine at a place writes a partition's gradient to."""
+        """Return the row to which the machine at a place writes a partition's gradient."""
         return self.depth * (1 + place * self.num_partitions) + (clock % self.depth) * self.num_partitions + partition
 
 
 class WireMessage(NamedTuple):
-    """A message on its way; its long vector, if it has one, stays in shared memory, in these places of all rows."""
+    """A message in transit; its long vector, if any, is in shared memory, at these places of all rows."""
 
     message: Message
     places: slice | None = None
@@ -111,27 +111,27 @@ _VECTORS = {Compute: "parameters", Applied: "parameters", Push: "gradient", Push
 
 
 class SharedMemory:
-    """Rows in which the long vectors of messages stay while the messages travel.
+    """Shared rows that contain the long vectors of messages in transit.
 
-    Parameters go there once, from their server, and workers read them in place. Values of entire shards (copies, moves)
+    A server writes parameters there once, and workers read them in place. Values of entire shards (copies, moves)
     and replayed pushes go through the pipe: they are rare, and must not change while they are stored.
 
     Parameters
     ----------
     plan
-        How the rows are numbered.
+        Layout of the rows.
     descriptor
-        The file of another process's memory, as it travels; a new file if not given.
+        Descriptor of another process's file, for inheritance; by default a new file is created.
 
     Attributes
     ----------
     beats
-        Shape (max_machines,): what the machine at each place has counted up to, as a sign of life.
+        Shape (max_machines,): heartbeat counter of the machine at each place.
 
     Raises
     ------
     InvalidOptionError
-        If the system gives no such memory.
+        If the system provides no such memory.
     """
 
     def __init__(self, plan: MemoryPlan, descriptor: Any = None) -> None:
@@ -198,22 +198,22 @@ class SharedMemory:
 
 
 HEARTBEAT_S = 0.5
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Pulse:
-    """The signs of life of a machine, as its watcher sees them.
+    """Heartbeats of a machine, as seen by the monitoring thread.
 
     Attributes
     ----------
     is_ready
-        Whether its first message has come. Until then the count is that of the last machine at its place.
+        Whether its first message has arrived. Until then the counter is that of the previous machine at its place.
     count
-        Signs of life seen, -1 until it is ready.
+        Last value of the counter, -1 until the machine is ready.
     silent_s
-        Seconds that it has given none, or has been starting. The time between two looks counts as the watcher's period,
-        however long it was: a controller that was stopped itself must not take all machines for dead.
+        Seconds without a heartbeat, or since the machine began to start. The time between two checks counts as the monitoring
+        period, however long it was, so that a controller that was suspended doesn't consider all machines dead.
     """
 
     is_ready: bool = False
@@ -221,7 +221,7 @@ class Pulse:
     silent_s: float = 0.0
 
     def look(self, count: int, period_s: float) -> None:
-        """Compare the machine's count with that of the last look."""
+        """Compare the machine's counter with that of the last check."""
         if self.is_ready and count != self.count:
             self.count, self.silent_s = count, 0.0
         else:
@@ -242,14 +242,14 @@ _READ_AT_IMPORT = (
 
 
 _BEGUN: dict[int, dict[str, str]] = {}
-"""The processes of the fork servers that were started here, and what their libraries found."""
+"""Process numbers of the fork servers started by this process, with the environment that their libraries read."""
 
 
 def context_of() -> "SpawnContext | ForkServerContext":
-    """Return how a process is started now: forked if that makes it what one that is spawned would be.
+    """Return the context that starts a process: forking if the result equals that of spawning.
 
-    What it is forked from is the interpreter's own fork server, and ends with it. One that was there before, or whose
-    libraries saw other settings, doesn't suit. And there is none where its socket finds no room: names of sockets are short, and the folder for temporary files may have a long one.
+    Processes are forked from a fork server that ends with this interpreter. A fork server from before, or one whose libraries
+    read another environment, isn't used. No fork server can start if the path of the temporary folder is too long for a socket.
     """
     if "forkserver" not in get_all_start_methods() or not _has_server():
         return get_context("spawn")
@@ -257,7 +257,7 @@ def context_of() -> "SpawnContext | ForkServerContext":
 
 
 def _has_server() -> bool:
-    """Return whether the fork server suits; start one if there is none, with this process's surroundings."""
+    """Return whether the fork server can be used; start one in this process's environment if there is none."""
     settings = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
     before = _server_id()
     if before is not None and before not in _BEGUN:
@@ -323,20 +323,20 @@ class _Child:
     pulse: Pulse = field(default_factory=Pulse)
     is_stopping: bool = False
     silence: str = ""
-    """Why it was killed, if it was silent."""
+    """Reason of the kill, if its heartbeats stopped."""
 
 
 class Processes:
-    """A transport to machines that are processes; use it as a context, which ends them all.
+    """Transport to machines that are processes; use it as a context manager, which ends them all.
 
     Parameters
     ----------
     application
-        What the workers compute.
+        Application that the workers compute.
     options
-        Those of the controller that will use it.
+        Options of the controller that will use the transport.
     max_machines
-        Most machines that live at once.
+        Maximum number of simultaneous machines.
     """
 
     def __init__(self, application: Application, options: "ClusterOptions", *, max_machines: int = 64) -> None:
@@ -426,7 +426,7 @@ class Processes:
                 return Lost(machine, reason)
 
     def _kill_silent(self) -> None:
-        """Kill machines that give no sign of life, from a thread: the controller may wait for them with a full pipe.
+        """Kill machines without heartbeats. This runs in a thread, since the controller may wait for them with a full pipe.
 
         `_listen` notices the loss when the pipe closes.
         """
@@ -476,7 +476,7 @@ class Processes:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _put(self, machine: str, message: WireMessage | None) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its reader has noticed, or will
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reader notices the closed pipe itself
             self._children[machine].pipe.send(message)
 
     def _listen(self, machine: str, pipe: Connection) -> None:
@@ -533,11 +533,11 @@ def _serve(
     pipe: Connection,
 ) -> None:
     """Run a machine until it is stopped or the controller is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C
     machine = Machine(name, application)
     memory.beats[place] = 0
     threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
-    if order is not None:  # so that JAX compiles while the others go on without this machine; the gradient is nobody's
+    if order is not None:  # compile with JAX while the others continue without this machine; the gradient is discarded
         Machine(name, application).handle(memory.arrived(order))
     try:
         pipe.send(WireMessage(Ready(machine=name)))

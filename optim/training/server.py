@@ -1,4 +1,4 @@
-"""Shards as a server holds them, on JAX's device: its inputs, when it applies them, and its messages to the backup.
+"""Shards of a server on JAX's device: its inputs, the application of clocks, and messages to the backup.
 
 A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory of the
 slots. Parameters get new memory, so published parameters stay unchanged for their readers, and publishing passes a
@@ -25,9 +25,9 @@ class ServedShard:
     Attributes
     ----------
     generation
-        The generation in which the machine was given the shard.
+        Generation in which the machine received the shard.
     clock
-        Clocks applied.
+        Number of applied clocks.
     """
 
     def __init__(self, message: Host) -> None:
@@ -125,9 +125,9 @@ def apply_row_pushes(
     gradients, rows
         For each push the gradients of some rows, shape (k * width,), and their numbers, shape (k,), int32.
     weights
-        Shape (pushes,): data behind each push.
+        Shape (pushes,): weight of the data of each push.
     version
-        Scalar int32: updates applied before this one.
+        Scalar int32: number of earlier updates.
     """
     width = layout.width
     pushed = [
@@ -150,8 +150,8 @@ def apply_row_pushes(
 
 
 ARRAY_NS, NUMBER_NS, ROW_NS = 0.42, 1.5, 4.0
-"""On a CPU, nanoseconds: of a parameter for each array that an update by whole gradients reads or writes; and by rows, beyond what
-whole gradients cost for theirs, of a number pushed, and of a row pushed."""
+"""Measured nanoseconds on a CPU: per parameter and array that an update with full gradients reads or writes; and with pushes by
+rows, the additional time per pushed number and per pushed row."""
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
@@ -162,14 +162,14 @@ def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
     Parameters
     ----------
     pushes
-        At least one.
+        Pushes of the clock, at least one.
     num_slots
-        Arrays of the rule.
+        Number of slot arrays of the optimiser.
 
     Notes
     -----
-    On a CPU rows are visited one after the other: what that takes has been measured. An accelerator sorts them: there bytes
-    are compared, of the rows four times and of whole pushes once.
+    On a CPU, which processes rows one after the other, the comparison uses measured times. An accelerator sorts the rows; the
+    comparison is of transferred bytes, with those of rows counted four times.
     """
     if any(push.rows is None or push.width != pushes[0].width for push in pushes):
         return False

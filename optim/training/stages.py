@@ -106,7 +106,7 @@ class StagePolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The stage by the ratio of transient to reliable machines.
+    """Choice of the stage by the ratio of transient to reliable machines.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Thresholds:
 
     Notes
     -----
-    The defaults, 1 and 15, are those known of the paper's cluster; `ThroughputModel` derives others.
+    The defaults, 1 and 15, are those of the paper's cluster; `ThroughputModel` derives others.
     """
 
     second: float = 1.0
@@ -155,9 +155,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputModel:
-    """Seconds of an iteration in each stage: computing, serving and backing up overlap, and the slowest decides.
+    """Seconds per iteration in each stage: computation, serving and backups overlap, and the slowest determines the time.
 
-    With R reliable and T transient machines, n of them working and a serving on transient ones::
+    With R reliable and T transient machines, of which n are workers, and `a` transient servers::
 
         stage 1      n = R + T   max(D / (n s), n U / (R B))
         stage 2      n = R + T   max(D / (n s), n U / (a B), U / B + M / (R B k))
@@ -169,17 +169,17 @@ class ThroughputModel:
     Parameters
     ----------
     work_s
-        D s: seconds that one machine would compute an iteration.
+        D s: seconds of computation per iteration on one machine.
     worker_mb
-        U: megabytes a worker reads and writes an iteration.
+        U: megabytes that a worker reads and writes per iteration.
     model_mb
-        M: megabytes that a backup takes.
+        M: megabytes per backup.
     bandwidth_mb_per_s
-        B: of one machine's network card.
+        B: bandwidth of one machine's network card.
     sync_every
         k: iterations between two backups.
     max_actives
-        Most transient machines that serve; None for all, so a = min(T, max_actives).
+        Maximum number of transient servers; None for all, so a = min(T, max_actives).
 
     Notes
     -----
@@ -229,7 +229,7 @@ class ThroughputModel:
         Raises
         ------
         InvalidOptionError
-            If a lower stage is chosen again after a higher one, so that no two thresholds say it.
+            If a lower stage is chosen again after a higher one, so that two thresholds can't describe the choice.
         """
         chosen = [self.stage(reliable, transient) for transient in range(max_transient + 1)]
         if chosen != sorted(chosen, key=list(Stage).index):
@@ -243,23 +243,23 @@ class ThroughputModel:
 
 
 STORAGE = "storage"
-"""Name of the stable storage that checkpoints go to; it never fails."""
+"""Name of the stable storage for checkpoints; it never fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """A layout.
+    """Assignment of roles to machines.
 
     Attributes
     ----------
     stage
-        The stage that it is a layout of.
+        Stage of the layout.
     workers
         Machines that compute.
     servers
         For each shard the machine that serves it.
     backups
-        For each shard who keeps its copies: a reliable machine, or `STORAGE`.
+        For each shard the keeper of its copies: a reliable machine, or `STORAGE`.
     """
 
     stage: Stage
@@ -268,7 +268,7 @@ class Roles:
     backups: tuple[str, ...]
 
     def has_same_shards(self, other: "Roles") -> bool:
-        """Return whether no shard and no copy would have to move between the two."""
+        """Return whether no shard or copy has to move between the two layouts."""
         return self.servers == other.servers and self.backups == other.backups
 
 
@@ -286,15 +286,15 @@ def assign_roles(
     Parameters
     ----------
     stage
-        Where servers aren't transient alone, `STORAGE` keeps the copies, which are checkpoints then.
+        Stage to lay out. If some servers are reliable, `STORAGE` keeps the copies, which are then checkpoints.
     reliable, transient
         Names of the machines of each tier.
     num_shards
-        Fixed for the whole run.
+        Number of shards, fixed during the run.
     max_actives
-        Most transient machines that serve.
+        Maximum number of transient servers.
     previous
-        The layout so far.
+        Current layout.
 
     Raises
     ------
@@ -318,7 +318,7 @@ def assign_roles(
 
 
 def _preferred(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
-    """Return up to `count` machines, those with a shard already first."""
+    """Return up to `count` machines, those that already have a shard first."""
     known = set(before)
     return tuple(sorted(machines, key=lambda name: name not in known)[:count])
 
@@ -329,36 +329,35 @@ NEVER = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How a job is trained.
+    """Options of training on a cluster.
 
     Parameters
     ----------
     num_shards
-        Pieces of the parameter vector, fixed: the most servers that there will ever be.
+        Number of shards of the parameter vector, fixed during the run. It limits the number of servers.
     staleness
-        Clocks by which a partition may be ahead of the slowest; 0 is bulk-synchronous, and bit for bit reproducible.
+        Clocks by which a partition may be ahead of the slowest; 0 is bulk-synchronous, and reproducible in every bit.
     sync_every
-        Clocks between two deltas to the backups.
+        Clocks between two updates of the backups.
     checkpoint_every
         Clocks between two checkpoints to the storage.
     max_actives
-        Most transient machines that serve.
+        Maximum number of transient servers.
     policy
-        What chooses the stage.
+        Rule that chooses the stage.
     pushes
-        Whether gradients are pushed by rows where most rows are zero: never by rules that move where the gradient is zero
-        (momentum, Adam).
+        Whether gradients with mostly zero rows are pushed by rows. Momentum and Adam never do so, since they change parameters
+        with a zero gradient.
     replay_mb
-        Megabytes of pushes that the controller keeps since the copies that a failure would go back to. After a server's death
-        the servers replay them, and get back the bits they had; what there was no room for is computed again, as all is with 0.
+        Maximum megabytes of pushes since the newest complete copies that the controller keeps. After a server's failure the
+        servers replay them, with the same bits. Pushes beyond this size are computed again; 0 keeps none.
     non_finite
-        What becomes of a gradient that is infinite or not a number.
+        Treatment of a gradient that is infinite or not a number.
     silence_s
-        Seconds without a sign of life after which a machine is taken for dead and killed. Machines that are processes give
-        signs from a thread of their own, also while they compute; only code that holds the interpreter's lock keeps one
-        from it.
+        Seconds without a heartbeat after which a machine is considered dead and killed. Processes send heartbeats from a
+        separate thread, also during computations, unless code holds the interpreter's lock.
     start_s
-        Seconds that a machine may take until it is ready.
+        Maximum seconds until a new machine is ready.
     """
 
     num_shards: int = 4

@@ -28,23 +28,23 @@ class Action(StrEnum):
     ADD_RELIABLE = "add-reliable"
     ADD_TRANSIENT = "add-transient"
     EVICT = "evict"
-    """With a warning."""
+    """Remove machines after a warning."""
     KILL = "kill"
-    """Without."""
+    """Remove machines without a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happens to machines at a clock.
+    """A change of machines at a clock.
 
     Parameters
     ----------
     clock
-        It happens once so many clocks are applied.
+        Number of applied clocks at which the event happens.
     action, machines
-        What, and to which machines.
+        Kind of change, and the machines concerned.
     after_messages
-        Messages that the controller still gets first: a death in the midst of a clock.
+        Number of messages that the controller first receives after `clock`, for failures within a clock.
     """
 
     clock: int
@@ -58,18 +58,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRow:
-    """One clock as it was completed; one that a failure undoes comes again.
+    """A completed clock; a clock that a failure undoes has another row when it is repeated.
 
     Attributes
     ----------
     clock
-        Clocks applied.
+        Number of applied clocks.
     loss
         Mean loss before the clock's update.
     stage, reliable, transient
-        The layout and the machines that had it done.
+        Stage of the layout, and numbers of machines that computed the clock.
     elapsed_s
-        Seconds since the run began.
+        Seconds since the beginning of the run.
     """
 
     clock: int
@@ -87,17 +87,17 @@ class TrainingRecord:
     Attributes
     ----------
     losses
-        Mean loss before each clock's update: the curve without repeated work.
+        Mean loss before each clock's update, without repeated clocks.
     parameters
-        Shape (n,): at the end.
+        Shape (n,): final parameters.
     rows
-        All clocks in the order of time, those undone later included.
+        All clocks in order of time, including those that were undone.
     rollbacks
-        What failures have undone.
+        Rollbacks after failures.
     num_computed
-        Gradients computed, those computed again included.
+        Number of computed gradients, including repetitions.
     num_skipped
-        Those that weren't finite, and were left out.
+        Number of gradients skipped because they weren't finite.
     """
 
     losses: tuple[float, ...]
@@ -108,7 +108,7 @@ class TrainingRecord:
     num_skipped: int = 0
 
     def equals(self, other: "TrainingRecord") -> bool:
-        """Return whether losses and parameters are another run's, bit for bit."""
+        """Return whether losses and parameters equal those of another run in every bit."""
         return self.losses == other.losses and np.array_equal(self.parameters, other.parameters)
 
 
@@ -128,11 +128,11 @@ class Trainer:
     Parameters
     ----------
     application, optimiser, options
-        What is trained, by which rule, and how.
+        Application to train, its optimiser, and options of the training.
     transport
-        Where the machines live; objects of this process if not given.
+        Transport to the machines; by default they are objects of this process.
     start
-        Where the run begins: the application's own parameters at clock 0 if not given.
+        Starting point; by default the application's initial parameters at clock 0.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Trainer:
 
     @property
     def clock(self) -> int:
-        """Clocks applied by all shards."""
+        """Number of clocks applied by all shards."""
         return self.controller.flow.read_clock
 
     def run(self, clocks: int, events: Sequence[Event] = ()) -> TrainingRecord:
@@ -163,9 +163,9 @@ class Trainer:
         Parameters
         ----------
         clocks
-            Clocks from the very beginning.
+            Total number of clocks, including earlier runs.
         events
-            What happens meanwhile, each once, however often its clock is reached.
+            Changes of machines during the run. Each happens once, even if its clock is repeated.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Trainer:
         self.controller.resume(clocks)
         events = sorted(events, key=lambda event: event.clock)
         waiting = {number: event.after_messages for number, event in enumerate(events)}
-        # One thread: a sum that libraries split by cores would have other bits on another machine.
+        # Use one thread: the bits of a sum that libraries split by cores depend on the number of cores.
         with threadpool_limits(limits=1):
             while True:
                 due = [number for number in waiting if events[number].clock <= self.clock and waiting[number] <= 0]
@@ -223,10 +223,10 @@ class Trainer:
                 self.controller.evict(event.machines)
             case Action.KILL:
                 for machine in event.machines:
-                    self.transport.kill(machine)  # the controller hears of it as of any death
+                    self.transport.kill(machine)  # the controller is notified as after any failure
 
     def step(self, *, has_more: bool = False) -> None:
-        """Take one message.
+        """Process one message.
 
         Raises
         ------
@@ -235,7 +235,7 @@ class Trainer:
         """
         message = self.transport.receive()
         if message is None:
-            hint = "an event waits for a clock that nobody can reach" if has_more else "add a machine"
+            hint = "an event waits for a clock that cannot be reached" if has_more else "add a machine"
             hint = f"{self._last_lost}; {hint}" if self._last_lost else hint
             raise NotAllowedError(
                 f"training stands still at clock {self.clock} with machines "

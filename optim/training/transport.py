@@ -36,21 +36,21 @@ class Transport(Protocol):
         ...
 
     def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
+        """Send a message; messages to removed machines are lost."""
         ...
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Return the next message to the controller, or the news that a machine is lost; None if none can come.
+        """Return the next message to the controller, or `Lost` for a lost machine; None if no message can arrive.
 
         Parameters
         ----------
         wait_s
-            Where machines are processes: None too if none has come for so many seconds.
+            For machines that are processes: also return None after this many seconds without a message.
         """
         ...
 
     def close(self) -> None:
-        """Give back everything."""
+        """Release all resources."""
         ...
 
 
@@ -60,7 +60,7 @@ class InProcess:
     Parameters
     ----------
     application
-        What the workers compute.
+        Application that the workers compute.
     """
 
     def __init__(self, application: Application) -> None:
@@ -96,13 +96,13 @@ class InProcess:
             self.outboxes[machine].append(Lost(machine))
 
     def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
+        """Send a message; messages to removed machines are lost."""
         if machine in self.inboxes:
             self.inboxes[machine].append(message)
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Return the next message to the controller; None if all is quiet."""
-        del wait_s  # all messages are there already
+        del wait_s  # all messages are available already
         while True:
             for outbox in self.outboxes.values():
                 if outbox:

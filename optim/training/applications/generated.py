@@ -60,7 +60,7 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
 
 @_read_once
 def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
-    """Read who rated what: ``user item rating``, further columns left out; MovieLens' files are such.
+    """Read ratings in lines ``user item rating``, as in MovieLens' files; further columns are ignored.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
 
 @_read_once
 def read_examples(path: str) -> tuple[Vector, IntArray]:
-    """Read examples as libsvm writes them: ``label index:value ...``, indices from 1.
+    """Read examples in libsvm's format: ``label index:value ...``, indices from 1.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def read_examples(path: str) -> tuple[Vector, IntArray]:
 
 @_read_once
 def read_bags(path: str) -> NDArray[np.float64]:
-    """Read bags of words: documents, words and pairs in a line each, then ``document word count``, from 1.
+    """Read bags of words: one line each with the numbers of documents, words and pairs, then lines ``document word count``, from 1.
 
     Returns
     -------
@@ -174,16 +174,16 @@ def partitions_of(num_examples: int, asked: int | None) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedApplication(DeviceApplication, Generic[DataT]):
-    """An application whose data follows from a seed, partition by partition.
+    """An application whose data is generated from a seed, partition by partition.
 
     Parameters
     ----------
     num_partitions
-        P, pieces that the data is cut into for good.
+        Number P of partitions of the data, fixed.
     seed
-        What data, model and start are drawn from.
+        Seed of the data, the true model and the initial parameters.
     source
-        A file of custom data, in place of drawn data; `from_file` takes the sizes from it.
+        File of custom data that replaces generated data; `from_file` reads the sizes from it.
     """
 
     num_partitions: int = USUAL_PARTITIONS
