@@ -18,7 +18,7 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels import gpu
 
 STRIDE_BYTES, TURN_BYTES, FEW_COUNTS = 4096, 64, 32
-"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and counts for which four warps do."""
+"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and counts for which four warps suffice."""
 
 
 class PricedJobs(NamedTuple):
@@ -109,7 +109,7 @@ def slot_tables(
 def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax.Array:
     """Return the cost of the `count` cheapest units, infinity beyond all limits; (jobs or 1, slots or 1, counts).
 
-    Of two classes at one cost the first comes first. Nothing is sorted: classes are few, and each is asked which come before it.
+    Classes of equal cost are used in their order. Classes are few, so each is compared with all others instead of sorting.
     """
     columns = [(cost[:, :, column], limit[:, :, column]) for column in range(cost.shape[-1])]
 
@@ -120,7 +120,7 @@ def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax
                 units = units + jnp.where((its_price <= price) if other < column else (its_price < price), its_most, 0)
         return units
 
-    # Worked out once for a slot; else the compiler would do so for every count.
+    # Compute this once per slot; without the barrier the compiler repeats it for every count.
     before = lax.optimization_barrier([earlier(column) for column in range(len(columns))])
     total: Any = 0.0
     for (price, most), units in zip(columns, before, strict=True):
@@ -184,8 +184,8 @@ def in_one_launch(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute `best_payoffs` by one launch of one kernel: a block of threads goes through the slots of a job.
 
-    The state lies in two rows of memory that stay in the cache; slot by slot one is made of the other, so many entries at a
-    time, up to the job's target. Before the first entry lie as many impossible ones as a slot may reach back. The kernel
+    The state is in two rows of memory that stay in the cache. In each slot the kernel computes one row from the other, several
+    entries at a time, up to the job's target. Infinite entries before the first one serve as padding. The kernel
     skips slots without possible work, and slots after the last one of positive value.
 
     Parameters
@@ -281,7 +281,7 @@ def by_count(state: jax.Array, table: jax.Array) -> jax.Array:
 
 
 def at_once(state: jax.Array, table: jax.Array) -> jax.Array:
-    """Return what `by_count` does, as one reduction over windows of the state."""
+    """Return the result of `by_count`, computed as one reduction over windows of the state."""
     length, num_counts = state.shape[1], table.shape[1]
     place = jnp.arange(length)[:, None] + (num_counts - 1 - jnp.arange(num_counts))[None]
     return jnp.min(_padded(state, table)[:, place] + table[:, None], axis=2)

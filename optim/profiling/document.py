@@ -133,7 +133,7 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     startup_min, change_min, eviction_min
         BidBrain's start-up, sigma and lambda.
     placement
-        How much longer a step takes in a `slot`, `machine`, `rack` or `cluster`.
+        Time of a step in a `slot`, `machine`, `rack` or `cluster` over that in the best placement.
     worker, ps
         Demands.
     speed

@@ -99,13 +99,13 @@ def recover(
     Parameters
     ----------
     options
-        Containers, training and test together.
+        Options of the generated containers, training and test together.
     encoder, encoder_options
         The encoder.
     seed
-        Of the containers and of the model.
+        Seed of the containers and of the model.
     num_phases
-        Phases to fit; None for the rule.
+        Number of phases to fit; None to choose it automatically.
     test_drift
         Drift of the test containers alone.
     **parameters

@@ -1,4 +1,4 @@
-"""What can be trained: a loss over fixed data partitions, and its gradients."""
+"""Applications that can be trained: a loss over fixed data partitions, and its gradients."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -47,7 +47,7 @@ class Application(Protocol):
         ...
 
     def weight(self, partition: int) -> float:
-        """Return how much data stands behind a partition's gradient."""
+        """Return the weight of a partition's data in the mean gradient."""
         ...
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
@@ -81,7 +81,7 @@ def is_on_device(application: object) -> "TypeGuard[DeviceApplication]":
 
 
 def check_application(application: Application) -> None:
-    """Raise unless there is something to train, and data to train it on.
+    """Raise unless an application has parameters and data.
 
     Raises
     ------
@@ -156,7 +156,7 @@ class DeviceApplication(ABC):
     Attributes
     ----------
     seed
-        Seeds `init`.
+        Seed of `init`.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class DeviceApplication(ABC):
 
     @abstractmethod
     def weight(self, partition: int) -> float:
-        """Return how much data stands behind a partition's gradient."""
+        """Return the weight of a partition's data in the mean gradient."""
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
         """Return the part of a partition that a clock computes; by default all of it."""
@@ -207,7 +207,7 @@ class DeviceApplication(ABC):
 
     @cached_property
     def num_parameters(self) -> int:
-        """Numbers in all arrays of the parameters."""
+        """Total length of all arrays of the parameters."""
         import jax
 
         shapes = jax.eval_shape(self.init, jax.random.key(0))
@@ -330,7 +330,7 @@ class UserApplication(ABC):
 
     @property
     def num_partitions(self) -> int:
-        """Partitions."""
+        """Number of partitions."""
         return len(self.sizes())
 
     @property

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 VERSION = 2
-"""Version 1 used NumPy gradients: a run resumed from it would have other losses than an uninterrupted run."""
+"""Version 1 used NumPy gradients, so the losses of a resumed run would differ from those of an uninterrupted run."""
 NUM_KEPT = 2
-"""Checkpoints that stay in the folder."""
+"""Number of checkpoints kept in the folder."""
 
 WHAT, REMEDY = "a checkpoint", "remove it: a run goes on from the newest whole one, or begins anew"
 
 
 class StartingPoint(NamedTuple):
-    """Where a run begins: clocks applied, parameters and the optimiser's slots, and the losses so far."""
+    """Starting point of a run: number of applied clocks, parameters and the optimiser's slots, and the losses so far."""
 
     clock: int
     parameters: Vector
@@ -60,7 +60,7 @@ class DurableStorage(Machine):
     job
         The run's application, optimiser and options, as text. Checkpoints of another run are rejected.
     num_shards
-        Pieces of the parameters.
+        Number of shards of the parameters.
     """
 
     def __init__(self, application: Application, folder: str | Path, *, job: str, num_shards: int) -> None:
@@ -77,7 +77,7 @@ class DurableStorage(Machine):
         Raises
         ------
         InvalidProblemError
-            If none is whole though there are some, or it is another job's.
+            If all checkpoints are damaged, or the newest intact one is of another job.
         """
         error: InvalidProblemError | None = None
         for path in reversed(self._intact()):

@@ -1,4 +1,4 @@
-"""The controller: it knows all machines, assigns partitions and shards, and recovers from failures.
+"""The controller, which tracks all machines, assigns partitions and shards, and recovers from failures.
 
 A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary and for copies of
 it. Then every shard goes from its server to the places of the new layout, and no work is repeated. After the *failure* of a worker, other
@@ -48,11 +48,11 @@ class Phase(StrEnum):
     DRAINING = "draining"
     """Bringing all partitions to one clock, because a change is waiting."""
     SYNCING = "syncing"
-    """Waiting until the copies hold that clock: a death during the move undoes no clock."""
+    """Waiting until the copies contain that clock, so that a failure during the move undoes no clock."""
     REBUILDING = "rebuilding"
-    """Moving shards and copies to their places."""
+    """Moving shards and copies to their new machines."""
     STOPPED = "stopped"
-    """No machine is left; the storage's copies wait for the next."""
+    """No machine is left; the storage keeps the copies until a machine joins."""
 
 
 class Membership:
@@ -61,11 +61,11 @@ class Membership:
     Attributes
     ----------
     reliable, transient
-        Machines of each tier, those about to leave left out.
+        Machines of each tier, without those about to leave.
     joining
         Machines that are not ready yet, and the tier that they will belong to.
     leaving
-        Machines that were warned and work until the next boundary.
+        Warned machines, which work until the next clock boundary.
     """
 
     def __init__(self) -> None:
@@ -81,11 +81,11 @@ class Membership:
         return (*self.reliable, *self.transient)
 
     def is_alive(self, machine: str) -> bool:
-        """Return whether a machine, or the storage, can still do something."""
+        """Return whether a machine, or the storage, is still usable."""
         return machine == STORAGE or machine in self.staying or machine in self.leaving
 
     def expect(self, reliable: Sequence[str], transient: Sequence[str]) -> None:
-        """Note machines that are being started.
+        """Register machines that are being started.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Membership:
         return bool(was_in)
 
     def give_back(self, needed: Collection[str]) -> list[str]:
-        """Return the machines that were waiting to leave and aren't needed any more; they are none of ours now."""
+        """Remove and return the machines that were waiting to leave and aren't needed any more."""
         free = [name for name in self.leaving if name not in needed]
         self.leaving = [name for name in self.leaving if name in needed]
         return free
@@ -147,7 +147,7 @@ class ReplicaCatalog:
         self._checkpoint_clock = -1
 
     def confirm(self, holder: str, shard: int, clock: int) -> None:
-        """Note a copy."""
+        """Register a copy."""
         self._copies.add((holder, shard, clock))
 
     def has(self, holder: str, shard: int, clock: int) -> bool:
@@ -155,21 +155,21 @@ class ReplicaCatalog:
         return (holder, shard, clock) in self._copies
 
     def forget_holder(self, holder: str) -> None:
-        """Note that a holder is gone with all its copies."""
+        """Remove a lost holder and all its copies."""
         self._copies = {copy for copy in self._copies if copy[0] != holder}
 
     def keep_only(self, places: Iterable[tuple[str, int]]) -> None:
-        """Note that copies stay only at these holders of these shards, and in the storage."""
+        """Remove the records of all copies except those of these holders and shards, and those in the storage."""
         kept = set(places)
         self._copies = {copy for copy in self._copies if copy[:2] in kept or copy[0] == STORAGE}
 
     def rewind(self, clock: int) -> None:
-        """Note that copies later than `clock` are forgotten, and with them a checkpoint that is being written."""
+        """Remove the records of copies later than `clock`, and of a checkpoint of such a clock that is being written."""
         self._checkpoint_clock = -1
         self._copies = {copy for copy in self._copies if copy[2] <= clock}
 
     def checkpoint_due(self, every: int) -> int | None:
-        """Return the clock to write a checkpoint of, now that one is due and none is being written."""
+        """Return the clock of the checkpoint to write if one is due and none is being written."""
         clock, stored = self.recovery_clock(), self.storage_clock()
         if stored < self._checkpoint_clock or clock < stored + every:
             return None
@@ -209,11 +209,11 @@ class Rollback:
     Attributes
     ----------
     from_clock
-        Complete clocks when it happened.
+        Completed clocks at the failure.
     to_clock
-        Clocks of which copies were left.
+        Clock of the newest remaining copies of all shards.
     replayed_to
-        Clocks once the kept pushes have been applied again: later clocks are computed again.
+        Clock after the kept pushes have been applied again; later clocks are computed again.
     """
 
     from_clock: int
@@ -222,23 +222,23 @@ class Rollback:
 
 
 class Rebuild:
-    """A rebuild under way.
+    """A rebuild in progress.
 
     Parameters
     ----------
     roles
         The new layout.
     servers
-        The servers of a planned rebuild, which hand the shards on; empty after a failure, when shards come from copies.
+        Servers that transfer the shards in a planned rebuild; empty after a failure, when shards come from copies.
     machines
-        The machines that have to leave older generations first.
+        Machines that must first leave older generations.
 
     Attributes
     ----------
     waiting
-        The answers that are missing: their kind, and the shard or machine.
+        Missing responses: their kind, and the shard or machine.
     parts
-        Each shard's parameters, as far as they have arrived.
+        Parameters of the shards that have arrived.
     """
 
     def __init__(self, roles: Roles, servers: Sequence[str], machines: Iterable[str], num_shards: int) -> None:
@@ -259,15 +259,15 @@ class Controller:
     Attributes
     ----------
     phase, generation
-        Its activity, and the number of rebuilds.
+        Activity of the controller, and number of rebuilds.
     roles, owners
         The layout, and the worker of each partition.
     machines
-        The machines that work, come and leave.
+        Machines that work, join and leave.
     flow
-        The clocks that are computed, applied and readable.
+        Computed, applied and readable clocks.
     rollbacks
-        The returns to earlier clocks.
+        Rollbacks to earlier clocks.
     stop_at
         The clock to stop at.
     """
@@ -316,7 +316,7 @@ class Controller:
         self.reconsider()
 
     def resume(self, stop_at: int) -> None:
-        """Go on, up to a later clock."""
+        """Continue up to a later clock."""
         self.stop_at = stop_at
         self._advance()
 
@@ -326,7 +326,7 @@ class Controller:
         Raises
         ------
         NotAllowedError
-            If something is under way, or the storage isn't where the shards' copies go.
+            If another operation is in progress, or the shards' copies don't go to the storage.
         """
         if self.phase is not Phase.RUNNING or not self.flow.is_settled_at(self.flow.read_clock):
             raise NotAllowedError(
@@ -344,7 +344,7 @@ class Controller:
         return self._copies.storage_clock()
 
     def reconsider(self) -> None:
-        """Begin a planned change, or note it for when the present one is over; the policy is asked for the stage."""
+        """Begin a planned change with the stage that the policy chooses, or postpone it until the present change is complete."""
         self._is_changed = True
         self._advance()
 
@@ -404,7 +404,7 @@ class Controller:
     # -- phases -------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Go through all phases whose condition holds, then let workers work."""
+        """Complete all phases whose condition holds, then start the workers' computations."""
         if self.phase is Phase.STOPPED and self.machines.staying:
             self._begin_rebuild(self._copies.recovery_clock(), is_planned=False)
         if self.phase is Phase.RUNNING and self._is_changed:
@@ -420,7 +420,7 @@ class Controller:
         self._start_work()
 
     def _start_work(self) -> None:
-        """Have every partition computed that may be."""
+        """Request the computation of every partition that may start."""
         if self.phase not in (Phase.RUNNING, Phase.DRAINING):
             return
         limit = self._clock if self.phase is Phase.DRAINING else self.stop_at
@@ -429,7 +429,7 @@ class Controller:
             self._send(owners[partition], flow.compute(partition, self.generation))
 
     def _leave_boundary(self) -> None:
-        """With all at one clock: change workers only, or move shards too."""
+        """When all partitions are at one clock, change only the workers, or also move shards."""
         roles = self._plan()
         if roles.has_same_shards(self.roles):
             self._adopt(roles)
@@ -439,16 +439,16 @@ class Controller:
             self._copy_shards(self._clock)
 
     def _copy_shards(self, clock: int) -> None:
-        """Have every server send a copy to its backup."""
+        """Request that every server send a copy to its backup."""
         for shard, server in enumerate(self.roles.servers):
             self._read(server, shard, clock)
 
     def _read(self, machine: str, shard: int, clock: int) -> None:
-        """Have a machine that serves or keeps a shard send a copy of it."""
+        """Request a copy of a shard from a machine that serves or keeps it."""
         self._send(machine, Read(generation=self.generation, shard=shard, clock=clock))
 
     def _is_synced(self) -> bool:
-        """Return whether every backup that is alive holds the boundary's clock."""
+        """Return whether every live backup has copies of the boundary's clock."""
         return all(
             self._copies.has(backup, shard, self._clock)
             for shard, backup in enumerate(self.roles.backups)
@@ -456,7 +456,7 @@ class Controller:
         )
 
     def _plan(self) -> Roles:
-        """Return the layout for the machines that are to stay; without any, all goes to the storage."""
+        """Return the layout for the machines that stay; without any, all shards go to the storage."""
         options, tiers = self._options, (self.machines.reliable, self.machines.transient)
         if not self.machines.staying:
             return self._stopped
@@ -464,7 +464,7 @@ class Controller:
         return assign_roles(stage, *tiers, options.num_shards, max_actives=options.max_actives, previous=self.roles)
 
     def _adopt(self, roles: Roles) -> None:
-        """Work by a layout, and give back the machines that were waiting to leave and have no part in it."""
+        """Adopt a layout, and release machines that were waiting to leave and have no role in it."""
         self.roles = roles
         if roles.workers:
             self.owners = assign_balanced(self.flow.num_partitions, roles.workers, self.owners)
@@ -473,7 +473,7 @@ class Controller:
             self._transport.stop(machine)
 
     def _refuses(self, message: Pushed) -> bool:
-        """Return whether a gradient that isn't finite is to be computed again; otherwise it is left out.
+        """Return whether a gradient that isn't finite must be computed again; otherwise it is skipped.
 
         Raises
         ------
@@ -494,7 +494,7 @@ class Controller:
         )
 
     def _compute_elsewhere(self, message: Pushed) -> None:
-        """Have a refused gradient computed again, by another machine where there is one."""
+        """Request that a rejected gradient be computed again, by another machine if there is one."""
         if others := [name for name in self.roles.workers if name != message.machine and self.machines.is_alive(name)]:
             self.owners = tuple(others[0] if k == message.partition else owner for k, owner in enumerate(self.owners))
         self.flow.compute_again([message.partition])
@@ -509,7 +509,7 @@ class Controller:
     # -- rebuilding ---------------------------------------------------------------------------------------------------
 
     def _roll_back(self) -> None:
-        """Return to the last clock of which copies of all shards are left."""
+        """Roll back to the last clock with copies of all shards."""
         before = self._clock if self.phase is Phase.REBUILDING else int(self.flow.completed.min())
         clock = self._copies.recovery_clock()
         if self.phase is not Phase.REBUILDING or clock < before:
@@ -518,7 +518,7 @@ class Controller:
         self._begin_rebuild(clock, is_planned=False)
 
     def _begin_rebuild(self, clock: int, *, is_planned: bool) -> None:
-        """Place all shards and copies for the machines that are to stay, as of `clock`.
+        """Assign all shards and copies as of `clock` to the machines that stay.
 
         No shard moves before every machine has left the older generations: a server that still applies a clock of theirs
         would write into memory that the new servers use.
@@ -528,7 +528,7 @@ class Controller:
         clock
             All shards are settled at it (a planned rebuild), or have a copy of it.
         is_planned
-            Whether the present servers hand the shards on.
+            Whether the present servers transfer the shards.
         """
         self.generation += 1
         self.phase, self._clock, self._is_changed = Phase.REBUILDING, clock, False
@@ -540,7 +540,7 @@ class Controller:
             self._send(machine, Keep(generation=self.generation, last=clock))
 
     def _read_shards(self, rebuild: Rebuild) -> None:
-        """Ask for the shards, once all machines have opened the generation."""
+        """Request the shards once all machines have opened the generation."""
         if rebuild.waiting:
             return
         for shard in range(self._options.num_shards):
@@ -549,7 +549,7 @@ class Controller:
             self._read(source, shard, self._clock)
 
     def _place(self, rebuild: Rebuild, values: ShardValues) -> None:
-        """Hand a shard's values to its new server, and to its backup where that lacks a copy."""
+        """Send a shard's values to its new server, and to its backup if that lacks a copy."""
         shard, options, roles = values.shard, self._options, rebuild.roles
         rebuild.parts[shard] = values.parameters
         backup = roles.backups[shard]
@@ -569,7 +569,7 @@ class Controller:
             self._send(roles.servers[shard], host)
 
     def _finish_rebuild(self, rebuild: Rebuild) -> None:
-        """Work by the new layout; only now may the old places forget their shards."""
+        """Adopt the new layout, and let the former servers discard their shards."""
         roles, self._rebuild = rebuild.roles, None
         self._adopt(roles)
         self._copies.keep_only((backup, shard) for shard, backup in enumerate(roles.backups))
@@ -588,7 +588,7 @@ class Controller:
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def _take_copy(self, message: Copy) -> None:
-        """Place a shard's values in a rebuild; otherwise they go to a backup that lacks them, or are a checkpoint."""
+        """Send a shard's values to its server in a rebuild, and otherwise to a backup that lacks them or to the checkpoint."""
         shard, clock = message.values.shard, message.values.clock
         if self._rebuild is None:
             backup = self.roles.backups[shard]
@@ -597,7 +597,7 @@ class Controller:
             self._place(self._rebuild, message.values)
 
     def _take_kept(self, message: Kept) -> None:
-        """Note a copy; forget older ones once a newer clock is safe, and write a checkpoint when it is due."""
+        """Register a copy; discard older copies once a newer clock is safe, and write a checkpoint when one is due."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
             return  # the last words of a machine that has died since

@@ -27,7 +27,7 @@ class PushLog:
     Parameters
     ----------
     num_partitions
-        Pushes of a clock.
+        Number of pushes per clock.
     max_bytes
         Size limit. When it is reached, the log drops clocks that newer copies cover, then stops adding pushes. After a failure,
         machines compute the missing pushes again. 0 disables the log.
@@ -57,7 +57,7 @@ class PushLog:
         self._bytes[clock] = self._bytes.get(clock, 0) + size
 
     def end(self, clock: int) -> int:
-        """Return the clock that replaying leads to from another one."""
+        """Return the clock reached by replaying the log from another clock."""
         while len(self._clocks.get(clock, ())) == self._num_partitions:
             clock += 1
         return clock
@@ -70,7 +70,7 @@ class PushLog:
     def trim(self, safe: int, stored: int) -> None:
         """Discard the clocks before `stored`, which is durable; the clocks before `safe` are dropped first at the limit.
 
-        As long as copies of all shards as of `safe` are left, a failure goes back no further.
+        While copies of all shards as of `safe` remain, no failure causes a rollback to an earlier clock.
         """
         self._safe = safe
         self.keep(stored, max(self._clocks, default=stored) + 1)
@@ -83,11 +83,11 @@ class PushLog:
 
 
 DENSEST = 0.5
-"""Share of a gradient's rows above which it is pushed as a full vector: rows with their numbers would be no shorter."""
+"""Share of a gradient's rows above which it is pushed as a full vector: rows with their indices would be no shorter."""
 
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
-    """Return the share of a gradient's rows up to which it is pushed by rows; 0 where that is not the same update."""
+    """Return the largest share of nonzero rows with which a gradient is pushed by rows; 0 if the update would differ."""
     if not isinstance(application, HasRows) or not optimiser.zero_grad_is_noop or options.pushes is Pushes.DENSE:
         return 0.0
     if row_width(application, options.num_shards) != application.row_width:
@@ -105,13 +105,13 @@ class Dataflow:
     read_clock
         The newest clock that all shards have applied.
     losses
-        Mean loss at each clock's start, of the clocks complete; a clock done again replaces its loss.
+        Mean loss at the start of each completed clock; a repeated clock replaces its loss.
     num_computed
-        Gradients received, those done again included.
+        Number of received gradients, including repetitions.
     num_skipped
-        Those among them that weren't finite, and were left out.
+        Number of these that were skipped because they weren't finite.
     log
-        The pushes that a failure would have replayed.
+        Log of the pushes to replay after a failure.
     """
 
     def __init__(self, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> None:
@@ -153,11 +153,11 @@ class Dataflow:
         ]
 
     def _sees_enough(self, clock: int) -> bool:
-        """Return whether the parameters hold all updates that a clock must read (K.4); (K.3) follows."""
+        """Return whether the parameters contain all updates that a clock must read (K.4); (K.3) follows."""
         return self.read_clock >= clock - self._staleness
 
     def compute(self, partition: int, generation: int) -> Compute:
-        """Return the order to compute a partition's next clock."""
+        """Return the message that requests a partition's next clock."""
         clock = int(self.completed[partition])
         self._computing[partition] = clock
         unapplied = self._contributions.get(partition, {})
@@ -175,7 +175,7 @@ class Dataflow:
     def pushed(self, message: Pushed) -> list[Push]:
         """Take a gradient; return the push for each shard's server, or an empty list if it arrived before.
 
-        One that isn't finite has weight 0: it is as if the partition had no data at this clock.
+        A gradient that isn't finite has weight 0, as if the partition had no data at this clock.
         """
         if not self.is_next(message):
             return []
@@ -208,7 +208,7 @@ class Dataflow:
         return pushes
 
     def applied(self, message: Applied) -> None:
-        """Take a shard's parameters; they are read from once all shards have come as far."""
+        """Store a shard's parameters; they become readable once all shards have reached their clock."""
         if message.clock <= self._applied[message.shard]:
             return
         self._applied[message.shard] = message.clock
@@ -233,7 +233,7 @@ class Dataflow:
     def replays(self, generation: int) -> Iterator[Push]:
         """Yield the logged pushes that advance the shards from `read_clock` to the end of the log.
 
-        The same function takes the same pushes in the same order: the shards get the bits that were lost.
+        The same function applies the same pushes in the same order, so the shards have the same bits as before.
         """
         return (replace(push, generation=generation) for push in self.log.pushes(self.read_clock))
 
@@ -249,7 +249,7 @@ class Dataflow:
         ]
 
     def compute_again(self, partitions: Iterable[int]) -> None:
-        """Have partitions computed again whose worker is lost."""
+        """Reset partitions whose worker is lost, so that they are computed again."""
         for partition in partitions:
             self._computing.pop(partition, None)
 
@@ -259,11 +259,11 @@ class Dataflow:
         return max(int(self.completed.max()), max((clock + 1 for clock in self._computing.values()), default=0))
 
     def is_settled_at(self, clock: int) -> bool:
-        """Return whether all partitions have pushed and all shards applied just so many clocks."""
+        """Return whether all partitions have pushed and all shards applied exactly this number of clocks."""
         return bool((self.completed == clock).all()) and self.read_clock == clock and not self._computing
 
     def is_next(self, message: Pushed) -> bool:
-        """Return whether a gradient is the one that its partition is waited for."""
+        """Return whether a gradient is the next one expected from its partition."""
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
@@ -274,7 +274,7 @@ class Dataflow:
                 del contributions[at]
 
     def _parts_of(self, message: Pushed) -> Iterator[tuple[slice, RowNumbers | None]]:
-        """Yield for each shard where its part of a worker's vector lies, and the rows of it if it came by rows."""
+        """Yield for each shard the range of its part in a worker's vector, and the rows if the vector was pushed by rows."""
         for part in self.ranges:
             if message.rows is None:
                 yield part, None
@@ -284,7 +284,7 @@ class Dataflow:
             yield slice(low * message.width, high * message.width), message.rows[low:high] - np.int32(first)
 
     def _note_loss(self, message: Pushed) -> None:
-        """Add a clock's losses in partition order once all are there."""
+        """Add a clock's losses in partition order once all have arrived."""
         parts = self._loss_parts.setdefault(message.clock, {})
         parts[message.partition] = message.loss if message.is_finite else None
         if len(parts) == self.num_partitions:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class Machine:
-    """One machine's state and its answers.
+    """State of one machine, and its responses to messages.
 
     Parameters
     ----------
     name
-        Its name.
+        Name of the machine.
     application
         The application whose gradients it computes.
 
@@ -118,12 +118,12 @@ class Machine:
         self.copies = {shard: {at: copy for at, copy in of.items() if at >= first} for shard, of in self.copies.items()}
 
     def _forget_after(self, clock: int) -> None:
-        """Forget copies of an undone future."""
+        """Discard copies of undone clocks."""
         self.copies = {shard: {at: copy for at, copy in of.items() if at <= clock} for shard, of in self.copies.items()}
 
 
 def compute(application: Application, order: Compute, machine: str = "") -> Pushed:
-    """Compute the gradient that an order asks for, in the form in which it is pushed.
+    """Compute a requested gradient, in the form in which it is pushed.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class Pushes(StrEnum):
     """Whether gradients are pushed as full vectors or by rows."""
 
     AUTO = "auto"
-    """By rows where few aren't zero: as measured, gradient by gradient; a server applies them so where its platform is faster then."""
+    """By rows for each gradient with few nonzero rows; servers apply pushes by rows if their platform is then faster."""
     DENSE = "dense"
     """Always as full vectors."""
     ROWS = "rows"
@@ -36,11 +36,11 @@ class NonFinite(StrEnum):
     SKIP = "skip"
     """The clock continues without the partition, whose data gets weight 0."""
     REFUSE = "refuse"
-    """It is computed once more, on another machine where there is one; if that is no better, the run ends."""
+    """The gradient is computed again, on another machine if there is one; if it still isn't finite, the run ends."""
 
 
 Vector = NDArray[np.float32]
-"""A vector in the host's memory, or one of JAX on the device: `optim.training.arrays` takes both."""
+"""A NumPy vector on the host, or a JAX vector on the device; `optim.training.arrays` accepts both."""
 
 RowNumbers = NDArray[np.int32]
 
@@ -57,13 +57,13 @@ class ShardValues(NamedTuple):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """The common part."""
+    """Base class of messages."""
 
     generation: int
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """From a machine, its first message: it can work. It belongs to no generation yet."""
+    """From a machine: its first message, that it is ready. It belongs to no generation yet."""
 
     machine: str
     generation: int = 0
@@ -112,14 +112,14 @@ class Pushed(GradientMessage, frozen=True, kw_only=True):
 
 
 class Failed(Message, frozen=True, kw_only=True):
-    """From a machine: its order failed; the last line of the traceback, and the place that raised it."""
+    """From a machine: its task failed; the last line of the traceback, and the place that raised it."""
 
     machine: str
     text: str
 
 
 class Push(GradientMessage, frozen=True, kw_only=True):
-    """To a server: a shard's part of a gradient; a push of weight 0 is counted, and left out of the sum.
+    """To a server: a shard's part of a gradient; a push of weight 0 is counted, but excluded from the sum.
 
     `rows` are numbers of the shard's rows, and `density` is the share of all shards' parameters that the gradient has
     numbers for.
@@ -130,7 +130,7 @@ class Push(GradientMessage, frozen=True, kw_only=True):
 
 
 class Applied(Message, frozen=True, kw_only=True):
-    """From a server: a shard's parameters after `clock` applied clocks; also its first answer to `Host`."""
+    """From a server: a shard's parameters after `clock` applied clocks; also its first response to `Host`."""
 
     shard: int
     clock: int
@@ -172,7 +172,7 @@ class Kept(Message, frozen=True, kw_only=True):
 
 
 class Keep(Message, frozen=True, kw_only=True):
-    """To a machine: forget all but the copies of the shards `copies` from clock `first` on, and the served `shards`.
+    """To a machine: discard all but the copies of the shards `copies` from clock `first` on, and the served `shards`.
 
     None stands for all. `last` opens a generation, whose first message this is: copies of later clocks are forgotten
     once, and the machine answers `Opened`.
@@ -185,6 +185,6 @@ class Keep(Message, frozen=True, kw_only=True):
 
 
 class Opened(Message, frozen=True, kw_only=True):
-    """From a machine: it has left all older generations, and writes no more of their data."""
+    """From a machine: it has left all older generations, and no longer writes their data."""
 
     machine: str

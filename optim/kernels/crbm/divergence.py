@@ -36,8 +36,7 @@ class Divergence(NamedTuple):
     Attributes
     ----------
     gradient
-        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); the block of zeros of P has no meaning
-        here.
+        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); the entries at P's block of zeros have no meaning.
     squared_error
         Shape (V,): squared error of the reconstruction, summed over the windows that count.
     activity
@@ -92,15 +91,15 @@ def contrastive_divergence(
     mask
         Shape (n,): one for each window that counts, zero otherwise.
     seed
-        Shape (2,), uint32, of all draws.
+        Shape (2,), uint32: seed of all draws.
     draw
         Scalar uint32: number of the batch; it takes draws ``draw * k, ..., draw * k + k - 1``.
     num_visible
-        V.
+        Number V of visibles.
     num_gibbs_steps
-        k. The last step's hiddens enter as probabilities, as do those of the data.
+        Number k of Gibbs steps. The last step's hiddens enter as probabilities, as do those of the data.
     sampling
-        How hiddens are passed on.
+        Form in which hiddens enter the reconstruction.
 
     References
     ----------

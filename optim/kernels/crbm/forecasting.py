@@ -30,7 +30,7 @@ def _forecast(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
 def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
     """Return the sample expected at each window's end from its history alone.
 
-    `FIELD_STEPS` mean-field steps, ``v = uA + a + W sigmoid(vW + uB + b)``, from the last sample of the history.
+    It is computed by `FIELD_STEPS` mean-field steps, ``v = uA + a + W sigmoid(vW + uB + b)``, from the last sample of the history.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> 
 def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
     """Return the mean squared error of `forecast` by feature, shape (V,); windows with negative ends don't count.
 
-    NaN where no window counts.
+    The error is NaN if no window counts.
     """
     history, sample = split_windows(parameters, windows_of(parameters, series, ends))
     error = sample - _forecast(parameters, history)
@@ -57,7 +57,7 @@ def spectral_radius(parameters: CrbmParameters) -> float:
     """Return the largest modulus of the autoregression's eigenvalues: above 1, long continuations grow without end.
 
     Hidden units add at most the sum of their weights to each step, so only the autoregression can diverge.
-    On the host, by the companion matrix.
+    The radius is computed on the host, from the companion matrix.
     """
     matrix = np.asarray(parameters.autoregression, np.float64)
     width = parameters.num_visible
@@ -87,17 +87,17 @@ def roll_out(
     Parameters
     ----------
     parameters
-        The machine.
+        Parameters of the machine.
     history
         Shape (d, V): the last samples, oldest first.
     key
         Key of all draws.
     num_steps, num_chains
-        How far, and how many times over.
+        Number of samples to continue by, and number of independent continuations.
     num_gibbs_steps
-        Alternations between hiddens and visibles a step.
+        Number of Gibbs steps between hiddens and visibles per sample.
     is_noisy
-        Draw the sample with its unit variance; otherwise take its mean given the hiddens, which are drawn either way.
+        Whether each sample is drawn with its unit variance; otherwise it is its mean given the hiddens, which are always drawn.
 
     Returns
     -------

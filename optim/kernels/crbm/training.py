@@ -18,20 +18,20 @@ from optim.kernels.crbm.windows import gather_windows
 
 
 class Rates(NamedTuple):
-    """Rates of training: numbers, or arrays of shape () that a sweep stacks; other values need no new compilation.
+    """Rates of training: numbers, or arrays of shape () that a sweep stacks. New values need no compilation.
 
     Attributes
     ----------
     learning_rate
         Step along a batch's mean gradient. A start is the rate for one window per batch, times min(batch size, 32).
     autoregression_factor
-        The learning rate of A over that of the rest; 0 keeps A as it is.
+        Learning rate of A relative to that of the other parameters; 0 keeps A constant.
     momentum, early_momentum, early_epochs
-        Share of the last step that is repeated; `early_momentum` during the first `early_epochs`.
+        Momentum: share of the last step added to the next one; `early_momentum` during the first `early_epochs`.
     decay, autoregression_decay
-        Pull of W and B, and of A, towards zero. Biases don't decay.
+        Weight decay of W and B, and of A. Biases don't decay.
     sparsity_target, sparsity_cost
-        The hiddens' biases are pushed, with this cost, to where hiddens are on with the target's probability.
+        Target probability of active hiddens, and cost of deviations; only the biases of hiddens are adapted.
     gradient_limit
         Largest norm of a batch's gradient; larger ones are scaled down to it.
     """
@@ -49,17 +49,17 @@ class Rates(NamedTuple):
 
 
 class TrainingState(NamedTuple):
-    """What training carries from one call to the next.
+    """State of training between calls.
 
     Attributes
     ----------
     parameters
-        The machine.
+        Parameters of the machine.
     velocity
         The last step, shaped as the parameters.
     epoch
-        Scalar int32: epochs done. Shuffles and draws depend on it and on the key, so that two calls of five epochs are
-        one call of ten.
+        Scalar int32: completed epochs. Shuffles and draws depend on it and on the key, so two calls of five epochs give
+        the same result as one call of ten.
     """
 
     parameters: CrbmParameters
@@ -227,7 +227,7 @@ def train(
     Parameters
     ----------
     state
-        From `initial_state`, or from the last call.
+        State from `initial_state` or from the previous call.
     series
         Shape (T, V), float32: concatenated series, standardised.
     ends
@@ -237,11 +237,11 @@ def train(
     key
         Key of shuffles and draws; the same for all calls of a training.
     num_epochs, batch_size
-        How many times over, and windows a step.
+        Number of passes over the windows, and windows per step.
     num_gibbs_steps
-        k.
+        Number k of Gibbs steps.
     sampling
-        How hiddens pass from the data to the reconstruction.
+        Form in which hiddens enter the reconstruction.
     mask
         Ones where parameters may change, shaped as the machine; None for all.
 
@@ -249,7 +249,7 @@ def train(
     -------
     tuple
         New state, and the mean squared error of the reconstruction by epoch and feature, shape (num_epochs, V). It is
-        taken while the parameters change, and is no error of a forecast: the reconstruction has seen the sample.
+        computed while the parameters change. It is no forecast error, since the reconstruction uses the sample.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def sweep(
         As for `train`, each array with a leading axis of machines. Machines of different sizes are padded by
         `pad_parameters`, and their masks are `parameter_mask`; a padded machine is trained as it would be alone.
     series, ends
-        Shared by all; `ends` must suit the longest history.
+        Shared by all machines; `ends` must suit the longest history.
     num_epochs, batch_size, num_gibbs_steps, sampling
         As for `train`.
 
@@ -293,7 +293,7 @@ def sweep(
     Raises
     ------
     InvalidOptionError
-        As `train`.
+        As for `train`.
     """
     static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
     spread = _in_one_array(rates, masks.weights.shape[:1])
@@ -301,7 +301,7 @@ def sweep(
 
 
 def _in_one_array(rates: Rates, leading: tuple[int, ...] = ()) -> jax.Array:
-    """Return all rates along a last axis: one transfer to a device instead of ten."""
+    """Return all rates along a last axis, so that one transfer to a device suffices."""
     library = jnp if any(isinstance(rate, jax.Array) for rate in rates) else np
     broadcast = (library.broadcast_to(library.asarray(rate, np.float32), leading) for rate in rates)
     return library.stack(list(broadcast), axis=-1)

@@ -272,7 +272,7 @@ def push_sorted(
     update
         The rule; elementwise, with no numbers in it but its arguments and constants.
     turns
-        How long chunks are.
+        Length of the chunks in turns.
     interpret
         See `gpu.call`.
     """

@@ -145,7 +145,7 @@ class HourOutlook(ComparesByValue):
     hours
         Shape (bids,): time to the end of the billing hour; the charge is prorated by it.
     term
-        Which instances lose lambda.
+        Rule for the instances that lose lambda at an eviction.
     """
 
     price_usd: FloatArray

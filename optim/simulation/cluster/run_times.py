@@ -299,16 +299,16 @@ class RunTimes:
         return None
 
     def given(self, traits: JobTraits, held_s: FloatArray, limit_s: FloatArray | None = None) -> "ConditionalRunTimes":
-        """Return the run times of jobs that run or wait still, given how long each has run.
+        """Return the distribution of run times of running and waiting jobs, given how long each has run.
 
         Parameters
         ----------
         traits
             The jobs, in the order of their submission.
         held_s
-            How long each has run, 0 for those that wait; shape (jobs,).
+            Seconds that each job has run, 0 for waiting jobs; shape (jobs,).
         limit_s
-            After what run time each is stopped by its limit, NaN or infinite for none; shape (jobs,).
+            Time limit of each job in seconds of run time, NaN or infinite for none; shape (jobs,).
         """
         curves = self.curves(traits, held_s)
         least = np.full(len(traits), -np.inf)

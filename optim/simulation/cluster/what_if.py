@@ -22,16 +22,16 @@ MOVERS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QueueQuotas:
-    """Which queue each job is in, and what the queues are promised.
+    """Queue of each job, and quotas of the queues.
 
     Parameters
     ----------
     names
-        Of the queues.
+        Names of the queues.
     queue
         Number of each job's queue; shape (jobs,).
     quota
-        GPUs of each queue, NaN where a policy goes by no quotas; shape (queues,).
+        GPUs of each queue, NaN if the policy has no quotas; shape (queues,).
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class QueueQuotas:
 
 
 def quotas_of(policy: Policy, jobs: Workload, cluster: Cluster) -> QueueQuotas:
-    """Return the queues by which a policy goes: without quotas that lend, virtual clusters without quotas."""
+    """Return the queues of a policy; for policies other than `hierarchical-quota`, virtual clusters without quotas."""
     if not isinstance(policy, HierarchicalQuota):
         return QueueQuotas(names=jobs.groups, queue=jobs.group, quota=np.full(len(jobs.groups), np.nan))
     policy.begin(cluster, 0)
@@ -56,16 +56,16 @@ def quotas_of(policy: Policy, jobs: Workload, cluster: Cluster) -> QueueQuotas:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QueueUse:
-    """What one run meant for the queues; each of shape (queues,).
+    """Results of a run by queue, each of shape (queues,).
 
     Parameters
     ----------
     gpu_hours, borrowed_gpu_hours
-        GPU-time held, and of it beyond the queue's quota at the time.
+        Allocated GPU-hours, and the part above the queue's quota.
     stopped
-        How often its jobs were stopped for others.
+        Number of times that its jobs were stopped for others.
     starved_h
-        Hours in which a job of the queue waited that the unused part of its quota would have sufficed for.
+        Hours in which a job of the queue waited although the unused part of its quota was sufficient.
     """
 
     gpu_hours: FloatArray
@@ -75,7 +75,7 @@ class QueueUse:
 
 
 def queue_use(jobs: Workload, log: EventLog, quotas: QueueQuotas) -> QueueUse:
-    """Return what a run's log says of queues; without quotas nothing is borrowed, and nobody starves."""
+    """Return the results of a run's log by queue; without quotas, borrowed and starved hours are 0."""
     count = len(quotas.names)
     quota = np.nan_to_num(quotas.quota, nan=np.inf)
     used, since = [0] * count, [0] * count
@@ -141,11 +141,11 @@ class PairedRuns:
     Parameters
     ----------
     jobs
-        Who was played.
+        Simulated jobs.
     now, then
-        The log of each run, as the settings are and as they would be.
+        Logs with the present and with the proposed settings.
     quotas_now, quotas_then
-        The queues of each run; the comparison is by those of the second.
+        Queues of each run; the comparison uses those of the second.
     """
 
     jobs: Workload

@@ -79,9 +79,9 @@ class FailEarlyOptions:
     Parameters
     ----------
     trial_s
-        How long a gang runs on one GPU first.
+        Seconds for which a gang first runs on one GPU.
     share
-        Share of the machines that trials have to themselves; at least one machine.
+        Share of the machines reserved for trials; at least one machine.
 
     Raises
     ------
@@ -187,9 +187,9 @@ class IsolateOptions:
     Parameters
     ----------
     wide
-        Gangs from so many GPUs on are wide.
+        Minimum number of GPUs of a wide gang.
     share
-        Share of the machines for the others; 0 for their share of the trace's GPU-hours.
+        Share of the machines for other gangs; 0 for their share of the trace's GPU-hours.
 
     Raises
     ------
@@ -255,9 +255,9 @@ class PatienceOptions:
     Parameters
     ----------
     wait_s
-        How long a job waits, for each GPU of its gang.
+        Seconds that a job waits for a better place, per GPU of its gang.
     max_slowdown
-        Slowdown of places that it takes before.
+        Maximum slowdown of places that it accepts before that.
 
     Raises
     ------
@@ -324,9 +324,9 @@ class StopAtGainOptions:
     Parameters
     ----------
     min_gain
-        Share of the loss that all work still planned must be predicted to take off.
+        Minimum share of the loss by which the remaining planned work must be predicted to reduce it.
     check_s
-        How often running jobs are looked at.
+        Seconds between two checks of the running jobs.
 
     Raises
     ------

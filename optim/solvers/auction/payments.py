@@ -176,7 +176,7 @@ class PaymentSolver:
         main
             The allocation of all apps.
         rule, payments
-            How shares become GPUs, and the precision of payments.
+            Rule that rounds shares to GPUs, and the precision of payments.
         node_limit
             Maximal linear programmes of a winner's tree.
         earlier

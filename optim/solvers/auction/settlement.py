@@ -68,7 +68,7 @@ class PaymentOptions:
     Parameters
     ----------
     rule
-        How shares become integral GPUs: floor, nearest, ceil, lottery or none.
+        Rule that rounds shares to integral GPUs: floor, nearest, ceil, lottery or none.
 
     Raises
     ------

@@ -391,9 +391,9 @@ class Master:
     supply
         GPU-seconds of each slot.
     count
-        How many jobs there are of each kind.
+        Number of jobs of each kind.
     dearest
-        What a GPU-second above the supply costs.
+        Price of a GPU-second above the supply.
     """
 
     def __init__(self, supply: FloatArray, count: FloatArray, dearest: float) -> None:
@@ -482,7 +482,7 @@ class PriceBoundOptions:
     Parameters
     ----------
     slots
-        How many slots of constant price there are at most.
+        Maximum number of slots of constant price.
     steps
         Steps of the search, half of them before slots are refined; fewer where jobs differ in their types of GPU a lot.
 

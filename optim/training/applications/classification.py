@@ -1,4 +1,4 @@
-"""What applications share that learn the classes of observations."""
+"""Common code of applications that learn the classes of observations."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self

@@ -419,7 +419,6 @@ def read_prices(
         Shortest time without any change that counts as a gap of the recording; by default `history_of` estimates it.
     work
         Unit of a machine's work; by default GPUs if every type in the file has GPUs, else processors.
-        What the work of a machine is counted by; by default GPUs if every type in the file has any, else processors.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Lease:
     granted_s, ended_s
         Time of the grant, and of the return or the crossing of the bid by the price.
     end
-        How the lease ended.
+        Cause of the lease's end.
     """
 
     market: str

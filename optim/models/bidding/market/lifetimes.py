@@ -237,7 +237,7 @@ class CommonShocks(ComparesByValue):
         capacity
             Shape (kinds,): total work rate of all machines of a kind, 0 for unused kinds.
         least
-            How much is needed.
+            Required total work rate.
         """
         most = round(least / RESOLUTION)
         total = {0: 1.0}

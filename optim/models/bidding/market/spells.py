@@ -109,12 +109,12 @@ class SpellHazards(ComparesByValue):
         Parameters
         ----------
         ticks
-            How many.
+            Number of ticks.
 
         Returns
         -------
         FloatArray
-            Shape (ticks, 2): row n of spells of which n + 1 ticks were seen.
+            Shape (ticks, 2): row n is for spells observed for n + 1 ticks.
         """
         found = np.empty((ticks, 2))
         survival, mean = self.survival, self.mean_ticks

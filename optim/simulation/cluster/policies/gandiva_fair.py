@@ -25,7 +25,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     entitled
         GPUs of the slow and the fast type of each user; shape (users, 2).
     speedup
-        How much faster each user's jobs are on the fast type; shape (users,).
+        Speed of each user's jobs on the fast type relative to the slow one; shape (users,).
 
     Returns
     -------

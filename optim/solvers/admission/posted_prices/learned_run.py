@@ -417,7 +417,7 @@ class LearnedDay(AbstractIteration[DayResult]):
     instance, tables
         The cluster and the day's jobs; each job is unknown before its arrival.
     run_config
-        How the day is run.
+        Options of the day's run.
     prices
         The forecast's prices; None without a history.
     fill

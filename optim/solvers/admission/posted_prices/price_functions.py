@@ -184,7 +184,7 @@ def price_ranges(
     instance
         The cluster and the jobs. By default U and the lower scale come from all of its jobs.
     lower
-        Which lower scale.
+        Choice of the lower scale.
     stats
         The jobs to derive from. Default: all schedulable ones, which is clairvoyant. Pass past jobs for an estimate.
     has_paper_values
@@ -253,7 +253,7 @@ class SeenRanges:
     instance
         Cluster and jobs; only jobs passed to `see` count.
     lower
-        Which lower scale; not the paper's, since its terms come from different jobs.
+        Choice of the lower scale; not the paper's, since its terms come from different jobs.
     stats
         Values and demands of the jobs.
     factors
