@@ -329,7 +329,7 @@ class Loop(CPUDispatcher):  # type: ignore[misc]
                 library, descriptor, lowered.environment, lowered.call_helper, self.targetoptions["nogil"]
             )
         entry_point = context.get_executable(library, descriptor, lowered.environment)
-        # What is to be run when code is loaded starts the threads of parallel loops; these have none.
+        # Numba's reload functions start the threads of parallel loops; these loops have none.
         result = lowered._replace(library=library, entry_point=entry_point, reload_init=[], metadata={})
         for environment in result._find_referenced_environments():
             library.codegen.set_env(environment.env_name, environment)
@@ -339,7 +339,7 @@ class Loop(CPUDispatcher):  # type: ignore[misc]
 def reached_libraries(library: LoweredLibrary) -> list[Any]:
     """Return a loop's library and all linked ones, each after a library that refers to it, since LLVM drops unreferenced code.
 
-    Libraries of Numba's own functions hold already what they link.
+    Libraries of Numba's functions already contain the libraries that they link.
     """
     reached: list[Any] = [library]
     for one in reached:
@@ -450,7 +450,7 @@ def check_private(folder: Path) -> None:
     Raises
     ------
     SharedFolderError
-        If somebody could.
+        If others can write to it.
     OSError
         If there is no such folder.
     """

@@ -16,7 +16,7 @@ _Progress = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 class Clusters(NamedTuple):
-    """The best of all restarts.
+    """Result of the best restart.
 
     Attributes
     ----------
@@ -50,16 +50,16 @@ def fit(
     points
         Shape (n, p), float32.
     key
-        Key of all seeds.
+        Key of all random seeds.
     num_clusters
-        k.
+        Number k of clusters.
     most_clusters
         Centres to compile for, at least k: one compilation then serves every k up to it, with the same results. k if
         absent.
     num_restarts
-        Seeds tried, one after another on a processor, at once on an accelerator; the least inertia wins, the first among equals.
+        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The one with the least inertia is returned.
     max_iterations
-        Most iterations a restart; it ends before, once no point changes its cluster.
+        Maximum number of iterations per restart; a restart also ends once no point changes its cluster.
     weights
         Shape (n,): weights of the points; those of weight 0 don't count, so that arrays may be padded. None for ones.
 
@@ -147,7 +147,7 @@ def plus_plus(
     points, weights, key, num_clusters
         As for `fit`.
     width
-        Rows of the result, at least k.
+        Number of rows of the result, at least k.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def plus_plus(
 def _nearest(
     columns: jax.Array, centres: jax.Array, num_clusters: jax.Array | int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Return each point's nearest centre, of the first few, and squared distance, for points as columns."""
+    """Return the nearest of the first few centres and its squared distance for each point; points are columns."""
     squares = jnp.sum(centres * centres, axis=1)
     if num_clusters is not None:
         squares = jnp.where(jnp.arange(centres.shape[0]) < num_clusters, squares, jnp.inf)

@@ -107,7 +107,7 @@ class Membership:
         return tier is not None
 
     def warn(self, machines: Sequence[str]) -> list[str]:
-        """Have machines leave at the next boundary; return machines not yet ready, which can leave at once.
+        """Let machines leave at the next boundary; return machines not yet ready, which can leave at once.
 
         Raises
         ------

@@ -174,7 +174,7 @@ class Kept(Message, frozen=True, kw_only=True):
 class Keep(Message, frozen=True, kw_only=True):
     """To a machine: discard all but the copies of the shards `copies` from clock `first` on, and the served `shards`.
 
-    None stands for all. `last` opens a generation, whose first message this is: copies of later clocks are forgotten
+    None means all. `last` opens a generation with this as its first message: copies of later clocks are discarded
     once, and the machine answers `Opened`.
     """
 

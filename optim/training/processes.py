@@ -440,7 +440,7 @@ class Processes:
                     child.process.kill()
 
     def _exit_reason(self, child: _Child) -> str:
-        """Return why a process is gone, as far as anybody knows."""
+        """Return the reason why a process ended, as far as it is known."""
         child.process.join(SHUTDOWN_GRACE_S)
         code = child.process.exitcode
         return child.silence or (f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}")
@@ -498,7 +498,7 @@ class Processes:
 
 @contextlib.contextmanager
 def _pinned_env() -> Iterator[None]:
-    """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
+    """Set the environment so that processes started in this context give equal results on any machine; one thread at a time."""
     with _STARTING:
         settings = dict(_PINNED_VARIABLES)
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # otherwise the user has a cache

@@ -13,25 +13,25 @@ from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_emission,
 from optim.kernels.k_means import plus_plus
 
 PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
-"""Each covariance has a prior as if so many samples had been seen with this variance (standardised series: a thirtieth of a
-deviation). It keeps a state on constant samples from collapsing, and gives way to the data where there is any."""
+"""Prior of each covariance, equivalent to this number of samples with this variance (a standard deviation of a thirtieth in
+standardised series). It prevents a state with constant samples from collapsing, and has little weight beside the data."""
 
 RIDGE = 1e-3
-"""Prior precision of the regression, in units of the state's covariance: a state without samples stays solvable."""
+"""Prior precision of the regression, in units of the state's covariance; it makes the regression of a state without samples solvable."""
 
 _Progress = tuple[HmmParameters, jax.Array, jax.Array, jax.Array]
 """Parameters, history, iterations, and the gain of the last one."""
 
 
 class Fit(NamedTuple):
-    """The best of all restarts.
+    """Result of the best restart.
 
     Attributes
     ----------
     parameters
         The model.
     log_likelihood
-        Scalar, of the parameters returned.
+        Scalar: log-likelihood of the returned parameters.
     num_iterations
         Scalar int32.
     history
@@ -64,18 +64,18 @@ def fit(
     series, lengths
         As for `filter`; standardised.
     key
-        Key of all seeds.
+        Key of all random seeds.
     num_states
-        K.
+        Number K of states.
     is_autoregressive
         Whether means depend on the last sample: a switching autoregression.
     num_restarts
         Seeds tried, one after another on a processor, at once on an accelerator; the greatest log-likelihood wins, the first
         among equals.
     max_iterations, tol
-        A restart ends after so many iterations, or once the mean log-likelihood a sample rises by less than `tol`.
+        Maximum number of iterations of a restart, which also ends once the mean log-likelihood per sample rises by less than `tol`.
     stickiness
-        Transitions from each state to itself that are counted beside those seen.
+        Pseudo-count of transitions from each state to itself.
 
     Returns
     -------
@@ -198,9 +198,9 @@ def _maximise(
 
 
 def log_prior(parameters: HmmParameters, stickiness: jax.Array) -> jax.Array:
-    """Return the logarithm of the priors, but for a constant: what `fit` maximises is this plus the log-likelihood.
+    """Return the logarithm of the priors up to a constant; `fit` maximises its sum with the log-likelihood.
 
-    Dirichlet on the first state and on transitions, inverse Wishart on covariances, normal on regressions.
+    The priors are Dirichlet for the first state and transitions, inverse Wishart for covariances, normal for regressions.
     """
     num_states, _, num_features = parameters.regression.shape
     seen = 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=parameters.log_transition.dtype)

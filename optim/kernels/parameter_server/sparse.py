@@ -131,7 +131,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 
 
 def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
-    """Return the parameters of the rows asked for, shape (N, width); zeros for rows out of range."""
+    """Return the parameters of the requested rows, shape (N, width); zeros for rows out of range."""
     return _read_rows(table.parameters, _held_rows(rows))
 
 
@@ -234,7 +234,7 @@ def _push_by_sorting(
         ordered, order = _sorted_rows(rows, arrays[0].shape[0])
         return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, optimiser.update_arrays)
 
-    # A kernel by hand knows numbers only that stand in its text, or are given to it.
+    # A hand-written kernel accepts only literal numbers and arguments.
     run = by_scatter if has_traced_rate(optimiser) else partial(gpu.on_cuda, by_chunks, by_scatter)
     parameters, *slots = run((table.parameters, *table.slots), rows, values, step)
     return Rows(parameters, tuple(slots))
@@ -425,7 +425,7 @@ def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Ar
 
 
 def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
-    """Update rows in the order given where that is due: the parameters, then slot after slot."""
+    """Update the marked rows in the given order: first the parameters, then each slot."""
     arrays = table.parameters, *table.slots
     rows, is_due, gradients = messages
     written: list[jax.Array] = []
@@ -442,7 +442,7 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
             new = layout.optimiser.update_arrays(old, gradient[None], step)[number]
             return lax.dynamic_update_slice(carried, jnp.where(is_due, new, old[number]), _place(row)), None
 
-        # Parameters first, from the slots as they were; then each slot, when that is done.
+        # Update the parameters first, from the old slots, then each slot.
         places = after(rows, written[-1], jnp.zeros((), rows.dtype)) if written else rows
         written.append(lax.scan(visit, array, (places, is_due, gradients))[0])
     return Rows(written[0], tuple(written[1:]))

@@ -1,7 +1,7 @@
-"""What the queue gains if GPUs of idle jobs are reclaimed: the same jobs, whole and cut where they would be reclaimed.
+"""Effect on the queue of reclaiming GPUs of idle jobs: a simulation of the same jobs, uncut and cut at idle times.
 
-A job that is reclaimed gives its GPUs back, and returns as a job of its own at the moment at which it computes again, counted from
-its first submission as if none of its pieces had waited. Its wait is that of its pieces together.
+A reclaimed job releases its GPUs. It returns as a separate job when it computes again, at this time after its first submission, as if
+none of its parts had waited. Its wait is the total wait of its parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,20 +28,20 @@ from optim.simulation.cluster.options import EngineOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReclaimRow:
-    """What reclaiming after so many idle minutes gives back.
+    """Effect of reclaiming after a number of idle minutes.
 
     Attributes
     ----------
     after_min
-        Minutes that a job is idle throughout before it is reclaimed.
+        Consecutive idle minutes after which a job is reclaimed.
     freed_gpu_h
-        GPU-hours given back.
+        Released GPU-hours.
     jobs_reclaimed, returns
-        Jobs reclaimed at least once, and how often one computed again later and had to queue.
+        Number of jobs reclaimed at least once, and number of times that a job computed again later and had to queue.
     wait_held_h, wait_mean_h
-        Mean wait in the simulated queue without and with reclaiming, over all jobs; None where no queue was simulated.
+        Mean wait in the simulated queue without and with reclaiming, over all jobs; None if no queue was simulated.
     wait_others_held_h, wait_others_h
-        The same over the jobs that are never reclaimed; None where there is none.
+        The same means over the jobs that are never reclaimed; None if there are none.
     """
 
     after_min: float
@@ -55,17 +55,15 @@ class ReclaimRow:
 
 
 def jobs_of_uses(uses: Sequence[JobUse]) -> Workload:
-    """Return jobs submitted as they first held a GPU: what is known where no table tells of the queue.
+    """Return jobs that are submitted when they first hold a GPU, for use without a table of submissions.
 
     Raises
     ------
     InvalidProblemError
-        If there is none.
+        If there are no jobs.
     """
     if not uses:
-        raise InvalidProblemError(
-            "no GPU names its pod or job, so that there is no queue to simulate; add labels or columns"
-        )
+        raise InvalidProblemError("no GPU has a pod or job, so no queue can be simulated; add labels or columns")
     first = min(use.begin_s for use in uses)
     return Workload(
         submit_us=np.array([round((use.begin_s - first) * US) for use in uses], np.int64),
@@ -76,12 +74,12 @@ def jobs_of_uses(uses: Sequence[JobUse]) -> Workload:
 
 
 def name_of(use: JobUse) -> str:
-    """Return a job's name with its namespace, where it has one."""
+    """Return a job's name, with its namespace if it has one."""
     return f"{use.holder.namespace}/{use.holder.job}" if use.holder.namespace else use.holder.job
 
 
 def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
-    """Return the use of each job that series tell of, by the job's row: jobs of a table are found by name, with namespace or without."""
+    """Return the use of each job with series, by the job's row. Jobs of a table are matched by name, with or without namespace."""
     by_name: dict[str, JobUse] = {}
     for use in uses:
         by_name.setdefault(use.holder.job, use)
@@ -90,9 +88,9 @@ def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
 
 
 def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tuple[Workload, IntArray]:
-    """Return the jobs with those that are reclaimed in pieces, and the row of the job that each piece is of.
+    """Return the jobs with reclaimed ones cut into parts, and the row of each part's job.
 
-    A job's run is taken to begin as it first held a GPU; what a series doesn't tell of it counts as busy.
+    A job's run begins when it first holds a GPU; times without samples count as busy.
     """
     pieces: list[tuple[int, float, float]] = []
     for row, duration in enumerate(jobs.duration_us.tolist()):
@@ -109,7 +107,7 @@ def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tu
     order = np.lexsort((np.arange(len(owner)), submit))
     owner, is_cut = owner[order], is_cut[order]
     taken: dict[str, Any] = {name: getattr(jobs, name)[owner] for name in columns_of(jobs)}
-    # What a trace tells of attempts is of the whole run.
+    # Attempts in a trace concern the uncut run.
     taken |= {
         name: np.where(is_cut, value, taken[name]) for name, value in (("fails_us", -1), ("tries", 1), ("good_us", -1))
     }
@@ -138,7 +136,7 @@ def reclaim_rows(
     after_min
         Idle minutes after which a job is reclaimed.
     queue
-        Where the wait is simulated; None for none.
+        Queue in which waits are simulated; None for no simulation.
     """
     held = None if queue is None else queue.waits(queue.jobs, np.arange(len(queue.jobs)), stop, progress)
     rows = []
@@ -181,12 +179,12 @@ class Queue:
     def waits(
         self, jobs: Workload, owner: IntArray, stop: Interruption | None = None, progress: Progress | None = None
     ) -> FloatArray | None:
-        """Return the hours that each job waited, its pieces together, shape (jobs,); None if stopped.
+        """Return the hours that each job waited, over all its parts, shape (jobs,); None if stopped.
 
         Raises
         ------
         InvalidProblemError
-            If a gang is larger than the cluster, or the policy leaves jobs unfinished: then there is no wait to compare.
+            If a gang is larger than the cluster, or the policy leaves jobs unfinished, so that waits can't be compared.
         """
         if progress is not None:
             progress.start("jobs submitted", len(jobs))

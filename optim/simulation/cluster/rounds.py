@@ -1,4 +1,4 @@
-"""Any policy in rounds: it decides only at multiples of a time, as the simulators of Gavel and Shockwave let theirs."""
+"""Wrapper for policies in rounds: decisions only at multiples of a time, as in the simulators of Gavel and Shockwave."""
 
 from dataclasses import dataclass, replace
 
@@ -41,7 +41,7 @@ class RoundsOptions:
     source="Narayanan et al., OSDI 2020, section 5; Zheng et al., NSDI 2023",
 )
 class Rounds(Wrapper):
-    """Between two rounds running jobs go on, none starts, and a job that ends leaves its GPUs idle."""
+    """Between two rounds running jobs continue, no job starts, and GPUs of jobs that end stay idle."""
 
     steers_placement = False
 
@@ -53,15 +53,15 @@ class Rounds(Wrapper):
         del jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Refuse a policy with rounds of its own."""
+        """Reject a policy that has rounds itself."""
         if self.has_own_rounds:
             return Support(False, f"{self.inner.name} has rounds of its own; set {self.inner.name}.round_s")
         return super().supports(jobs, cluster)
 
     def plan(self, view: View) -> Plan:
-        """Let the policy inside plan where a round begins; else let what runs go on."""
+        """Return the wrapped policy's plan at the beginning of a round, otherwise a plan that continues running jobs."""
         begins = view.now_us % self.round_us == 0
         plan = self.inner.plan(view) if begins else Plan(gpus=dict(view.running))
-        # Without jobs the next submission calls, however far it is.
+        # Without jobs, the next plan is made at the next submission.
         is_idle = not len(view.waiting) and not plan.gpus
         return replace(plan, again_us=None if is_idle else view.now_us - view.now_us % self.round_us + self.round_us)

@@ -13,22 +13,22 @@ from optim.models.cluster.workload import US, Workload
 from optim.statistics import kaplan_meier
 
 MIN_AT_RISK = 20
-"""Ended jobs that ran longer than a job has by now, below which its group is pooled with a larger one."""
+"""Minimum number of ended jobs in a group that ran longer than a job's present run time; otherwise a larger group is used."""
 
 TAIL_SHARE = 0.1
-"""Share of all run times that the tail's exponent is taken of."""
+"""Share of the longest run times from which the tail's exponent is estimated."""
 
 MIN_TAIL = 0.1
-"""Mean log excess below which a tail isn't taken to fall, as where all run times are one."""
+"""Minimum of the mean log excess, for samples in which all run times are equal."""
 
 LEFT_S = 1e-3
-"""Time that a job that runs has left at least."""
+"""Minimum remaining time of a running job."""
 
 GROUPINGS = (("user", "partition", "size"), ("user", "size"), ("partition", "size"), ("size",), ())
 """Groups from the finest to all jobs."""
 
 BATCH_S = 3600.0
-"""Jobs of a user submitted within so many seconds of each other may be a batch."""
+"""Maximum seconds between submissions of successive jobs of a batch."""
 
 WEEK_S = 7 * 86_400.0
 
@@ -36,16 +36,16 @@ DRIFTING = ("partition", "size")
 """Grouping whose run times drift from week to week."""
 
 BATCHED = ("user", "partition", "gpus")
-"""What jobs of a batch share."""
+"""Traits that jobs of a batch share."""
 
 MAX_PAIRS = 1_000
-"""Pairs up to which a group's week counts more the more it has."""
+"""Maximum weight of a group's week in pairs of jobs."""
 
 MIN_SHARE = 1e-300
-"""Share of a curve that a job outlasts at most, so that its score is finite."""
+"""Minimum survival probability, so that a job's score is finite."""
 
 MAX_CORRELATION = 0.95
-"""Within batches, so that every job keeps some chance of its own."""
+"""Maximum correlation within batches, so that jobs differ."""
 
 
 Group = tuple[str | int, ...]
@@ -54,7 +54,7 @@ Group = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTraits:
-    """What run times are grouped by, one entry a job in the order of submission: texts of users and partitions ("" if unknown), GPUs, and submissions in seconds."""
+    """Traits by which run times are grouped, one entry per job in the order of submission: texts of users and partitions ("" if unknown), GPUs, and submissions in seconds."""
 
     user: Sequence[str]
     partition: Sequence[str]
@@ -173,7 +173,7 @@ class RunTimes:
     traits, run_s
         Past jobs, and how long each ran, positive; shape (jobs,).
     has_ended
-        Whether each is over; of one that isn't, `run_s` is only how long it ran so far (censored); shape (jobs,).
+        Whether each job has ended; `run_s` of the others is their run time so far (censored); shape (jobs,).
     min_at_risk
         See `MIN_AT_RISK`.
 
@@ -184,21 +184,21 @@ class RunTimes:
 
     Notes
     -----
-    A curve is Kaplan and Meier's estimate. A job that has run for `held` seconds goes by the finest of the groups `GROUPINGS` of
-    which at least `min_at_risk` jobs ended later than that, and by all jobs where there is none. Beyond the last time of a curve, the
-    tail is Pareto's with Hill's exponent of the longest tenth of all jobs.
+    Curves are Kaplan-Meier estimates. A job that has run for `held` seconds uses the finest group of `GROUPINGS` in which at least
+    `min_at_risk` jobs ran longer, and otherwise the group of all jobs. Beyond the last time of a curve, the tail is a Pareto
+    distribution with Hill's exponent of the longest tenth of all jobs.
 
-    Jobs that one user submits together are alike. Let z be the normal score of a run time on its curve; in a batch (jobs of one user,
-    partition and number of GPUs, each submitted at most `BATCH_S` after the one before) z = b + e with b ~ N(0, r) of the batch and e ~ N(0, 1 - r)
-    of the job; r is the mean product of two scores of a batch. Ended jobs of a batch tell of its b, and e is drawn given
-    that the job still runs.
+    Run times of jobs that one user submits together are correlated. Let z be the normal score of a run time on its curve; in a batch (jobs of one user,
+    partition and number of GPUs, each submitted at most `BATCH_S` after the previous one) z = b + e, with b ~ N(0, r) for the batch and e ~ N(0, 1 - r)
+    for the job; r is the mean product of two scores of a batch. The distribution of b is conditioned on the batch's ended jobs, and
+    that of e on the job's present run time.
 
     References
     ----------
     Kaplan, Meier, "Nonparametric Estimation from Incomplete Observations", JASA 53 (1958), DOI 10.1080/01621459.1958.10501452.
     Hill, "A Simple General Approach to Inference About the Tail of a Distribution", Annals of Statistics 3 (1975).
     Tsafrir, Etsion, Feitelson, "Backfilling Using System-Generated Predictions Rather than User Runtime Estimates", IEEE TPDS 18
-    (2007): a user's own last jobs predict the next.
+    (2007): a user's previous jobs predict the next.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class RunTimes:
         return self._curves[-1][()]
 
     def curves(self, traits: JobTraits, held_s: FloatArray) -> list[tuple[SurvivalCurve, IntArray]]:
-        """Return curves with the rows of the jobs that go by each, given how long each has run; every job has one."""
+        """Return curves with the rows of the jobs that use each, given how long each job has run; every job has one curve."""
         found: list[tuple[SurvivalCurve, IntArray]] = []
         is_open = np.ones(len(traits), np.bool_)
         for grouping, curves in zip(GROUPINGS[:-1], self._curves, strict=False):
@@ -255,14 +255,14 @@ class RunTimes:
         return np.maximum(found, held_s + LEFT_S)
 
     def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
-        """Return normal scores of run times; of a job that runs still the mean of those above what it has run, as the ended of a batch are its short ones."""
+        """Return normal scores of run times. A running job has the mean score above its present run time, since a batch's short jobs end first."""
         score = np.empty(len(traits))
         for curve, rows in self.curves(traits, np.zeros(len(traits))):
             score[rows] = curve.scores(run_s[rows])
         return np.where(has_ended, score, _mean_above(score))
 
     def _learn(self, traits: JobTraits, score: FloatArray) -> None:
-        """Find how alike batches and weeks are, and keep what past jobs tell of each batch and of the last week."""
+        """Estimate the correlations within batches and weeks, and store the sums of scores of each batch and of the last week."""
         batch = traits.batches()
         size, total = np.bincount(batch), np.bincount(batch, score)
         within = float(np.clip(_mean_product(batch, score, weigh_items=True), 0.0, MAX_CORRELATION))
@@ -292,7 +292,7 @@ class RunTimes:
             self._batches[keys[key]].append(entry)
 
     def _known_batch(self, key: Group, submit_s: float) -> "PastBatch | None":
-        """Return the latest past batch that a job belongs to."""
+        """Return the latest past batch to which a job belongs."""
         for entry in reversed(self._batches.get(key, ())):
             if submit_s >= entry.begin_s - BATCH_S:
                 return entry if submit_s <= entry.end_s + BATCH_S else None
@@ -330,7 +330,7 @@ class RunTimes:
         return 1.0 - self.week_correlation - self.batch_correlation
 
     def _week_effects(self, traits: JobTraits, known: "list[PastBatch | None]") -> "SharedEffect":
-        """Return what jobs of a group share in these days: its other batches of the last week tell of it."""
+        """Return the distribution of a group's shared effect, given its other batches of the last week."""
         keys, member = traits.groups(DRIFTING)
         told = np.array([self._week_of.get(key, (0.0, 0)) for key in keys]).reshape(len(keys), 2)
         total, count = told[member].T
@@ -344,7 +344,7 @@ class RunTimes:
     def _batch_effects(
         self, traits: JobTraits, known: "list[PastBatch | None]", week_mean: FloatArray, least: FloatArray
     ) -> "SharedEffect":
-        """Return what jobs of a batch share: its other jobs that ran already tell of it."""
+        """Return the distribution of a batch's shared effect, given its other past jobs."""
         numbers: dict[tuple[bool, int], int] = {}
         chains = traits.batches().tolist()
         member = np.array(
@@ -368,7 +368,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastBatch:
-    """A batch of past jobs: when its first and last job were submitted, the sum of their scores, how many, and its number."""
+    """A batch of past jobs: submissions of its first and last job, sum of the scores, number of jobs, and number of the batch."""
 
     begin_s: float
     end_s: float
@@ -379,7 +379,7 @@ class PastBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedEffect:
-    """A normal score that some jobs share, one entry a job: which jobs share one draw, and its mean and spread for each."""
+    """A random effect that jobs share, one entry per job: number of the shared draw, mean and standard deviation."""
 
     member: IntArray
     mean: FloatArray

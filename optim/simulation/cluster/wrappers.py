@@ -24,7 +24,7 @@ PLACES_ITSELF = "it brings its own placement, which {} can't steer"
 
 
 class Wrapper(PlanningPolicy):
-    """Does what the policy inside does, but for what a subclass changes."""
+    """Base class of wrappers: delegates to the wrapped policy."""
 
     steers_placement = True
 
@@ -37,15 +37,15 @@ class Wrapper(PlanningPolicy):
 
     @property
     def needs(self) -> str:
-        """What the policy inside sees that a real scheduler wouldn't."""
+        """Information of the wrapped policy that a real scheduler lacks."""
         return self.inner.needs
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return the rules of the policy inside, whose reservations a wrapper may disturb: they are nobody's promises."""
+        """Return the rules of the wrapped policy, without guarantees of reservations, which a wrapper may break."""
         return replace(self.inner.rules(options), reservation_depth=0)
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Return whether the policy inside can serve such jobs, and be steered."""
+        """Return whether the wrapped policy supports these jobs and can be wrapped."""
         if self.steers_placement and self.inner.places_itself:
             return Support(False, PLACES_ITSELF.format(type(self).name))
         return self.inner.supports(jobs, cluster)
@@ -55,20 +55,20 @@ class Wrapper(PlanningPolicy):
         self.inner.begin(cluster, seed)
 
     def plan(self, view: View) -> Plan:
-        """Plan as the policy inside does."""
+        """Return the plan of the wrapped policy."""
         return self.inner.plan(view)
 
     def worth(self) -> Worth | None:
-        """Return what jobs are worth to the policy inside."""
+        """Return the values of jobs to the wrapped policy."""
         return self.inner.worth()
 
     def figures(self) -> Mapping[str, float]:
-        """Return what the policy inside says."""
+        """Return the statistics of the wrapped policy."""
         return self.inner.figures()
 
 
 def earliest(*times: int | None) -> int | None:
-    """Return the earliest of the times that there are."""
+    """Return the earliest of the times that aren't None."""
     return min((time for time in times if time is not None), default=None)
 
 
@@ -114,11 +114,11 @@ class FailEarly(Wrapper):
         del jobs
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Let gangs run on one GPU, and jobs that failed be sent away."""
+        """Allow gangs to run on one GPU, and failed jobs to be dropped."""
         return replace(super().rules(options), is_elastic=True, may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Set the pool apart."""
+        """Reserve the machines for trials."""
         super().begin(cluster, seed)
         count = max(1, round(self.options.share * cluster.num_machines))
         self.pool = np.arange(cluster.num_machines) >= cluster.num_machines - count
@@ -128,7 +128,7 @@ class FailEarly(Wrapper):
         self.caught = 0
 
     def plan(self, view: View) -> Plan:
-        """Look after the trials, and let the policy inside plan the rest on the other machines."""
+        """Plan the trials, and let the wrapped policy plan the other jobs on the remaining machines."""
         if not self.has_pool:
             return self.inner.plan(view)
         failed = view.has_failed
@@ -166,7 +166,7 @@ class FailEarly(Wrapper):
         return replace(plan, gpus={**self.trials, **plan.gpus}, again_us=again, leave=(*plan.leave, *leave))
 
     def _ends(self, view: View, job: int) -> int:
-        """Return when a trial is over."""
+        """Return the end of a trial."""
         since = view.progress_since(job) if view.started_us[job] >= 0 else view.now_us
         done = int(view.executed_us[job])
         return max(view.now_us + 1, max(since, view.now_us) + round(self.options.trial_s * US) - done)
@@ -176,7 +176,7 @@ class FailEarly(Wrapper):
         return job not in view.jobs or has_failed or is_long
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many jobs failed in their trials, with what the policy inside says."""
+        """Return the number of jobs that failed in their trials, and the statistics of the wrapped policy."""
         return {**self.inner.figures(), "caught_early": float(self.caught)}
 
 
@@ -214,14 +214,14 @@ class IsolateOptions:
     source=LESSONS,
 )
 class Isolate(Wrapper):
-    """Jobs below `wide` GPUs go to the last machines, all others to the first; a gang that its part can't hold goes anywhere."""
+    """Jobs below `wide` GPUs go to the last machines, all others to the first; a gang that doesn't fit its part may use all."""
 
     def __init__(self, options: IsolateOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)
         self.options, self.jobs = options, jobs
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Divide the machines."""
+        """Divide the machines into two parts."""
         super().begin(cluster, seed)
         is_wide = self.jobs.gpus >= self.options.wide
         work = self.jobs.gpus.astype(float) * self.jobs.duration_us
@@ -282,7 +282,7 @@ class PatienceOptions:
     source=LESSONS,
 )
 class Patience(Wrapper):
-    """Starts at a slowdown above `max_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
+    """A job starts at a slowdown above `max_slowdown` only after it has waited `wait_s` per GPU."""
 
     may_spread = True
 
@@ -292,12 +292,12 @@ class Patience(Wrapper):
         del jobs
 
     def _until(self, view: View, job: int) -> int:
-        """Return until when a job insists: from its submission, or from when it last lost its GPUs."""
+        """Return the time until which a job rejects bad places, counted from its submission or its last loss of GPUs."""
         since = max(int(view.submit_us[job]), int(view.stopped_us[job]))
         return since + round(self.options.wait_s * US) * int(view.gpus[job])
 
     def plan(self, view: View) -> Plan:
-        """Let jobs that waited long enough spread, and hold back the others' bad places."""
+        """Allow jobs that waited long enough to spread, and withhold bad places from the others."""
 
         def prepare(room: FreeGpus) -> None:
             room.allow_spread(lambda job: view.now_us >= self._until(view, job))
@@ -362,23 +362,23 @@ class StopAtGain(Wrapper):
         del jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Return whether there are losses to predict from."""
+        """Return whether the jobs have losses."""
         if not jobs.loss.shape[1]:
             return Support(False, "it follows loss curves, and these jobs have none")
         return super().supports(jobs, cluster)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Let jobs be stopped."""
+        """Allow jobs to be stopped."""
         return replace(super().rules(options), may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Forget what was fitted."""
+        """Discard the fitted curves."""
         super().begin(cluster, seed)
         self.seen: dict[int, int] = {}
         self.stopped = 0
 
     def plan(self, view: View) -> Plan:
-        """Send away running jobs that gain too little."""
+        """Drop running jobs with too small a predicted gain."""
         leave = {job: gpus for job, gpus in view.running.items() if self._is_done(view, job)}
         self.stopped += len(leave)
 
@@ -404,5 +404,5 @@ class StopAtGain(Wrapper):
         return now - curve.at(view.num_losses - 1) < self.options.min_gain * now
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many jobs were stopped, with what the policy inside says."""
+        """Return the number of stopped jobs, and the statistics of the wrapped policy."""
         return {**self.inner.figures(), "stopped_early": float(self.stopped)}

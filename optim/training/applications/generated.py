@@ -168,7 +168,7 @@ USUAL_PARTITIONS = 8
 
 
 def partitions_of(num_examples: int, asked: int | None) -> int:
-    """Return as many partitions as are asked for: by default eight, or one an example where there are fewer."""
+    """Return the requested number of partitions; by default eight, or the number of examples if that is smaller."""
     return max(1, min(USUAL_PARTITIONS, num_examples)) if asked is None else asked
 
 
@@ -241,7 +241,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
         """Return a partition's data as NumPy arrays in the form that `loss` takes."""
 
     def once(self, name: str, partition: int, make: Callable[[], MadeT]) -> MadeT:
-        """Return what is made of a partition at the first call; it isn't sent to other processes."""
+        """Return the value that `make` computes from a partition at the first call; it isn't sent to other processes."""
         if (name, partition) not in self._made:
             self._made[name, partition] = make()
         made: MadeT = self._made[name, partition]

@@ -256,7 +256,7 @@ def cluster_of_nodes(
 ) -> tuple[ServerClasses, ServerClasses]:
     """Sample servers from the trace's nodes: nodes with GPUs host workers, nodes without host PSs.
 
-    Nodes are sampled without replacement: as many as the options state, or else until they have
+    Nodes are sampled without replacement: their number is given by the options, or else they are added until they have
     `gpus` GPUs (or PSs for these), skipping nodes with more than the missing number. Nodes that are too
     small for most of the jobs' workers are skipped.
 

@@ -76,7 +76,7 @@ def test_names_match_with_and_without_namespace_and_longer_runs_stay_busy():
 
 
 def test_no_job_is_told():
-    with pytest.raises(InvalidProblemError, match="no GPU names its pod or job"):
+    with pytest.raises(InvalidProblemError, match="no GPU has a pod or job"):
         jobs_of_uses(job_uses([use_of("", 0, [0, 0])]))
 
 

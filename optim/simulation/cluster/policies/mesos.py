@@ -180,5 +180,5 @@ class Mesos(PlanningPolicy):
         return min((time for time in times if time > view.now_us), default=None)
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many offers were made, and how many of them taken by nobody."""
+        """Return the number of offers, and of those that no app accepted."""
         return {"offers": float(self.offers), "declined": float(self.declined)}
