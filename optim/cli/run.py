@@ -181,7 +181,13 @@ class RoundChoice:
     """Number of lease rounds, and their fairness."""
 
     rounds: Annotated[
-        int, option("--rounds", "Rounds of leases: the solution's, then the arbiter's.", min=1, max=MAX_THINGS)
+        int,
+        option(
+            "--rounds",
+            "Rounds of leases; the first is the solution, later ones are new auctions.",
+            min=1,
+            max=MAX_THINGS,
+        ),
     ] = 1
     fairness: Annotated[
         float, option("--fairness", "f: in later rounds, the share 1 - f of the worst-off apps bids.", "F")

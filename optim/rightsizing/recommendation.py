@@ -469,7 +469,7 @@ def _expected(amount: Amount, options: RecommendOptions) -> str:
         )
         return f"expected by the forecast: {expectation}; asked for on average at most {asked:.3g} %"
     max_kills = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
-    kills = f"{amount.expected_kills_per_day:.3g} kills a day, one a cycle at most"
+    kills = f"{amount.expected_kills_per_day:.3g} kills per day, at most one per cycle"
     return f"expected by the forecast: {kills}; asked for on average at most {max_kills:.3g}"
 
 

@@ -330,11 +330,11 @@ class Controller:
         """
         if self.phase is not Phase.RUNNING or not self.flow.is_settled_at(self.flow.read_clock):
             raise NotAllowedError(
-                f"a checkpoint needs a run at rest, this one is {self.phase}; let it come to its clock"
+                f"a checkpoint can be written only when all shards are at one clock, but the run is {self.phase}; let it reach its clock first"
             )
         if set(self.roles.backups) != {STORAGE}:
             raise NotAllowedError(
-                f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints are for the others"
+                f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints can be written only in stages with copies in the storage"
             )
         self._copy_shards(self.flow.read_clock)
 

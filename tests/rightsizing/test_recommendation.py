@@ -268,7 +268,7 @@ def test_patches_and_json_tell_what_is_expected_and_warn():
     for each in found:
         memory, cpu = each.amounts["memory"], each.amounts["cpu"]
         assert any(
-            line.startswith(f"  # memory: expected by the forecast: {memory.expected_kills_per_day:.3g} kills a day")
+            line.startswith(f"  # memory: expected by the forecast: {memory.expected_kills_per_day:.3g} kills per day")
             and line.endswith("asked for on average at most 1.44")
             for line in lines
         )

@@ -41,5 +41,5 @@ def test_a_run_with_copies_on_reliable_machines_or_under_way_is_not_saved():
     busy = trained(TRADITIONAL, 3, **{"add-transient": ("a",)})
     busy.controller.resume(5)
     busy.step()
-    with pytest.raises(NotAllowedError, match="needs a run at rest"):
+    with pytest.raises(NotAllowedError, match="only when all shards are at one clock"):
         busy.controller.save()

@@ -375,7 +375,7 @@ def _outlook(document: BiddingDocument) -> Outlook:
             entries = getattr(bid, name)
             if len(entries) != size:
                 raise InvalidProblemError(
-                    f"bids[{j}].{name} must have one entry a scenario, {size}, got {len(entries)}"
+                    f"bids[{j}].{name} must have one entry per scenario, {size}, got {len(entries)}"
                 )
     charges = [
         [_micro(usd, f"bids[{j}].charges_usd") for usd in list(bid.charges_usd or ())] for j, bid in enumerate(bids)

@@ -101,7 +101,7 @@ class EvictionTerm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bids(ComparesByValue):
-    """Candidate bids, one array a field, by market and within it by delta.
+    """Candidate bids, one array per field, by market and within it by delta.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ def _validate_survival(instance: BiddingData) -> None:
         )
     if len(survival.shocks.zone) != len(instance.markets):
         raise InvalidProblemError(
-            f"survival.zone and survival.by_market must hold one value a market, {len(instance.markets)}, "
+            f"survival.zone and survival.by_market must have one value per market, {len(instance.markets)}, "
             f"got {len(survival.shocks.zone)}"
         )
 
@@ -236,7 +236,7 @@ def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingData) -> None
             f"{outlook.slot_s} s, ready after {outlook.ready_s} s"
         )
     if outlook.charge_micro.shape != shape or outlook.evicted_s.shape != shape:
-        raise InvalidProblemError(f"bids[].charges and bids[].evicted_s must have one entry a scenario, {shape[1]}")
+        raise InvalidProblemError(f"bids[].charges and bids[].evicted_s must have one entry per scenario, {shape[1]}")
     length = outlook.slot_s * outlook.num_slots
     if (outlook.charge_micro < 0).any() or (outlook.evicted_s < -1).any() or (outlook.evicted_s >= length).any():
         raise InvalidProblemError(

@@ -204,7 +204,7 @@ def _add_rows(model: Model, instance: BiddingInstance, data: _Data) -> None:
         model.one_bid = pyo.Constraint(
             sorted({int(m) for m in market}),
             rule=lambda m, i: pyo.quicksum(m.taken[j] for j in m.BIDS if market[j] == i) <= tau,
-            doc="one bid a market",
+            doc="one bid per market",
         )
     model.rate = pyo.Expression(
         model.CELLS,

@@ -160,7 +160,7 @@ def _grouped(jobs: Workload, by: str) -> tuple[IntArray, Callable[[int], Any]]:
 
 
 def wait_rows(jobs: Workload, wait_us: FloatArray, by: str) -> list[dict[str, Any]]:
-    """Return waits in hours by one of `GROUPS`, one row per group: number of jobs, mean, median, 95 % and longest wait.
+    """Return waits in hours by one of `GROUPS`, one row per group: number of jobs, mean, median, 95 % quantile and maximum.
 
     Rows are sorted by longest wait, descending; gangs by size. The result is empty if the column has a single value.
     """

@@ -98,7 +98,7 @@ class SteepestAdditions(LocalSearch):
         super().__init__(instance, np.zeros(instance.num_bids, dtype=np.int64))
 
     def reachable(self) -> IntArray:
-        """Return additions of any number."""
+        """Return the footprints with any number of instances of one more bid."""
         return _additions(self.instance, self.counts, _numbers)
 
 
@@ -109,7 +109,7 @@ class GreedySearch(SteepestAdditions):
     """
 
     def reachable(self) -> IntArray:
-        """Return additions of powers of two and of the maximal number."""
+        """Return the footprints with a power of two, or the maximal number, of instances of one more bid."""
         return _additions(self.instance, self.counts, _doubling)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:

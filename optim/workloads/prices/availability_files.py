@@ -588,7 +588,7 @@ class SpellHistory:
         market
             Market of the jobs.
         file
-            The recording's path, if it is one of many: zones that it names also belong to the market.
+            Path of the market's recording, if it is one of several. A zone whose name occurs in the path also counts as a zone of the market.
         """
         begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
 
@@ -601,7 +601,9 @@ class SpellHistory:
         said = []
         if len(used) < len(self.traces):
             left_out = ", ".join(sorted(trace.zone for trace in self.traces if not counts(trace)))
-            said.append(f"the history of {left_out} is left out: it ends after jobs may start there")
+            said.append(
+                f"the history of {left_out} is ignored, because it ends after the first possible start of a job there"
+            )
         lengths = {
             round(float(np.median(np.diff(trace.time_s))))
             for trace in (self.traces[number] for number in used)

@@ -162,7 +162,7 @@ varied_instances = st.integers(0, 10**6).map(varied)
 
 
 def all_footprints(instance: BiddingInstance) -> np.ndarray:
-    """Return every footprint that keeps the caps and the rule of one bid a market."""
+    """Return every footprint that keeps the caps and the rule of one bid per market."""
     ranges = [range(int(most) + 1) for most in instance.bids.max_count]
     table = np.array(list(product(*ranges)), dtype=np.int64).reshape(-1, instance.num_bids)
     fits = (table @ instance.caps.weight.T <= instance.caps.limit + 1e-9).all(axis=1)
