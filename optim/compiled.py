@@ -458,7 +458,7 @@ def check_private(folder: Path) -> None:
     if not {folder.lstat().st_uid, found.st_uid} <= {os.geteuid(), ADMINISTRATOR}:
         raise SharedFolderError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise SharedFolderError(f"{folder} may be written to by others; remove it, it is made anew for you alone")
+        raise SharedFolderError(f"others may write to {folder}; remove it, and it is created again for you alone")
 
 
 def drop_oldest(folder: Path, max_bytes: int) -> None:

@@ -283,8 +283,8 @@ def give_away_a_link(path, monkeypatch):
 
 
 OPENED = {
-    "all may write": (lambda path, _: path.chmod(0o777), "may be written to by others"),
-    "a group may write": (lambda path, _: path.chmod(0o770), "may be written to by others"),
+    "all may write": (lambda path, _: path.chmod(0o777), "others may write to"),
+    "a group may write": (lambda path, _: path.chmod(0o770), "others may write to"),
     "somebody else's": (give_away, "belongs to another user"),
     "somebody else's link": (give_away_a_link, "belongs to another user"),
 }

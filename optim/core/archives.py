@@ -98,7 +98,7 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
     """
     for name in (*fields, *arrays):
         if name not in arrays or name not in fields:
-            raise ValueError(f"{name!r} {'is missing' if name in fields else 'belongs to no such file'}")
+            raise ValueError(f"{name!r} {'is missing' if name in fields else 'is not a field of such a file'}")
     known: dict[int | str, int] = {}
     known.update(sizes)
     for name, field in fields.items():
@@ -122,4 +122,4 @@ def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:
     """Raise for duplicate names, of which readers keep the last and other tools show the first, and for other objects."""
     wrong = [name for name in names if names.count(name) > 1 or not isinstance(arrays[name], np.ndarray)]
     if wrong:
-        raise ValueError(f"{wrong[0][:40]!r} in it is given twice, or no array")
+        raise ValueError(f"{wrong[0][:40]!r} in it is given twice, or is not an array")

@@ -118,7 +118,7 @@ def of_kind(instance: Any, kind: type[Any] | None) -> Any:
     if kind is None or isinstance(instance, kind):
         return instance
     raise InvalidProblemError(
-        f"{instance.name!r} is of type {type(instance).__name__}, not {kind.__name__}; ask for the one that it is"
+        f"{instance.name!r} is of type {type(instance).__name__}, not {kind.__name__}; load it as its own type"
     )
 
 

@@ -459,7 +459,7 @@ def find_clusters(
         number, count_rows = choose_count(embeddings, owner, held_out_embeddings, seed)
         if not any(row.passes for row in count_rows):
             warnings.warn(
-                "no number of phases gains and is stable; 2 are used: give num_phases, or another encoder",
+                "no number of phases improves the fit enough and is stable, so 2 are used; give num_phases, or another encoder",
                 stacklevel=3,
             )
     centres = fit_clusters(embeddings, number, seed)

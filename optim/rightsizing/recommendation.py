@@ -331,7 +331,7 @@ class Recommender:
         """Return the features at the end of each container's series."""
         if series.resources != self._world.resources:
             raise InvalidProblemError(
-                f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
+                f"the series have {series.names}, but the training series have {[r.name for r in self._world.resources]}"
             )
         seen = uncensor(series)
         grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series
@@ -477,8 +477,8 @@ def _names(container: str) -> tuple[str | None, str, str]:
     parts = container.split("/")
     if len(parts) > PARTS or not all(PLAIN.fullmatch(part) for part in parts):
         raise InvalidProblemError(
-            f"container {container[:SHOWN]!r} can't stand in a patch: Kubernetes has names namespace/pod/container of "
-            "letters, digits, - and .; name it so, or use --format json"
+            f"container {container[:SHOWN]!r} can't be used in a patch: Kubernetes' names have the form namespace/pod/container with "
+            "letters, digits, - and .; rename it, or use --format json"
         )
     if len(parts) == PARTS:
         return parts[0], parts[1], parts[2]

@@ -298,7 +298,7 @@ def _split_by_time(grid: ContainerSeries, options: WorldOptions) -> Parts:
         pieces[2].append(slice(half, rows.stop))
     if not pieces[1]:
         raise InvalidProblemError(
-            f"half of no series has {2 * PART_CYCLES} cycles for training; use longer series, or shorter cycles"
+            f"no series has {2 * PART_CYCLES} cycles in the half for training; use longer series, or shorter cycles"
         )
     learned, tuned, held_out = (_cut(grid, part) for part in pieces)
     return learned, tuned, held_out

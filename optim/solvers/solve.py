@@ -148,7 +148,9 @@ def solve(
     chosen = solver_named(problem.name, solver)
     support = chosen.supports(instance)
     if not support:
-        raise UnsupportedProblemError(f"solver {solver!r} can't treat instance {instance.name!r}: {support.reason}")
+        raise UnsupportedProblemError(
+            f"solver {solver!r} does not support instance {instance.name!r}: {support.reason}"
+        )
     if on_interrupt not in ("raise", "return"):
         raise InvalidOptionError(f"on_interrupt must be 'raise' or 'return', got {on_interrupt!r}")
     rules = ([stop] if stop is not None else []) + ([TimeLimit(time_limit_s)] if time_limit_s is not None else [])

@@ -96,11 +96,11 @@ def check_application(application: Application) -> None:
     weights = np.array([float(application.weight(partition)) for partition in range(application.num_partitions)])
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise InvalidProblemError(
-            f"{name} must have partitions of no or more examples, one at least of some, got {weights[:8].tolist()}; mend "
+            f"{name} must have sizes of at least 0, and at least one above 0, got {weights[:8].tolist()}; correct "
             "`sizes`"
         )
     if application.num_parameters < 1:
-        raise InvalidProblemError(f"{name} has no parameters; `start` must return one at least")
+        raise InvalidProblemError(f"{name} has no parameters; `start` must return at least one")
 
 
 def name_of(application: Application) -> str:

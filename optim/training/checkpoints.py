@@ -161,7 +161,7 @@ def read_checkpoint(path: Path, job: str) -> StartingPoint:
     checksum = arrays.pop("checksum", None)
     names = {"version", "job", "clock", "parameters", "slots", "losses"}
     if checksum is None or set(arrays) != names or str(checksum) != _checksum(arrays):
-        raise InvalidProblemError(f"{path}: not {WHAT} (its checksum isn't that of what it holds); {REMEDY}")
+        raise InvalidProblemError(f"{path}: not {WHAT} (its checksum is wrong); {REMEDY}")
     size = arrays["parameters"].size
     fields = {
         "version": Field(shape=(), is_whole=True),

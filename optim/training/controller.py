@@ -94,7 +94,9 @@ class Membership:
         """
         for machine in (*reliable, *transient):
             if machine in self._known:
-                raise NotAllowedError(f"there is or was a machine {machine!r}; give each machine a name of its own")
+                raise NotAllowedError(
+                    f"the name {machine!r} is or was used by another machine; give each machine a unique name"
+                )
         self._known.update(reliable, transient)
         self.joining.update(dict.fromkeys(reliable, self.reliable))
         self.joining.update(dict.fromkeys(transient, self.transient))
@@ -282,8 +284,8 @@ class Controller:
     ) -> None:
         if options.staleness > 0 and (optimiser.num_slots > 0 or callable(optimiser.learning_rate)):
             raise InvalidOptionError(
-                f"staleness {options.staleness} needs an optimiser without slots and schedule, got {optimiser}: a "
-                "worker sees its own unapplied gradients only where they simply add; use Sgd at one rate, or staleness 0"
+                f"staleness {options.staleness} needs an optimiser without slots and schedule, got {optimiser}, since "
+                "only then can a worker add its own unapplied gradients; use Sgd at a constant rate, or staleness 0"
             )
         self.phase = Phase.STOPPED
         self.generation = 0
@@ -377,7 +379,7 @@ class Controller:
             return
         match message:
             case Failed():
-                raise TrainingError(f"machine {message.machine} failed: {message.text}; mend the application's code")
+                raise TrainingError(f"machine {message.machine} failed: {message.text}; correct the application's code")
             case Pushed() if not message.is_finite and self.flow.is_next(message) and self._refuses(message):
                 self._compute_elsewhere(message)
             case Pushed():

@@ -364,9 +364,7 @@ class Processes:
         taken = {child.place for child in self._children.values()}
         place = next((at for at in range(self._memory.plan.max_machines) if at not in taken), None)
         if place is None:
-            raise NotAllowedError(
-                f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
-            )
+            raise NotAllowedError(f"{self._memory.plan.max_machines} machines exist already; raise max_machines")
         ours, theirs = Pipe()
         with _pinned_env(), sigint_blocked():
             # The environment comes first: applications' modules may read it, and the fork server's may be older.

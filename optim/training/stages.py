@@ -43,7 +43,7 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
         If there is no holder.
     """
     if not holders:
-        raise InvalidOptionError(f"nobody can hold the {count} partitions: at least one machine is needed")
+        raise InvalidOptionError(f"no machine can hold the {count} partitions; add at least one machine")
     before = list(previous) if previous else [""] * count
     of_holder = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
     share, extra = divmod(count, len(holders))
@@ -233,7 +233,9 @@ class ThroughputModel:
         """
         chosen = [self.stage(reliable, transient) for transient in range(max_transient + 1)]
         if chosen != sorted(chosen, key=list(Stage).index):
-            raise InvalidOptionError("the stages of this model aren't in order; give the model itself as the policy")
+            raise InvalidOptionError(
+                "two thresholds can't describe this model, since a lower stage follows a higher one; give the model itself as the policy"
+            )
         ends = {stage: count / reliable for count, stage in enumerate(chosen)}
         second = ends[Stage.RELIABLE]  # the only possible stage without transient machines
         return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))

@@ -238,7 +238,7 @@ class Trainer:
             hint = "an event waits for a clock that cannot be reached" if has_more else "add a machine"
             hint = f"{self._last_lost}; {hint}" if self._last_lost else hint
             raise NotAllowedError(
-                f"training stands still at clock {self.clock} with machines "
+                f"training can't continue at clock {self.clock} with machines "
                 f"{', '.join(self.controller.machines.staying) or 'none'}: {hint}"
             )
         self.take(message)

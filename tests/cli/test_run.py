@@ -393,7 +393,7 @@ def test_unknown_applications_are_refused(name):
     [
         ("Absent", "LookupError: no data here (test_run.py:"),
         ("Words", "ValueError: could not convert string to float"),
-        ("Empty", "must have partitions of no or more examples, one at least of some, got []"),
+        ("Empty", "must have sizes of at least 0, and at least one above 0, got []"),
         ("UserApplication", "TypeError: Can't instantiate abstract class"),
         ("PushChoice", "PushChoice has no num_partitions"),
         ("TARGET", "TypeError: 'int' object is not callable"),

@@ -438,7 +438,7 @@ def test_files_take_no_option_of_folders_and_json_a_polarity(windows, zones):
         assert f"{flag} requires --availability FOLDER" in refused.stderr
     refused = run("--availability", windows, "--on-demand", "3", "--deadline-hours", 30, "--every-file")
     assert refused.exit_code == 2
-    assert "a JSON trace doesn't define a 1" in refused.stderr
+    assert "the meaning of a 1 in a JSON trace must be given" in refused.stderr
 
 
 def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):

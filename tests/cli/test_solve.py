@@ -100,7 +100,7 @@ def test_finding_nothing_exits_with_1():
 def test_an_instance_that_the_solver_does_not_support_is_one_line():
     result = run("solve", "small-0", "--solver", "tiny-only")
     assert result.exit_code == 2
-    assert "can't treat instance 'small-0': more than 6 jobs" in result.stderr
+    assert "does not support instance 'small-0': more than 6 jobs" in result.stderr
 
 
 def test_options_come_from_a_file_and_from_the_line(folder):

@@ -26,7 +26,7 @@ def test_a_long_series_is_split_by_time_into_parts_that_keep_every_sample_once()
     assert tuned.values[:, 0].tolist() == [*range(25, 49), *range(1025, 1049)]
     assert held.values[:, 0].tolist() == [*range(50, 100), *range(1050, 1100)]
     assert len(set(learned.containers)) == learned.num_segments == 4
-    with pytest.raises(InvalidProblemError, match="half of no series has 12 cycles"):
+    with pytest.raises(InvalidProblemError, match="no series has 12 cycles in the half"):
         split_series(series_of([rising[:20]]), options, seed=0)
 
 

@@ -352,7 +352,7 @@ def test_whatever_names_are_patches_hold_them_and_nothing_else_or_are_refused(co
         for container in containers
     )
     if not is_plain:
-        with pytest.raises(InvalidProblemError, match="can't stand in a patch"):
+        with pytest.raises(InvalidProblemError, match="can't be used in a patch"):
             as_yaml(found, told)
         return
     read = []

@@ -46,7 +46,7 @@ def test_no_data_is_refused_before_anybody_waits_for_it(sizes):
         def sizes(self):
             return sizes
 
-    with pytest.raises(InvalidProblemError, match="Few must have partitions of no or more examples"):
+    with pytest.raises(InvalidProblemError, match="Few must have sizes of at least 0"):
         Trainer(Few(), Sgd(learning_rate=0.5))
 
 

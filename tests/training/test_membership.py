@@ -31,7 +31,7 @@ def test_a_machine_belongs_to_its_tier_once_it_has_come():
 def test_a_name_is_taken_for_good(name):
     found = members()
     found.remove("t")
-    with pytest.raises(NotAllowedError, match=f"there is or was a machine '{name}'"):
+    with pytest.raises(NotAllowedError, match=f"the name '{name}' is or was used by another machine"):
         found.expect(["new"], [name])
     assert found.joining == {}
 

@@ -249,7 +249,7 @@ def test_more_machines_than_places_are_refused():
     options = ClusterOptions(num_shards=1)
     with Processes(APPLICATION, options, max_machines=1) as transport:
         transport.start("a")
-        with pytest.raises(NotAllowedError, match="1 machines live already"):
+        with pytest.raises(NotAllowedError, match="1 machines exist already"):
             transport.start("b")
 
 

@@ -165,7 +165,7 @@ def test_a_job_without_machines_waits_in_the_storage():
 
 
 def test_training_without_a_machine_says_so():
-    with pytest.raises(NotAllowedError, match="stands still at clock 0 with machines none: add a machine"):
+    with pytest.raises(NotAllowedError, match="can't continue at clock 0 with machines none: add a machine"):
         Trainer(*JOBS["topic model"]).run(3)
 
 

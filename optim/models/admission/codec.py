@@ -610,7 +610,7 @@ def _job(row: Mapping[str, Any], i: int, kinds: Sequence[str], slot_s: float) ->
             raise InvalidProblemError(f"jobs[{i}].value must be a finite number of at least 0, got {job['value']!r}")
         job["utility"] = _utility_of_job(job, i)
     elif "deadline" in job:
-        raise InvalidProblemError(f"jobs[{i}].deadline belongs to a value; add value, or give a utility")
+        raise InvalidProblemError(f"jobs[{i}].deadline requires value; add value, or give a utility")
     elif "utility" not in job:
         raise InvalidProblemError(
             f"jobs[{i}] lacks value; give the value of its completion in utility units, or give a utility"

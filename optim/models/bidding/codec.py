@@ -232,7 +232,7 @@ def instance_from_document(document: BiddingDocument, instance_type: type[Instan
     """
     number = {name: m for m, name in enumerate(document.markets)}
     if len(number) < len(document.markets):
-        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+        raise InvalidProblemError("markets must have different names; rename duplicates")
     for j, bid in enumerate(document.bids):
         if bid.market not in number:
             raise InvalidProblemError(f"bids[{j}].market must be one of markets, got {bid.market!r}")
@@ -351,7 +351,7 @@ def _require_fields(bid: BidDocument, j: int, *, is_scenario: bool) -> None:
     for name in others:
         if not isinstance(getattr(bid, name), UnsetType):
             raise InvalidProblemError(
-                f"bids[{j}].{name} has no place here; remove it ({_form(is_scenario=is_scenario)})"
+                f"bids[{j}].{name} is not allowed here; remove it ({_form(is_scenario=is_scenario)})"
             )
 
 

@@ -139,7 +139,7 @@ def _validate_bids(instance: BiddingData) -> None:
     bids, size = instance.bids, len(instance.bids)
     for name in ("delta_micro", "rate", "max_count", "is_new"):
         if getattr(bids, name).shape != (size,):
-            raise InvalidProblemError(f"bids.{name} must hold one value a bid, got shape {getattr(bids, name).shape}")
+            raise InvalidProblemError(f"bids.{name} must hold one value per bid, got shape {getattr(bids, name).shape}")
     if size and (bids.market.min() < 0 or bids.market.max() >= len(instance.markets)):
         raise InvalidProblemError(
             f"bids[].market must be between 0 and {len(instance.markets) - 1}, got {bids.market.tolist()}"
@@ -179,13 +179,15 @@ def _validate_curve(curve: Scalability) -> None:
             raise InvalidProblemError(f"scalability.points must be at most {LARGEST:g}, got {points.max()}")
         slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
         if (slopes < 0).any() or (np.diff(slopes) > 1e-12 * abs(slopes).max()).any():
-            raise InvalidProblemError("scalability.points must rise ever more slowly; take their concave envelope")
+            raise InvalidProblemError("scalability.points must be concave; take their concave envelope")
 
 
 def _validate_caps(instance: BiddingData) -> None:
     caps = instance.caps
     if caps.weight.shape != (len(caps.names), len(instance.bids)) or caps.limit.shape != (len(caps.names),):
-        raise InvalidProblemError(f"caps must hold one weight a bid and one limit a cap, got shape {caps.weight.shape}")
+        raise InvalidProblemError(
+            f"caps must hold one weight per bid and one limit per cap, got shape {caps.weight.shape}"
+        )
     for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
         raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
     if not ((caps.weight >= 0) & (caps.weight <= LARGEST)).all():
@@ -198,7 +200,7 @@ def _validate_survival(instance: BiddingData) -> None:
         return
     if survival.capacity.shape != (len(instance.bids),):
         raise InvalidProblemError(
-            f"survival.capacity must hold one value a bid, {len(instance.bids)}, got shape {survival.capacity.shape}"
+            f"survival.capacity must hold one value per bid, {len(instance.bids)}, got shape {survival.capacity.shape}"
         )
     if len(survival.shocks.zone) != len(instance.markets):
         raise InvalidProblemError(

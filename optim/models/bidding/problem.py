@@ -121,7 +121,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         return parametric_model(instance, ratio)
 
     def decision_to_json(self, instance: BiddingInstance, decision: FootprintPlan) -> Any:
-        """Return a footprint as one object a bid taken."""
+        """Return a footprint as one object per chosen bid."""
         documents = [
             TakenDocument(j, int(decision.counts[j]), *_labels(instance, j))
             for j in np.flatnonzero(decision.counts).tolist()
@@ -185,7 +185,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
                     nodes.append(TreeNode(bid=bid, value=value, low=low, high=high))
                 case _:
                     raise InvalidProblemError(
-                        f"solution: a node of the proof must have 1 or 4 numbers, whole ones but for the second, got {row}"
+                        f"solution: a node of the proof must have 1 or 4 numbers, all of them integers except the second, got {row}"
                     )
         covers = tuple(
             Cover(weight=np.array(cover.weight, dtype=np.int64), short_of=cover.short_of) for cover in document.covers

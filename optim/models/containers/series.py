@@ -160,7 +160,7 @@ class ContainerSeries(Segmented):
             if shape != expected:
                 raise InvalidProblemError(f"{name} must have shape {expected}, got {shape}")
         if len({resource.name for resource in self.resources}) != width or width == 0:
-            raise InvalidProblemError("series need at least one resource, and each resource its own name")
+            raise InvalidProblemError("series need at least one resource, and resources need distinct names")
         if (self.lengths < 1).any():
             raise InvalidProblemError("a segment must have at least one sample; leave empty containers out")
         self._check_samples()
@@ -178,7 +178,7 @@ class ContainerSeries(Segmented):
         for row in np.flatnonzero(step)[:1]:
             raise InvalidProblemError(
                 f"time stamps of container {self.containers[self.segment[row]]!r} must increase, got "
-                f"{self.time_s[row]:.17g} before {self.time_s[row + 1]:.17g}; sort the samples and drop doubles"
+                f"{self.time_s[row]:.17g} before {self.time_s[row + 1]:.17g}; sort the samples and drop duplicates"
             )
 
     @classmethod

@@ -218,8 +218,8 @@ def unit_of(job: DeadlineJob, ages: int) -> int:
         if rows * (slack // unit + 1) * columns <= MAX_ENTRIES:
             return unit
     raise InvalidOptionError(
-        f"a table of {rows} ticks of {job.tick_s} s with {slack // job.tick_s} ticks of slack has too many entries; decide in "
-        "longer ticks, or give a nearer deadline"
+        f"a table of {rows} ticks of {job.tick_s} s with {slack // job.tick_s} ticks of slack has too many entries; choose "
+        "longer ticks, or an earlier deadline"
     )
 
 
@@ -275,7 +275,7 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
     cost. Time and memory grow with work / tick x slack / unit x ages.
     """
     if hazards.tick_s != job.tick_s:
-        raise InvalidProblemError(f"hazards are of ticks of {hazards.tick_s} s, the job decides every {job.tick_s} s")
+        raise InvalidProblemError(f"hazards have ticks of {hazards.tick_s} s, but the job decides every {job.tick_s} s")
     unit = unit_of(job, hazards.num_ages)
     leases, shape = make_leases(job, unit), shape_of(job, unit)
     ticks, begin, low = len(shape.low), shape.begin, shape.low

@@ -60,7 +60,7 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     if (ticks + 1) * (steps + 1) * (KINDS * market.num_zones + len(rows)) > MAX_VALUES:
         raise InvalidOptionError(
             f"a deadline {job.slack_s} s after the work of {job.work_s} s needs more than a GiB in steps of {unit} s, of "
-            f"which ticks of {tick_s} s and set-ups are multiples; give a nearer deadline, or rounder set-ups"
+            f"which ticks of {tick_s} s and set-ups are multiples; give an earlier deadline, or set-ups with a larger common divisor"
         )
     costs = place_costs(market, job, first, billing)
     setup, move, classes = job.setup_s[rows] // unit, HOUR_S * job.move_micro[rows], state_class[1:]

@@ -78,7 +78,7 @@ def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
                 continue  # names of columns
             raise _wrong(path, number, "user item rating") from error
         if not np.isfinite(value):
-            raise _wrong(path, number, "user item rating, a finite one")
+            raise _wrong(path, number, "user item rating, with a finite rating")
         users.append(words[0])
         items.append(words[1])
         values.append(value)
@@ -136,7 +136,7 @@ def read_bags(path: str) -> NDArray[np.float64]:
         raise _wrong(path, lines[0][0] if lines else 1, expected) from error
     check_limit("cells", max(0, documents) * max(0, words), f"{path}: documents times words")
     if min(documents, words) < 1 or pairs != len(lines) - 3:
-        raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs where {pairs} are announced; give {expected}")
+        raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs, but the header states {pairs}; give {expected}")
     counts = np.zeros((documents, words))
     for number, entry in lines[3:]:
         try:
@@ -158,7 +158,7 @@ def _is_number(word: str) -> bool:
 
 
 def _wrong(path: str, line: int, expected: str) -> InvalidProblemError:
-    return InvalidProblemError(f"{path}, line {line}: not {expected}; mend it or leave it out")
+    return InvalidProblemError(f"{path}, line {line}: not {expected}; correct it or leave it out")
 
 
 DataT = TypeVar("DataT")

@@ -295,7 +295,7 @@ class GeneratorOptions(BiddingOptions):
         BiddingOptions.__post_init__(self)
         check_in("[1, inf)", self, "days")
         if bool(self.prices) != bool(self.on_demand):
-            raise InvalidOptionError("prices and on_demand need each other; give a file of each")
+            raise InvalidOptionError("prices and on_demand require each other; give both files")
         check_in("[0, 1000]", self, "zone_types")
         if self.preemptions and not self.zone_types:
             raise InvalidOptionError("preemptions needs zone_types, the number of machine types on offer")

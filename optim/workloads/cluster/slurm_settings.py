@@ -166,7 +166,7 @@ def read_priority_settings(path: str | Path) -> PrioritySettings:
             _take(where, key, value.strip('"'), options, ignored)
     if not options and not partitions:
         raise InvalidProblemError(
-            f"{path}: the file has no parameter of priority, such as PriorityWeightAge=1000; give a slurm.conf"
+            f"{path}: the file has no priority parameter, such as PriorityWeightAge=1000; give a slurm.conf"
         )
     return PrioritySettings(
         options={**DEFAULTS, **options}, partitions=partitions, ignored=tuple(ignored), scheduler=scheduler

@@ -548,7 +548,8 @@ def _from_json(
     entries = [entry for page in pages for entry in page.SpotPriceHistory]
     if pages[-1].NextToken:
         _LOG.warning(
-            "%s: a page of a longer answer (it has a NextToken): earlier prices are missing; ask for all pages", path
+            "%s: one page of a longer response (it has a NextToken), so earlier prices are missing; fetch all pages",
+            path,
         )
     if not entries:
         raise InvalidProblemError(f"{path}: SpotPriceHistory is empty; ask for a longer time or other types")

@@ -161,7 +161,7 @@ def need_polarity(path: str | Path, polarity: Polarity | None) -> Polarity:
     """
     if polarity is None:
         raise InvalidOptionError(
-            f"{path}: a JSON trace doesn't define a 1: recordings of SkyPilot's authors count available "
+            f"{path}: the meaning of a 1 in a JSON trace must be given: recordings of SkyPilot's authors count available "
             "machines (--polarity available), simulators and benchmarks write 1 where there are none (--polarity unavailable)"
         )
     return polarity

@@ -136,7 +136,7 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     kinds = sorted({item.kind for item in listed.items} - {"Pod", "Workload", "ResourceFlavor"})
     if kinds:
         raise InvalidProblemError(
-            f"{path}: kind {kinds[0][:40]!r} is neither Pod, Workload nor ResourceFlavor; print {COMMAND}"
+            f"{path}: kind {kinds[0][:40]!r} is neither Pod, Workload nor ResourceFlavor; save the output of {COMMAND}"
         )
     times = _times(path, listed.items)
     flavors = {item.metadata.name: item.spec.nodeLabels for item in listed.items if item.kind == "ResourceFlavor"}

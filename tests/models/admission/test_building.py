@@ -94,7 +94,7 @@ def test_a_frame_of_jobs_is_as_good_as_mappings():
         ({"utility": {"kind": "constant", "value": 1.0}}, "value excludes utility"),
         ({"arrival": 3}, "deadline must be a slot from the arrival 3 on, got 2"),
         ({"deadline": 2.5}, "deadline must be a slot from the arrival 0 on, got 2.5"),
-        ({"value": None}, "deadline belongs to a value"),
+        ({"value": None}, "deadline requires value"),
         ({"colour": "red"}, "unknown field `colour`"),
         ({"arrival": 9}, "arrival"),
     ],

@@ -81,7 +81,7 @@ def changed(path, value):
         (("bids", 0, "price_usd"), -1, r"bids\[0\].price_usd must be between"),
         (("bids", 0, "max_count"), -1, "max_count"),
         (("bids", 0, "delta_usd"), 0.00000001, r"bids\[0\].delta_usd must be whole micro-dollars"),
-        (("bids", 0, "charges_usd"), [1.0], r"bids\[0\].charges_usd has no place here"),
+        (("bids", 0, "charges_usd"), [1.0], r"bids\[0\].charges_usd is not allowed here"),
         (("fixed_usd",), -1, "fixed_usd must be between 0"),
         (("markets", 0), "m1", "different names"),
         (("caps", 0, "limit"), -1, r"caps\[0\].limit"),

@@ -161,8 +161,8 @@ def test_the_first_and_the_last_second_of_an_hour_are_within_it():
 @pytest.mark.parametrize(
     ("caps", "says"),
     [
-        ({"weight": np.ones((1, 3))}, "one weight a bid and one limit a cap"),
-        ({"limit": np.ones(2)}, "one weight a bid and one limit a cap"),
+        ({"weight": np.ones((1, 3))}, "one weight per bid and one limit per cap"),
+        ({"limit": np.ones(2)}, "one weight per bid and one limit per cap"),
         ({"limit": np.array([np.nan])}, r"caps\[0\].limit"),
         ({"weight": np.array([[1.0, -1.0]])}, "weights must be between 0 and"),
         ({"weight": np.array([[1.0, np.inf]])}, "weights must be between 0 and"),
@@ -179,5 +179,5 @@ def test_markets_have_names_of_their_own_and_bids_have_one_of_them():
         replace(HOUR, markets=("m0", "m0"))
     with pytest.raises(InvalidProblemError, match="market must be between 0 and 0"):
         replace(HOUR, bids=replace(HOUR.bids, market=np.array([0, 1])))
-    with pytest.raises(InvalidProblemError, match="one value a bid"):
+    with pytest.raises(InvalidProblemError, match="one value per bid"):
         replace(HOUR, bids=replace(HOUR.bids, rate=np.ones(3)))

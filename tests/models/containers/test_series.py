@@ -42,7 +42,7 @@ def test_selects_segments_and_resources_in_the_order_given():
         ({"values": np.full((5, 2), np.inf)}, "got inf; give it in a larger unit"),
         ({"values": np.full((5, 2), 1e200)}, "at most 1e\\+100"),
         ({"time_s": np.array([0.0, 0.0, 0.0, 1.0, 2.0])}, "container 'a' must increase"),
-        ({"resources": (CPU, CPU)}, "own name"),
+        ({"resources": (CPU, CPU)}, "distinct names"),
         ({"lengths": np.array([2, 0, 3])}, "at least one sample"),
     ],
 )

@@ -81,7 +81,7 @@ def test_draws_from_files_where_they_are_named(tmp_path):
     instance = generate(GeneratorOptions(prices=str(prices), on_demand=str(on_demand)), 0)
     assert instance.markets == ("c3.xlarge@z1",)
     assert 0.4 <= instance.outlook.price_usd[0] <= 0.48
-    with pytest.raises(InvalidOptionError, match="need each other"):
+    with pytest.raises(InvalidOptionError, match="require each other"):
         GeneratorOptions(prices=str(prices))
     with pytest.raises(InvalidProblemError, match=r"none\.csv"):
         generate(GeneratorOptions(prices="none.csv", on_demand="none.csv"), 0)

@@ -388,7 +388,7 @@ def test_a_page_of_a_longer_answer_is_said(tmp_path, caplog):
     path = tmp_path / "page.json"
     path.write_text(json.dumps({"SpotPriceHistory": ENTRIES, "NextToken": "eyJ2Ijoi"}))
     assert len(read_prices(path, OD).paths[0]) == 2
-    assert "page.json: a page of a longer answer (it has a NextToken): earlier prices are missing" in caplog.text
+    assert "page.json: one page of a longer response (it has a NextToken), so earlier prices are missing" in caplog.text
 
 
 def test_what_follows_a_document_must_be_one(tmp_path):

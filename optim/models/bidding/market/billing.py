@@ -333,7 +333,7 @@ def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) 
     if ticks * (dearest * tick_s + HOUR_S * int(job.move_micro.max())) > MAX_UNITS:
         raise InvalidProblemError(
             f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars per hour may cost more than the exact limit of "
-            f"{MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or a nearer deadline"
+            f"{MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or an earlier deadline"
         )
     is_aws = billing in AMAZON
     if is_aws:

@@ -45,7 +45,9 @@ class AvailabilityTrace(ComparesByValue):
 
     def __post_init__(self) -> None:
         if len(self.time_s) == 0 or (np.diff(self.time_s) <= 0).any() or self.end_s <= self.time_s[-1]:
-            raise InvalidProblemError(f"{self.zone}: ticks must be strictly ascending in time, one at least")
+            raise InvalidProblemError(
+                f"{self.zone}: at least one tick is required, and ticks must be strictly ascending in time"
+            )
         if len(self.is_available) != len(self.time_s) or len(self.price_micro) != len(self.time_s):
             raise InvalidProblemError(f"{self.zone}: availability and price must be given for every tick")
 

@@ -132,7 +132,9 @@ class PriceHistory(ComparesByValue):
             )
         for market, path in zip(self.markets, self.paths, strict=True):
             if len(path) == 0 or (np.diff(path.time_s) <= 0).any():
-                raise InvalidProblemError(f"{market.name}: changes must be strictly ascending in time, one at least")
+                raise InvalidProblemError(
+                    f"{market.name}: at least one change is required, and changes must be strictly ascending in time"
+                )
             for row in np.flatnonzero(path.price_micro <= 0)[:1]:
                 raise InvalidProblemError(
                     f"{market.name}: prices must be positive, got {path.price_micro[row]} micro-dollars; correct the row"

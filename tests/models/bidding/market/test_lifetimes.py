@@ -46,7 +46,7 @@ def test_each_tick_holds_until_the_next():
         ({"time_s": np.array([0, 60, 60])}, "strictly ascending"),
         ({"time_s": np.array([0, 200, 180])}, "strictly ascending"),
         ({"end_s": 180}, "strictly ascending"),
-        ({"time_s": np.zeros(0, dtype=int)}, "one at least"),
+        ({"time_s": np.zeros(0, dtype=int)}, "at least one tick"),
         ({"is_available": np.array([True])}, "every tick"),
         ({"price_micro": np.array([1, 2])}, "every tick"),
     ],

@@ -303,7 +303,7 @@ def test_without_weights_it_is_first_come_first_served(world):
         ({"conf": "PriorityType=priority/basic\n"}, {}, "must be priority/multifactor"),
         ({"conf": "PreemptType=preempt/partition_prio\n"}, {}, "must be preempt/qos"),
         ({"conf": "PartitionName=a PriorityTier=x\n"}, {}, "prioritytier must be an integer"),
-        ({"conf": "SlurmctldHost=a\n"}, {}, "no parameter of priority"),
+        ({"conf": "SlurmctldHost=a\n"}, {}, "no priority parameter"),
         ({"associations": "Account|User|Share\na|u|1\n"}, {}, "'parentname' is missing"),
         ({"associations": "Account|ParentName|User|Share\na|root||x\n"}, {}, "expected an integer number of shares"),
         ({"associations": "Account|ParentName|User|Share\na|b||1\nb|a||1\n"}, {}, "is an ancestor of itself"),
