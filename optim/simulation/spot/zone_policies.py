@@ -82,7 +82,7 @@ class GreedySpotZones(DeadlineGuard):
     """Use the first zone with spot machines and stay until evicted; wait if no zone has machines."""
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return the present machines, or all zones in order."""
+        """Return the held machines if there are any, otherwise spot machines of all zones in order."""
         if view.held is not None:
             return (view.held,)
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))

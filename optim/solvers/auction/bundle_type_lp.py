@@ -532,7 +532,7 @@ class PricedCounts:
 
     @property
     def choice(self) -> IntArray:
-        """The kept rows that attain the bound, not yet placed."""
+        """Row of each app, -1 for none, that attains the bound; these rows need not fit the machines."""
         chosen: IntArray = np.append(self._columns, -1)[self._relaxed.choice()]
         return chosen
 

@@ -120,12 +120,12 @@ class CountRelaxation:
         return float(self._head[-1, -1])
 
     def choice(self) -> IntArray:
-        """Return rows that attain it, by app, -1 for none."""
+        """Return the rows that attain the optimum, by app, -1 for none."""
         chosen: IntArray = best_choice(self._head, *self._rows)
         return chosen
 
     def bound_without(self, app: int) -> float:
-        """Return the optimum of the others."""
+        """Return the optimum without an app."""
         return float((self._head[app] + self._tail[self._num_apps - 1 - app][::-1]).max())
 
     def without(self, app: int) -> tuple[float, IntArray]:
