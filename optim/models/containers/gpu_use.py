@@ -87,6 +87,8 @@ class GpuUse:
         Time below each threshold.
     longest_s
         Longest spell below the first threshold.
+    left_out_s
+        Seconds of gaps between samples, which count neither as held nor as idle.
     runs, spells
         Shape (n, 2): begin and end of periods without a gap, and of idle spells of at least `IdleOptions.min_spell_s`.
     """
@@ -97,6 +99,7 @@ class GpuUse:
     busy_s: float = 0.0
     idle_s: list[float] = field(default_factory=list)
     longest_s: float = 0.0
+    left_out_s: float = 0.0
     runs: FloatArray = field(default_factory=lambda: NO_SPANS)
     spells: FloatArray = field(default_factory=lambda: NO_SPANS)
     _last: tuple[float, float] | None = None
@@ -134,6 +137,7 @@ class GpuUse:
             return
         length = after - begin
         length = np.where(length > self.options.gap_s(self.step_s), self.step_s, length)
+        self.left_out_s += float((after - begin - length).sum())
         self.held_s += float(length.sum())
         self.busy_s += float((length * percent).sum()) / 100.0
         for place, below in enumerate(self.options.below):
@@ -203,7 +207,7 @@ class JobUse:
     runs
         Periods of each GPU, see `GpuUse`.
     idle
-        Shape (n, 2): spells in which all of its GPUs are idle, each at least `IdleOptions.min_spell_s` long.
+        Shape (n, 2): spells in which all of its GPUs with samples are idle; at least one has samples.
     """
 
     holder: Holder
@@ -242,13 +246,14 @@ def _job_use(parts: Sequence[tuple[Holder, GpuUse]]) -> JobUse:
     runs = tuple(use.runs for _, use in parts)
     begin, end = (float(pick([pick(run[:, k]) for run in runs])) for k, pick in ((0, min), (1, max)))
     busy = joined(np.concatenate([_busy(use) for _, use in parts]))
+    unknown = complement(joined(np.concatenate(runs)), begin, end)
     return JobUse(
         holder=parts[0][0],
         gpus=_most_at_once(runs),
         begin_s=begin,
         end_s=end,
         runs=runs,
-        idle=complement(busy, begin, end),
+        idle=complement(joined(np.concatenate([busy, unknown])), begin, end),
     )
 
 

@@ -23,7 +23,7 @@ from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read, is_json
 from optim.core.optional import import_extra
 from optim.core.progress import Progress, SilentProgress
-from optim.models.containers.gpu_use import GpuUse, Holder, IdleOptions, joined
+from optim.models.containers.gpu_use import SECONDS_PER_HOUR, GpuUse, Holder, IdleOptions, joined
 from optim.workloads.containers.prometheus import answer_of
 from optim.workloads.csv_columns import CodedColumn, coded_blocks, header_of, refuse
 from optim.workloads.traces.job_table import EPOCH, times_of
@@ -36,6 +36,9 @@ METRICS: Mapping[str, float] = {
 """Metrics, and per cent per unit of each."""
 
 MOST_PERCENT = 100.0 + 1e-6
+
+REMARKABLE_GAPS = 0.01
+"""Gaps of more than this share of the counted GPU-hours are reported."""
 
 READ_BYTES = 2**22
 
@@ -146,12 +149,18 @@ class _Reader:
             more = list(self._rest(known[holder], time_s, percent))
             known[holder] = joined(np.concatenate([known[holder], *(use.runs for use in more)]))
             uses += [(holder, use) for use in more]
-        remarks = (
-            (f"{self._doubled} samples are left out: their GPU and holder already have one at that time",)
-            if self._doubled
-            else ()
+        remarks = []
+        if self._doubled:
+            remarks.append(f"{self._doubled} samples are left out: their GPU and holder already have one at that time")
+        gaps, held = (
+            sum(getattr(use, name) for _, use in uses) / SECONDS_PER_HOUR for name in ("left_out_s", "held_s")
         )
-        return uses, remarks
+        if gaps > REMARKABLE_GAPS * held:
+            remarks.append(
+                f"{gaps:.3g} GPU-hours lie in gaps of more than {self._options.gap_s(self._step_s):g} s between samples and are "
+                f"left out ({held:.3g} are counted); set --max-gap to the longest time between two samples"
+            )
+        return uses, tuple(remarks)
 
     def _rest(self, known: FloatArray, time_s: FloatArray, percent: FloatArray) -> Iterator[GpuUse]:
         """Yield a further series' samples outside the time intervals `known`, shape (n, 2)."""

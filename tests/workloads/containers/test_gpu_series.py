@@ -161,7 +161,8 @@ def test_job_idles_only_while_every_gpu_that_it_holds_does(tmp_path):
             rows = slice(int(time - begin) // STEP, int(time + span - begin) // STEP)
             busy[rows] |= value >= 5
             held[rows] += 1
-    edges = np.flatnonzero(np.diff(np.concatenate([[True], busy, [True]]).astype(int)))
+    used = busy | (held == 0)  # nothing is known of a gap
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], used, [True]]).astype(int)))
     expected = begin + STEP * edges.reshape(-1, 2)
     np.testing.assert_allclose(job.idle, expected)
     assert job.gpus == held.max()
@@ -263,3 +264,15 @@ def test_dates_are_times(tmp_path):
     ((_, use),) = by_holder(path).items()
     assert (use.held_s, use.idle_s) == (120.0, [60.0])
     assert use.runs[0, 0] == pd.Timestamp("2025-01-01").timestamp()
+
+
+def test_a_gap_is_neither_held_nor_idle_and_is_reported(tmp_path):
+    """A GPU that is busy in every sample is never reclaimed, whatever the time between two samples."""
+    path = tmp_path / "a.csv"
+    path.write_text("time_s,gpu,utilisation,user,job\n" + "".join(f"{at},g,90,u,j\n" for at in (0, 600, 4200, 7800)))
+    uses, remarks = read_gpu_use(path, IdleOptions(after_min=(30.0,)))
+    (job,) = job_uses(uses)
+    assert len(job.reclaimed(30.0)) == 0
+    assert uses[0][1].held_s == 4 * 600
+    assert "1.67 GPU-hours lie in gaps of more than 1200 s" in remarks[0]
+    assert read_gpu_use(path, IdleOptions(after_min=(30.0,), max_gap_s=3600.0))[1] == ()
