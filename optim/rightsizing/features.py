@@ -38,7 +38,7 @@ class Uncensored:
     series
         Series with the insufficient amount at each kill, complete `kills`, and unknown values for limits that were reached.
     kills
-        Shape (S, R): kills for lack of a resource.
+        Shape (S, R): number of kills per segment and resource.
     kills_per_day
         Shape (S, R): these kills per day, over the time from a segment's first sample to its last.
     minimum
@@ -154,7 +154,7 @@ class Examples:
     is_there
         Shape (N, n'): whether this sample exists; at least one does.
     peak
-        Shape (N, R): logarithm of the largest demand in the next cycle over the level.
+        Shape (N, R): log ratio of the next cycle's peak to the level.
     is_censored
         Shape (N, R): whether `peak` is a lower bound because the cycle contains a kill.
     share
@@ -171,7 +171,7 @@ class Examples:
 
 
 def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
-    """Return all moments of the training containers with a complete past cycle and at least one later sample.
+    """Return the forecast origins of the training containers with a complete past cycle and at least one later sample.
 
     In a series shorter than a cycle, moments begin at its middle, with a shorter past.
 
@@ -229,7 +229,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
 
 
 def post_warmup_parts(series: ContainerSeries, width: int) -> IntArray:
-    """Return the samples and the cycles after the first one of each segment's unit, shape (S, 2), at least 1 each."""
+    """Return the numbers of samples and of cycles after the first cycle, of each segment's unit, shape (S, 2), at least 1 each."""
     samples, unit = np.maximum(series.lengths - width, 0), series.unit_index
     of_unit = group_sums(np.stack([samples, -(-samples // width)], axis=1), unit, int(unit.max()) + 1)
     return np.maximum(of_unit[unit], 1).astype(np.int64)

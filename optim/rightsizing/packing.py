@@ -46,7 +46,7 @@ def admission_instance(
     slot_s: float,
     resources: tuple[str, ...],
 ) -> AdmissionInstance:
-    """Return an instance in which each job is one container that needs one slot of one server for each slot of work.
+    """Return an instance in which each job is one container that needs one server for each slot of its work.
 
     The value of a job is its number of slots of work, so the objective is the packed work. Parameter servers use
     no resources and have a separate host.
@@ -107,7 +107,7 @@ def admission_instance(
 
 
 def _segments(demand: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return where demands change, and the demands in millionths, rounded up."""
+    """Return the slots at which demands change, and the demands in millionths, rounded up."""
     micro = np.ceil(demand * MICRO - 1e-6).astype(np.int64)
     start = np.flatnonzero(np.concatenate([[True], (np.diff(micro, axis=0) != 0).any(axis=1)]))
     return start, micro[start]
@@ -189,7 +189,7 @@ def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile
     Parameters
     ----------
     values
-        Shape (samples, R).
+        Shape (samples, R): demand.
     labels
         Shape (samples,); samples without a phase count as an additional phase K.
     num_phases
@@ -330,7 +330,7 @@ class Sizing(StrEnum):
     FLAT = "flat"
     """The job's (1 - risk)-quantile in all its slots."""
     PHASE = "phase"
-    """By phase, see `demand_by_slot`."""
+    """Request by phase, see `demand_by_slot`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,13 +348,13 @@ class PackingOptions:
     jobs_per_server
         Capacity of a server in multiples of the median peak of each resource.
     slot_s
-        Length of a slot.
+        Seconds per slot.
     horizon_hours
         Length of the simulation; jobs arrive in its first half.
     solver
         Solver of the admission problem.
     time_limit_s
-        Limit of each solve.
+        Time limit of each solve, in seconds; None for no limit.
     """
 
     risk: float = 0.05
@@ -470,7 +470,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         return "sizings"
 
     def do(self, piece: Sizing, stop: StoppingCriterion, progress: Progress) -> PackingRow:
-        """Pack and replay; the gain is left at 0."""
+        """Pack and replay; `pack` sets the gain."""
         del stop, progress
         options, jobs = self._options, self._jobs
         demands = self._demands(piece)
@@ -481,8 +481,8 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         solution = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=self._seed)
         if solution.decision is None:
             raise InvalidProblemError(
-                f"solver {options.solver!r} found no plan for requests by {piece} ({solution.termination}); "
-                "choose one that finds plans, or give it more time"
+                f"solver {options.solver!r} found no plan for sizing {piece} ({solution.termination}); "
+                "choose another solver, or increase the time limit"
             )
         happened = replay(
             *(solution.decision, self._series, demands, self._capacity, options.num_servers, self._slot_samples)
@@ -498,7 +498,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         )
 
     def _demands(self, sizing: Sizing) -> list[FloatArray]:
-        """Return each job's demand by slot of work."""
+        """Return each job's requests by slot of work."""
         series, options, phases = self._series, self._options, self._phases
         if sizing != Sizing.PHASE:
             level = 1.0 - options.risk

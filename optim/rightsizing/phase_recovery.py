@@ -154,7 +154,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
 
     @property
     def title(self) -> str:
-        """What progress shows."""
+        """Title of the progress display."""
         return "score"
 
     def name(self, piece: tuple[str, int]) -> str:
@@ -162,7 +162,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
         return f"{piece[0]}, seed {piece[1]}"
 
     def kind(self, piece: tuple[str, int]) -> str:
-        """Return the encoder, whose loops are compiled once a process."""
+        """Return the encoder, whose loops are compiled once per process."""
         return piece[0]
 
     def do(self, piece: tuple[str, int], stop: StoppingCriterion, progress: Progress) -> Recovery:
@@ -180,7 +180,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
     def by_encoder(
         self, encoders: Sequence[str], seeds: Sequence[int], engine: Engine, stop: Interruption, progress: Progress
     ) -> Iterator[list[Recovery]]:
-        """Yield each encoder's rows over all seeds in turn, until `stop` is requested: then whole encoders only."""
+        """Yield each encoder's rows over all seeds in turn; after a requested `stop`, only encoders with all seeds done."""
         pieces = [(encoder, seed) for encoder in encoders for seed in seeds]
         results = in_order(engine.run(self, pieces, stop, progress))
         for _, group in groupby(results, key=lambda row: row.encoder):
@@ -206,7 +206,7 @@ def _scored(
 
 
 def _by_phase(truth: IntArray, labels: IntArray) -> tuple[float | None, ...]:
-    """Return F1 by phase, None for those that no sample has."""
+    """Return F1 by phase, None for phases without samples."""
     scores = matched_f1(truth, labels)
     return tuple(float(scores[k]) if (truth == k).any() else None for k in range(len(PHASE_NAMES)))
 

@@ -1,4 +1,4 @@
-"""Requests and limits for the next cycle of containers, as JSON and as patches of Kubernetes' pods.
+"""Requests and limits of containers for the next cycle, as JSON and as patches of Kubernetes pods.
 
 A `Recommender` learns a forecast from some containers (`KnnQuantiles`), and tunes one multiplier per resource on others by split
 conformal prediction. For a recommendation it uses only the end of a container's series, so containers may come in blocks of any size.
@@ -77,7 +77,7 @@ class Amount:
     limit
         Limit of a rate, which one sample in a thousand exceeds by the forecast; None for no limit.
     quantile
-        Level of the request in the forecast of the next cycle: of its peak (held) or of its samples (rate).
+        Quantile level of the request in the forecast of the next cycle's peak (incompressible) or samples (rate).
     reason
         Explanation of the request.
     compared_with, saving
@@ -124,7 +124,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Ends:
-    """Containers at the ends of their series: needs, grid, last segments on and off it, forecasts, and limits that bind, shape (A, R)."""
+    """Ends of series: uncensored series, grid, last segments on and off the grid, forecasts, and binding limits, shape (A, R)."""
 
     seen: Uncensored
     grid: ContainerSeries
@@ -162,7 +162,7 @@ class Recommender:
             )
         if int(grid.lengths.max()) * options.interval_s < 2 * options.cycle_s:
             raise InvalidProblemError(
-                f"no container has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
+                f"no container has two complete cycles of {options.cycle_s:g} s; choose a shorter cycle"
             )
         slo = options.requirement
         needed = max(num_needed(slo.kills if resource.is_level else slo.throttled) for resource in grid.resources)
@@ -174,7 +174,7 @@ class Recommender:
         self._draws = draw_needs(self._world, rng, is_whole=True)
         if not len(self._draws.need):
             raise InvalidProblemError(
-                f"no container to tune on has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
+                f"no calibration container has two complete cycles of {options.cycle_s:g} s; choose a shorter cycle"
             )
         self._allowed = slo.allowed(self._world)
         self.tuned = self._tune()
@@ -192,33 +192,33 @@ class Recommender:
         return self._world.resources
 
     def promise(self) -> str:
-        """Describe the guarantee of the multipliers, on average over containers like those learned from."""
+        """Describe the guarantee of the multipliers, on average over exchangeable containers."""
         min_share = 1.0 / (self.num_tuned + 1)
         shares = " and ".join(
             f"{100 * max(share, min_share):.3g} % of {what}"
             for what, share, columns in self._requirements()
             if self.tuned.is_reached[columns].all()
         )
-        guarantee = f"on average at most {shares}, for containers like these" if shares else "nothing can be promised"
+        guarantee = f"on average at most {shares}, for containers like these" if shares else "no guarantee"
         return f"tuned on {self.num_tuned} containers: {guarantee}"
 
     def warnings(self, recommendations: Sequence[Recommendation]) -> tuple[str, ...]:
-        """Return warnings of requirements without a guarantee, and of containers with more expected harm than allowed."""
+        """Return warnings of requirements without a guarantee, and of containers with too many expected violations."""
         lines = []
         for what, share, columns in self._requirements():
             names = ", ".join(self.resources[column].name for column in columns)
             needed, is_level = num_needed(share), self.resources[columns[0]].is_level
             if self.num_tuned < needed:
-                peak_clause = "the container's own peak so far and " if is_level else ""
+                peak_clause = "the container's peak so far and " if is_level else ""
                 lines.append(
-                    f"{100 * share:.3g} % of {what} can't be promised: that needs {needed} containers to tune on, about {2 * needed} "
-                    f"in all, and {self.num_tuned} were there; each request of {names} is at least {peak_clause}what its own forecast "
-                    "asks for at that share"
+                    f"{100 * share:.3g} % of {what} cannot be guaranteed: that needs {needed} calibration containers, about {2 * needed} "
+                    f"containers in all, got {self.num_tuned} for calibration; each request of {names} is at least {peak_clause}the "
+                    "forecast's quantile at that share"
                 )
             for column in columns:
                 if not self.tuned.is_reached[column]:
                     name = self.resources[column].name
-                    lines.append(f"no multiplier covers what was required of {name}; the largest was taken")
+                    lines.append(f"no multiplier meets the requirement of {name}; the largest one was used")
                 lines += self._exceeding(recommendations, column, share, what)
         return tuple(lines)
 
@@ -232,15 +232,15 @@ class Recommender:
     def _exceeding(
         self, recommendations: Sequence[Recommendation], column: int, share: float, what: str
     ) -> Iterator[str]:
-        """Warn of the number of containers with more expected harm than is allowed on average."""
+        """Warn of the number of containers with more expected violations than are allowed on average."""
         name = self.resources[column].name
         expected = np.array([1.0 - recommendation.amounts[name].quantile for recommendation in recommendations])
         worst = int(expected.argmax()) if len(recommendations) else 0
         number = int((expected > share + ROUNDING).sum())
         if number:
             yield (
-                f"{name}: of {number} of {len(recommendations)} containers more than {100 * share:.3g} % of {what} are expected by the forecast, of "
-                f"{recommendations[worst].container} {100 * expected[worst]:.3g} %, of all together {100 * expected.mean():.3g} %"
+                f"{name}: for {number} of {len(recommendations)} containers the forecast expects more than {100 * share:.3g} % of {what}; "
+                f"maximum {100 * expected[worst]:.3g} % ({recommendations[worst].container}), mean {100 * expected.mean():.3g} %"
             )
 
     def _tune(self) -> Tuned:
@@ -250,7 +250,7 @@ class Recommender:
         min_covered = num_to_cover(len(draws.need), self._allowed)
 
         class Drawn:
-            """Allocations at the draws only, shape (n, R)."""
+            """Allocations at the draws, shape (n, R)."""
 
             def allocate(self, multiplier: FloatArray) -> FloatArray:
                 allocations = [
@@ -264,7 +264,7 @@ class Recommender:
         )
 
     def _at_draws(self, draws: Draws, world: World, column: int) -> Forecast:
-        """Return the forecasts that each draw's container would have had as the drawn cycle began."""
+        """Return the forecast for each draw's container at the start of the drawn cycle."""
         ends = draws.cycle[:, column] * world.cycle_samples
         return self._forecast([world.values[k, :end] for k, end in zip(draws.series[:, column], ends, strict=True)])
 
@@ -353,7 +353,7 @@ class Recommender:
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
 
     def _minimum(self, answer: Forecast, peak: FloatArray) -> FloatArray:
-        """Return the least allocation of resources without a guarantee, shape (A, R); 0 for the others."""
+        """Return the minimum allocation of resources without a guarantee, shape (A, R); 0 for the others."""
         columns = range(len(self._allowed))
         asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
         return np.where(self._is_guaranteed, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
@@ -368,17 +368,19 @@ class Recommender:
         high = float(np.interp(CPU_LIMIT_RISK, answer.risk[::-1], need[::-1]))
         what = "peak" if resource.is_level else "samples"
         reason = (
-            f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
-            f"similar moments of {self._world.training.num_segments} containers; used now {seen.now:.4g}, at most so far {peak:.4g}"
+            f"{what} of the next {self.options.cycle_s / 60:g} min: {100 * (1 - risk):.4g} % quantile of demand after the most similar "
+            f"moments of {self._world.training.num_segments} containers; current usage {seen.now:.4g}, peak so far {peak:.4g}"
             + (f" {resource.unit}" if resource.unit else "")
         )
         if seen.is_raised:
-            reason += f"; raised, as {self.num_tuned} containers to tune on can't promise what was asked for"
+            reason += (
+                f"; raised, since {self.num_tuned} calibration containers are too few to guarantee the requirement"
+            )
         if seen.kills:
             where = "its limit of " if seen.exceeded == seen.limit else ""
             reason = (
-                f"killed {seen.kills} times at {where}{seen.exceeded:.4g}, {seen.kills_per_day:.3g} a day, so that it needs more, "
-                f"at least a fifth; {reason}"
+                f"killed {seen.kills} times at {where}{seen.exceeded:.4g} ({seen.kills_per_day:.3g} per day), so it needs at least "
+                f"20 % more; {reason}"
             )
         return Amount(
             request=request,
@@ -394,13 +396,13 @@ class Recommender:
 
 
 def recommend_blocks(recommender: Recommender, blocks: Iterable[ContainerSeries]) -> Iterator[Recommendation]:
-    """Yield the recommendations of containers that come in blocks, one block in memory at a time."""
+    """Yield the recommendations of all blocks, with one block in memory at a time."""
     for block in blocks:
         yield from recommender.recommend(block)
 
 
 SCHEMA = "optim/recommendation/2"
-"""Until 1, `past_kills_per_day` was `kills_per_day`, and there were no warnings."""
+"""Version 1 had `kills_per_day` instead of `past_kills_per_day`, and no warnings."""
 
 MIB_PER_GIB = 1024.0
 
@@ -408,7 +410,7 @@ PARTS = 3
 """Number of parts of a name namespace/pod/container."""
 
 PLAIN = re.compile(r"[ -~]+")
-"""Part of a name whose JSON string is also valid YAML; the rules of Kubernetes are much narrower."""
+"""Part of a name whose JSON string is also valid YAML; Kubernetes allows fewer characters."""
 
 SHOWN = 80
 """Maximum number of characters of a name in an error message."""
@@ -418,7 +420,7 @@ KUBERNETES = ("cpu", "memory")
 
 
 def as_json(recommendations: Sequence[Recommendation], recommender: Recommender) -> str:
-    """Return recommendations as one JSON object; numbers are in the resources' units."""
+    """Return recommendations as one JSON object, with amounts in the resources' units."""
     document = {
         "schema": SCHEMA,
         "cycle_s": recommender.options.cycle_s,
@@ -467,7 +469,7 @@ def _expected(amount: Amount, options: RecommendOptions) -> str:
             f"{100 * (amount.expected_throttled or 0.0):.3g} % of samples throttled",
             100 * options.requirement.throttled,
         )
-        return f"expected by the forecast: {expectation}; asked for on average at most {asked:.3g} %"
+        return f"forecast: {expectation}; required on average: at most {asked:.3g} %"
     max_kills = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
     kills = f"{amount.expected_kills_per_day:.3g} kills per day, at most one per cycle"
     return f"expected by the forecast: {kills}; asked for on average at most {max_kills:.3g}"

@@ -32,7 +32,7 @@ class PhaseLabels:
     labels
         Shape (T,): phase of each simulated sample, -1 where unknown.
     training
-        Shape (T',): likewise of the training samples.
+        Shape (T',): phase of each training sample, -1 where unknown.
     num_phases
         K.
     """
@@ -71,7 +71,7 @@ class World:
     phase
         Shape (C, K n): phase of each sample, -1 where unknown; None where no phases are known.
     training_phase
-        Shape (T',): phase of each training sample; None likewise.
+        Shape (T',): phase of each training sample; None where no policy needs it.
     num_phases
         Number of phases, 0 where none are known.
     """

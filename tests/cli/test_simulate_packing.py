@@ -46,7 +46,7 @@ def test_a_risk_that_no_phase_is_known_well_enough_for_is_told(risk, needed):
         (("--jobs", "4", "--learned", "4", "--solver", "magic"), "magic"),
         (
             ("--jobs", "4", "--learned", "4", "--servers", "1", "--solver", "column-generation"),
-            "'column-generation' found no plan for requests by peak",
+            "'column-generation' found no plan for sizing peak",
         ),
     ],
 )

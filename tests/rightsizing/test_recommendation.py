@@ -108,7 +108,7 @@ def raw_peaks(series, column):
     interval_s=st.sampled_from([15.0, 60.0]),
 )
 @example(seed=0, number=8, kills=0.01, interval_s=60.0)
-@example(seed=832615, number=28, kills=0.001, interval_s=60.0)  # no multiplier covers all draws of memory
+@example(seed=832615, number=28, kills=0.001, interval_s=60.0)  # no multiplier meets the requirement of memory
 def test_too_few_containers_for_the_share_say_so_and_nobody_falls_below_its_own_peak(seed, number, kills, interval_s):
     series = replace(
         generate_containers(ContainerOptions(num_containers=number, phase_length=8.0), seed=seed), limit=None
@@ -126,11 +126,11 @@ def test_too_few_containers_for_the_share_say_so_and_nobody_falls_below_its_own_
     for each in found:
         assert each.amounts["memory"].expected_kills_per_day <= 144 * kills * (1 + 1e-9)
         assert each.amounts["cpu"].expected_throttled <= 0.02 * (1 + 1e-9)
-    asked = [told for told in own.warnings(found) if "can't be promised" in told]
+    asked = [told for told in own.warnings(found) if "cannot be guaranteed" in told]
     assert len(asked) == 2
-    assert f"needs {round(1 / kills) - 1} containers" in asked[0]
-    assert f"{own.num_tuned} were there" in asked[0]
-    assert "needs 49 containers" in asked[1]
+    assert f"needs {round(1 / kills) - 1} calibration containers" in asked[0]
+    assert f"got {own.num_tuned} for calibration" in asked[0]
+    assert "needs 49 calibration containers" in asked[1]
     for column, what in enumerate(("samples throttled", "cycles killed")):
         told = f"{100 / (own.num_tuned + 1):.3g} % of {what}" in own.promise()
         assert told == own.tuned.is_reached[column]
@@ -141,7 +141,7 @@ def test_enough_containers_keep_the_share_and_may_give_less_than_the_peak(recomm
     rest = replace(SERIES.select(np.arange(120, 160)), limit=None)
     found, peak = list(recommender.recommend(rest)), raw_peaks(rest, 1)
     assert any(own.amounts["memory"].request < peak[own.container] for own in found)
-    assert not [told for told in recommender.warnings(found) if "can't be promised" in told]
+    assert not [told for told in recommender.warnings(found) if "cannot be guaranteed" in told]
     assert "at most 10 % of cycles killed and 10 % of samples throttled" in recommender.promise()
     assert not any("raised" in own.amounts["memory"].reason for own in found)
 
@@ -169,7 +169,7 @@ def test_of_whom_more_harm_is_expected_than_was_asked_for_is_said(recommender):
         for name, share in shares.items()
     ]
     (told,) = recommender.warnings(found)
-    for part in ("memory: of 2 of 4 containers", "10 % of cycles killed", "of loud 30 %", "together 15.2 %"):
+    for part in ("memory: for 2 of 4 containers", "10 % of cycles killed", "maximum 30 % (loud)", "mean 15.2 %"):
         assert part in told
     assert not recommender.warnings(found[:1])
 
@@ -200,7 +200,7 @@ def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
         found = list(own.recommend(past))
         if not own.tuned.is_reached[1]:
             assert "killed" not in own.promise()
-            assert any("no multiplier covers what was required of memory" in told for told in own.warnings(found))
+            assert any("no multiplier meets the requirement of memory" in told for told in own.warnings(found))
             continue
         promises += 1
         killed += sum(each[:, 1].max() > r.amounts["memory"].request for each, r in zip(after, found, strict=True))
@@ -261,7 +261,7 @@ def test_patches_and_json_tell_what_is_expected_and_warn():
     found = list(own.recommend(few))
     document = json.loads(as_json(found, own))
     assert document["warnings"] == list(own.warnings(found))
-    assert any("99 containers" in told for told in document["warnings"])
+    assert any("99 calibration containers" in told for told in document["warnings"])
     lines = as_yaml(found, own).splitlines()
     for told in own.warnings(found):
         assert f"# warning: {told}" in lines
@@ -273,8 +273,8 @@ def test_patches_and_json_tell_what_is_expected_and_warn():
             for line in lines
         )
         assert any(
-            line.startswith(f"  # cpu: expected by the forecast: {100 * cpu.expected_throttled:.3g} % of samples")
-            and line.endswith("asked for on average at most 5 %")
+            line.startswith(f"  # cpu: forecast: {100 * cpu.expected_throttled:.3g} % of samples")
+            and line.endswith("required on average: at most 5 %")
             for line in lines
         )
 
@@ -305,9 +305,9 @@ def test_json_and_patches_say_the_same(recommender):
 def test_what_cannot_be_learned_from_is_refused(recommender):
     with pytest.raises(InvalidProblemError, match="at least two containers"):
         Recommender(SERIES.select([0]), OPTIONS, seed=0)
-    with pytest.raises(InvalidProblemError, match="no container has two whole cycles of 1e"):
+    with pytest.raises(InvalidProblemError, match="no container has two complete cycles of 1e"):
         Recommender(SERIES, RecommendOptions(cycle_s=1e6), seed=0)
-    with pytest.raises(InvalidProblemError, match="the series have"):
+    with pytest.raises(InvalidProblemError, match="the series must have"):
         list(recommender.recommend(series_of([np.ones((50, 1))], resources=(NETWORK,))))
 
 
