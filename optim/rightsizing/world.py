@@ -71,7 +71,7 @@ class World:
     phase
         Shape (C, K n): phase of each sample, -1 where unknown; None where no phases are known.
     training_phase
-        Shape (T',): phase of each training sample; None where no policy needs it.
+        Shape (T',): phase of each training sample; None where no phases are known.
     num_phases
         Number of phases, 0 where none are known.
     """

@@ -62,7 +62,7 @@ class Wave:
     Parameters
     ----------
     arrival, patience
-        Slot of arrival, and the largest delay that still earns `value`; later completions earn nothing.
+        Slot of arrival, and the maximum delay with utility `value`; later completions have utility 0.
     work, most
         Required worker-slots, and maximum workers at once.
     demand
@@ -471,7 +471,7 @@ def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: 
 
 
 def _whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> Any:
-    """Return max v'x, A x <= 1 over whole numbers x between 0 and `upper`; what its optimum claims, nobody has proven."""
+    """Solve max v'x, A x <= 1 over integers 0 <= x <= `upper`; the solver's optimality claim is unproven."""
     import highspy
 
     highs, count = silent_highs(), len(value)
@@ -560,16 +560,16 @@ def _subjects(options: AdversaryOptions, seed: int) -> Iterator[tuple[Subject, M
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
-    """Draw the worst ratios found beside the ratios promised."""
+    """Draw the worst ratios found, compared with the theorems' ratios."""
     shown = [record for record in records if record.findings.get("worst_ratio") is not None]
     if not shown:
         return []
     gallery = FigureList()
     caption = (
-        "Bars: the worst ratio found. Ticks: the ratio that the rule's theorem promises on that instance. Blue "
-        "where its conditions hold; elsewhere the tick is the limit for ever smaller jobs, which may be exceeded."
+        "Bars: worst ratio found. Ticks: ratio that the rule's theorem guarantees for that instance. Bars are blue "
+        "if the theorem's conditions hold; otherwise the tick is the limit for infinitely small jobs, without a guarantee."
     )
-    title, height = "Worst ratio found, and promised", 0.9 + 0.34 * len(shown)
+    title, height = "Worst and guaranteed ratios", 0.9 + 0.34 * len(shown)
     with gallery.picture("adversary", title, caption, 9, height) as (panel,):
         for y, record in enumerate(reversed(shown)):
             findings = record.findings
@@ -585,7 +585,7 @@ def figures(records: Sequence[Record]) -> list[Figure]:
 SPEC = register_study(
     "adversary",
     "admission",
-    "the worst instances that a search finds for each price function, beside the theorems' ratios",
+    "worst instances that a search finds for each price function, compared with the theorems' ratios",
     kind=AdversaryWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -1,4 +1,4 @@
-"""Alarms at a set rate of false alarms, their sums (CUSUM), and how many faults they find."""
+"""Alarm thresholds for a given rate of false alarms, cumulative sums (CUSUM), and detection metrics."""
 
 from dataclasses import dataclass
 
@@ -11,23 +11,23 @@ from optim.core.errors import InvalidProblemError, check_in
 SECONDS_PER_DAY = 86_400.0
 
 MUTE_S = 600.0
-"""After an alarm a container raises none for so long: a fault is told once, not at each of its samples."""
+"""Seconds without alarms after an alarm of a container, so that a fault does not raise one at each sample."""
 
 SLACK = 0.5
-"""Of `accumulated`, in deviations: half the shift that is to be found soonest."""
+"""Slack of `accumulated`, in standard deviations: half of the shift for which detection is fastest."""
 
 
 def accumulated(scores: FloatArray, lengths: IntArray, mean: float, deviation: float) -> FloatArray:
-    """Return ``s <- max(0, s + (score - mean) / deviation - slack)`` along each segment, anew in each; 0 where there is no score.
+    """Return ``s <- max(0, s + (score - mean) / deviation - slack)`` along each segment, from 0; a missing score adds 0.
 
     Parameters
     ----------
     scores
-        Shape (T,), NaN where there is none.
+        Shape (T,): score of each sample, NaN if missing.
     lengths
-        Shape (S,).
+        Shape (S,): samples of each segment.
     mean, deviation
-        Of usual scores.
+        Mean and standard deviation of scores without faults.
 
     References
     ----------
@@ -36,7 +36,7 @@ def accumulated(scores: FloatArray, lengths: IntArray, mean: float, deviation: f
     step = np.where(np.isnan(scores), 0.0, (scores - mean) / deviation - SLACK)
     total, begin = np.empty(len(step)), 0
     for length in lengths.tolist():
-        # The sum above its own least value so far: what starting anew at 0 comes to.
+        # The recursion equals the running sum minus its minimum so far (at most 0).
         run = np.cumsum(step[begin : begin + length])
         total[begin : begin + length] = run - np.minimum.accumulate(np.minimum(run, 0.0))
         begin += length
@@ -44,7 +44,7 @@ def accumulated(scores: FloatArray, lengths: IntArray, mean: float, deviation: f
 
 
 def alarms(scores: FloatArray, lengths: IntArray, threshold: float, mute: int) -> NDArray[np.bool_]:
-    """Return the samples at which an alarm is raised, shape (T,): above the threshold, and none of the `mute` samples before it one."""
+    """Return the samples with an alarm, shape (T,): scores above the threshold without an alarm in the previous `mute` samples."""
     raised = np.zeros(len(scores), dtype=np.bool_)
     above = scores > threshold  # NaN is not
     begin = 0
@@ -59,7 +59,7 @@ def alarms(scores: FloatArray, lengths: IntArray, threshold: float, mute: int) -
 
 
 def threshold_for(scores: FloatArray, lengths: IntArray, per_day: float, interval_s: float) -> float:
-    """Return the smallest observed score that raises at most so many alarms a container-day on series without faults.
+    """Return the smallest observed score that, as a threshold, raises at most `per_day` alarms per container-day without faults.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def threshold_for(scores: FloatArray, lengths: IntArray, per_day: float, interva
     allowed = per_day * len(scores) * interval_s / SECONDS_PER_DAY
     mute = mute_samples(interval_s)
     low, high = -1, len(known) - 1
-    # With the threshold grow neither the samples above it nor, with few exceptions, the alarms: what is returned meets what is allowed.
+    # The number of alarms falls with the threshold, with few exceptions; the returned threshold always meets the allowed rate.
     while high - low > 1:
         middle = (low + high) // 2
         if alarms(scores, lengths, float(known[middle]), mute).sum() <= allowed:
@@ -86,24 +86,24 @@ def threshold_for(scores: FloatArray, lengths: IntArray, per_day: float, interva
 
 
 def mute_samples(interval_s: float) -> int:
-    """Return how many samples a container is silent after an alarm."""
+    """Return the number of samples without alarms after an alarm."""
     return max(0, round(MUTE_S / interval_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """How well faults are found.
+    """Detection metrics.
 
     Attributes
     ----------
     recall
-        Share of the faults during which an alarm is raised.
+        Fraction of faults with an alarm.
     precision
-        Share of the alarms that are raised during a fault; None without an alarm.
+        Fraction of alarms during faults; None without alarms.
     delay_min
-        Median minutes from a found fault's begin to its first alarm; None where none is found.
+        Median minutes from the onset of a detected fault to its first alarm; None if no fault is detected.
     false_per_day
-        Alarms a container-day outside of faults.
+        Alarms outside faults per container-day without faults.
     """
 
     recall: float
@@ -115,7 +115,7 @@ class Detection:
 def score_alarms(
     raised: NDArray[np.bool_], lengths: IntArray, onset: IntArray, end: IntArray, interval_s: float
 ) -> Detection:
-    """Compare alarms, shape (T,), with faults, from `onset` to before `end` by segment, -1 for none, shape (S,) both."""
+    """Compare alarms, shape (T,), with each segment's fault from `onset` to before `end`, shape (S,), -1 for none."""
     starts = np.cumsum(lengths) - lengths
     segment = np.repeat(np.arange(len(lengths)), lengths)
     place = np.arange(len(raised)) - starts[segment]

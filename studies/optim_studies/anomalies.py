@@ -1,4 +1,4 @@
-"""The study `anomalies`: what detectors find of injected faults, all at the same rate of false alarms."""
+"""The study `anomalies`: detectors on injected faults, at equal rates of false alarms."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -195,7 +195,7 @@ def _subjects(options: DetectionOptions, seed: int) -> Iterator[tuple[StudySubje
 SPEC = register_study(
     "anomalies",
     "phases",
-    "injected faults that detectors find, all at the same false alarms a day: the machine beside plain residuals",
+    "detection of injected faults at equal false alarms per day: CRBM compared with plain residuals",
     kind=DetectionWork,
     sizes=SIZES,
     subjects=_subjects,

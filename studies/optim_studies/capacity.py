@@ -152,7 +152,7 @@ def _subjects(options: StudyOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "capacity",
     "bidding",
-    "footprints without bids that keep so much with so much probability: cost, proof, and played hours beside what is stated",
+    "portfolios without bids for a required capacity and probability: cost, proof, and simulated compared with stated probability",
     kind=CapacityWork,
     sizes=SIZES,
     subjects=_subjects,

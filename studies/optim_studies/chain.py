@@ -1,11 +1,11 @@
 """The study `chain`: sensitivity of the solutions of all three problems to the job measurements.
 
-Each row is one problem and one change of the profiles: mini-batches that take ten times as long, gradients of ten times the
-bytes, bandwidths of a tenth, and all of these on a machine a thousand times slower. Everything else is the same: arrivals,
+Each row is one problem and one change of the profiles: mini-batch times x 10, gradient bytes x 10, bandwidths / 10, or all of these
+on a machine 1000 times slower. Everything else is the same: arrivals,
 utilities, servers, prices, work, and each job's random number. `objective` and `unchanged` are the objectives with changed and
 unchanged profiles: utility of the admitted jobs; US dollars for the work of a job by the cheapest portfolio found, or none if
-no portfolio does any work; and an auction's welfare, the sum of ``-log rho`` over all apps, including those that their current
-allocations slow down. `sign` is the sign of the difference.
+no portfolio does any work; and an auction's welfare, the sum of ``-log rho`` over all apps, including apps slowed down by their current
+allocations. `sign` is the sign of the difference.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The study `clairvoyance`: bounds on what any plan allocates, plans that attain them, and how long a check from the series takes."""
+"""The study `clairvoyance`: lower bounds on the allocation of any plan, plans close to them, and the time to check both."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,18 +23,18 @@ ALLOWED, HARMLESS = "allowed-harm", "harmless"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOptions:
-    """Series and rules.
+    """Options of the study.
 
     Parameters
     ----------
     series
         ``generated``, or a file that `read_containers` reads.
     containers
-        Generated ones, of which a fifth is planned for; of few a plan can be a single cycle off by more than a per cent.
+        Number of generated containers; plans are for a fifth of them. With few containers, one cycle can open a gap above 1 %.
     interval_s, max_gap_s, cycle_minutes
-        Grid, the longest gap that is bridged, and the time between decisions.
+        Interval of the grid and longest gap to interpolate, in seconds, and minutes between decisions.
     kills, throttled
-        Allowed shares.
+        Allowed fractions of cycles killed and of samples throttled.
     """
 
     series: str = GENERATED
@@ -56,13 +56,13 @@ SIZES: Mapping[str, BoundOptions] = MappingProxyType({SMALL: BoundOptions(), FUL
 
 @dataclass(frozen=True, kw_only=True)
 class BoundWork(AbstractStudy):
-    """Bound, plan and check; `solver` names what harm there may be."""
+    """Bound, plan and check; `solver` names the allowed violations."""
 
     options_type = BoundOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Plan with the series, and check with a module that knows nothing of the planner."""
+        """Plan with the series, and check with a module independent of the planner."""
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         wanted = Slo(kills=options.kills, throttled=options.throttled)
@@ -102,7 +102,7 @@ def _subjects(options: BoundOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "clairvoyance",
     "phases",
-    "bounds on what plans for containers allocate, plans that attain them, and their check from the series alone",
+    "lower bounds on the allocation of plans for containers, plans close to them, and their check from the series alone",
     kind=BoundWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -35,7 +35,7 @@ class AbstractContinuation(ABC):
     ) -> FloatArray:
         """Return continuations after rows `ends`, shape (n, num_paths, num_steps, R).
 
-        Each of the n rows has at least three rows of its own segment before it; later rows are not used.
+        Each of the n rows has at least three earlier rows in its segment; later rows are not used.
         """
 
 

@@ -394,7 +394,7 @@ def _subjects(options: CrbmOptions, seed: int) -> Iterator[tuple[StudySubject, M
 SPEC = register_study(
     "crbm",
     "phases",
-    "training the phase encoder's machine: the kernel beside NumPy, and one window at a time",
+    "training the phase encoder's CRBM: the kernel compared with NumPy, and one window at a time",
     kind=CrbmWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -335,11 +335,11 @@ def _subjects(options: FoldOptions, seed: int) -> Iterator[tuple[StudySubject, M
 SPEC = register_study(
     "deadline-folds",
     "bidding",
-    "deadlines on recordings that nothing was learned from: mean dollars by deadline and changeover, and dollars more than deadline-dp",
+    "deadlines on held-out recordings: mean cost in US dollars by deadline and changeover, and extra cost over deadline-dp",
     kind=FoldWork,
     sizes=SIZES,
     subjects=_subjects,
     ways=WAYS,
-    others="the study runs policies, and solves nothing",
+    others="the study runs policies, not solvers",
     columns=tuple(f"{column_of(setting)}{part}" for setting in SETTINGS for part in ("", " more", " ±", " room")),
 )

@@ -1,8 +1,8 @@
 """Windows of availability in the format of a public benchmark of deadlines: cut out of recordings, or drawn.
 
-A window is a file of JSON, ``{"metadata": {"gap_seconds": ...}, "data": [...]}``, where 1 says that there are no machines;
-a folder holds those of a zone. The benchmark's own files aren't in this package, nor are recordings: this cuts windows
-out of a table of recordings that one has, at random ticks as the benchmark does:
+A window is a JSON file, ``{"metadata": {"gap_seconds": ...}, "data": [...]}``, where 1 means that no machines are available.
+A folder contains the windows of one zone. This package includes neither the benchmark's files nor recordings. This command
+cuts windows from a table of recordings, at random ticks as in the benchmark:
 
     python -m optim_studies.deadline_windows skypilot_spot_traces_2022-2023.csv.gz FOLDER aws-10-26-2022
 """
@@ -22,7 +22,7 @@ from optim.simulation.spot.backtest import time_text
 from optim.workloads.prices.availability_files import read_availability, resample
 
 ANY_PRICE_MICRO = 1_000_000
-"""Windows hold no prices; traces must have some."""
+"""Arbitrary price, since windows have no prices but traces need them."""
 
 HAZARD_POWER = 0.75
 """Of age, by which the probability that a spell ends falls: drawn spells are as heavy-tailed as recorded ones."""

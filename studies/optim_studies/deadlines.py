@@ -380,6 +380,6 @@ SPEC = register_study(
     sizes=SIZES,
     subjects=_subjects,
     ways=WAYS,
-    others="the study runs policies, and solves nothing",
+    others="the study runs policies, not solvers",
     columns=("mean", "as_written", *COLUMNS, "late"),
 )

@@ -24,7 +24,7 @@ from optim_studies.series import GENERATED, given_series, series_name
 HELD_SHARE = 0.3
 
 HISTORY = 8
-"""Samples that a container has shown before it is forecast."""
+"""Minimum number of samples before a forecast origin."""
 
 CONTINUATIONS: Mapping[str, Callable[[], AbstractContinuation]] = MappingProxyType(
     {"increments": Increments, "linear": LinearPaths, "switching": SwitchingPaths, "crbm": CrbmPaths}
@@ -40,11 +40,11 @@ class DensityOptions:
     series
         ``generated``, or a file that `read_containers` reads.
     containers
-        Generated ones.
+        Number of generated containers.
     interval_s, max_gap_s
-        Grid, and the longest gap that is bridged.
+        Interval of the grid and longest gap to interpolate, in seconds.
     moments, paths, steps
-        Moments on held-out containers that are forecast, samples of each density, and the longest horizon.
+        Number of forecast origins on held-out containers, of samples per density, and of steps of the longest horizon.
     """
 
     series: str = GENERATED
@@ -73,7 +73,7 @@ class Moments:
 
 
 def moments_to_forecast(options: DensityOptions, seed: int) -> Moments:
-    """Split series by container (a single one in its middle), scale them by the training side, and draw moments.
+    """Split series by container (a single one in its middle), scale them by the training part, and draw forecast origins.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def _subjects(options: DensityOptions, seed: int) -> Iterator[tuple[StudySubject
 SPEC = register_study(
     "densities",
     "phases",
-    "forecast densities of containers by CRPS: the machine beside linear and switching autoregressions, 1 to 40 samples ahead",
+    "forecast densities of containers by CRPS: CRBM compared with linear and switching autoregressions, 1 to 40 samples ahead",
     kind=DensityWork,
     sizes=SIZES,
     subjects=_subjects,

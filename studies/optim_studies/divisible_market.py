@@ -366,7 +366,7 @@ def _nobody(market: FractionalMarket) -> FractionalPayments:
 
 
 def envy_ratio(market: FractionalMarket, share: FloatArray) -> float:
-    """Return the largest factor by which an app would value another one's shares above its own; 1 without envy."""
+    """Return the maximum ratio of an app's value for another app's shares to its value for its allocation; 1 without envy."""
     log_value = market.log_values(np.minimum((market.speed * share).sum(axis=1), market.cap))
     others = np.minimum(market.speed @ share.T, market.cap[:, None])
     with np.errstate(divide="ignore"):

@@ -81,12 +81,12 @@ def _subjects(options: GeneratorOptions, seed: int) -> Iterator[tuple[StudySubje
 SPEC = register_study(
     "evictions",
     "bidding",
-    "eviction tables of whole price histories (furthest: largest distance from plain frequencies)",
+    "eviction tables of complete price histories (furthest: maximum distance from plain frequencies)",
     kind=EvictionWork,
     sizes=SIZES,
     subjects=_subjects,
     ways=("product-limit",),
-    others="the study estimates tables, and solves nothing",
+    others="the study estimates tables without a solver",
     columns=("markets", "deltas", "days", "changes", "mean_evicted", "furthest"),
 )
 

@@ -1,4 +1,4 @@
-"""Faults put into containers whose series are known: where each begins and ends is the truth that detectors are scored by."""
+"""Inject faults into series of containers; their onsets and ends are the ground truth for scoring detectors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,23 +13,23 @@ from optim.models.containers.series import ContainerSeries
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """Type of fault."""
 
     LEAK = "leak"
-    """Memory that is never given back: until the end of the container's life as much again as its most."""
+    """Memory leak: memory grows linearly; at the end of the series the leak equals the container's peak."""
     STUCK_THREAD = "stuck-thread"
-    """Work waits for a lock: CPU falls to a hundredth, memory stays where it is."""
+    """A thread waits for a lock: CPU falls to 1 %, memory stays constant."""
     NOISY_NEIGHBOUR = "noisy-neighbour"
-    """For a quarter of an hour somebody else takes between a third and two thirds of the CPU, a sample more and a sample less."""
+    """For 15 minutes another container takes a random third to two thirds of the CPU in each sample."""
     RESTART_LOOP = "restart-loop"
-    """Every four to eight minutes the container dies and starts anew: memory begins at a twentieth and is loaded within two minutes."""
+    """The container restarts every four to eight minutes: memory starts at 5 % and is reloaded within two minutes."""
 
 
 MIN_SAMPLES = 80
-"""Shorter series get no fault: half an hour at most would be left to find it in, and as little to be usual before it."""
+"""Minimum number of samples for a fault; shorter series have too few samples before or after its onset."""
 
 EARLIEST, LATEST = 0.3, 0.7
-"""Faults begin in this part of a life."""
+"""Range of onsets, as a fraction of the series."""
 
 STUCK_SHARE = 0.01
 STOLEN = (1 / 3, 2 / 3)
@@ -46,9 +46,9 @@ class Faulty:
     Attributes
     ----------
     series
-        The series, some of them with a fault.
+        Series, some of them with a fault.
     onset, end
-        Shape (S,): first sample of each segment's fault and the one after its last; both -1 where there is none.
+        Shape (S,): first sample of each segment's fault, and the sample after its last; both -1 without a fault.
     """
 
     series: ContainerSeries
@@ -57,27 +57,27 @@ class Faulty:
 
 
 def inject(series: ContainerSeries, kind: FaultKind | str, share: float, seed: int) -> Faulty:
-    """Put a fault into a random share of the segments that are long enough; the others stay as they are.
+    """Inject a fault into a random part of the segments with at least `MIN_SAMPLES` samples; other segments are unchanged.
 
     Parameters
     ----------
     series
-        On a grid, with a rate first and a level second, as CPU and memory are; limits hold for what a fault adds, too.
+        Series on a grid, with a rate and a level, such as CPU and memory. Limits also cap samples with a fault.
     kind
-        Of all faults.
+        Type of all faults.
     share
-        In [0, 1].
+        Probability of a fault in a segment, in [0, 1].
     seed
-        Same series, kind, share and seed, same faults.
+        Seed of the faults.
 
     Raises
     ------
     InvalidProblemError
-        If the series aren't on a grid, or aren't CPU and memory.
+        If the series aren't on a grid, or aren't a rate and a level.
     """
     interval_s = series.interval_s
     if interval_s is None or [resource.is_level for resource in series.resources] != [False, True]:
-        raise InvalidProblemError("faults need series on a grid with a rate and a level, as CPU and memory are")
+        raise InvalidProblemError("faults need series on a grid with a rate and a level, such as CPU and memory")
     put, rng = _FAULTS[FaultKind(kind)], np.random.default_rng(seed)
     values, onset, end = series.values.copy(), np.full(series.num_segments, -1), np.full(series.num_segments, -1)
     for segment, rows in enumerate(series.segments()):

@@ -1,4 +1,4 @@
-"""The study `forecast`: what learned prices earn, against history, error and load."""
+"""The study `forecast`: utility with learned prices, by days of history, price error and load."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from optim.solvers.solve import solve
 from optim.workloads.admission.generator import GeneratorOptions, generate
 
 AXES = ("days", "error", "load")
-"""What is varied: days of history, the factor by which prices are wrong, and jobs a server."""
+"""Varied quantities: days of history, the error factor of prices, and jobs per server."""
 
 USUAL_DAYS = 4
-"""Days of history where errors and loads are studied."""
+"""Days of history in the rows that vary errors and loads."""
 
 TOL = 1e-2
 """Relative gap of the forecasts' LPs and of the bounds."""
@@ -110,12 +110,12 @@ def draw(options: ForecastStudyOptions, num_days: int, seed: int) -> tuple[Admis
 
 
 def scaled(known: PriceForecast, factor: float) -> PriceForecast:
-    """Return a forecast whose prices are wrong by a factor."""
+    """Return a forecast with prices multiplied by a factor."""
     return replace(known, worker_price=factor * known.worker_price, ps_price=factor * known.ps_price)
 
 
 def measured(options: ForecastStudyOptions, x: float, today: AdmissionInstance, known: PriceForecast | None) -> Point:
-    """Live through the day and set what was earned against the day's bound."""
+    """Run the day and return the utilities relative to the day's upper bound."""
     bound = solve(today, "column-generation", options={"tol": TOL}).bound or 0.0
     history = "" if known is None else "given"
 
@@ -137,8 +137,8 @@ def as_findings(points: list[Point]) -> Mapping[str, list[float | None]]:
     return {name: [getattr(point, name) for point in points] for name in names}
 
 
-PLOT_AXES = {"days": "days of history", "error": "factor by which prices are wrong", "load": "jobs a server"}
-"""Labels in the order of the panels, with what they mean."""
+PLOT_AXES = {"days": "days of history", "error": "error factor of prices", "load": "jobs per server"}
+"""Axis labels, in the order of the panels."""
 
 LINES = {
     "unguarded": ("no guard", PALETTE[0], "o-"),

@@ -127,7 +127,7 @@ def _subjects(options: FractionalOptions, seed: int) -> Iterator[tuple[Subject, 
 SPEC = register_study(
     "fractional",
     "auction",
-    "all payments of a divisible market in one JAX batch, beside N + 1 solves by Clarabel",
+    "all payments of a divisible market in one JAX batch, compared with N + 1 solves by Clarabel",
     kind=FractionalWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -124,7 +124,7 @@ def _subjects(options: GapOptions, seed: int) -> Iterator[tuple[StudySubject, Ma
 SPEC = register_study(
     "greedy-gap",
     "auction",
-    "greedy's welfare beside the exact solver's: means, and the distribution of the gap in log units",
+    "welfare of greedy compared with the exact solver: means, and the distribution of the gap in log units",
     kind=GapWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -158,14 +158,14 @@ def ends_well(jobs: Workload, run: Run) -> NDArray[np.bool_]:
 
 
 def runs_of(options: LessonOptions, lesson: str, policy: str, seed: int) -> tuple[Workload, Run, Run]:
-    """Play a world without and with a lesson."""
+    """Simulate a workload without and with a lesson."""
     jobs, wrapper = options.workload(seed), LESSONS[lesson]
     rules = (RetryRule.AS_RUN, RetryRule.AS_RUN) if wrapper else (RetryRule.BLIND, RetryRule.BY_CLASS)
     runs = []
     for name, retries in zip((policy, f"{wrapper}+{policy}" if wrapper else policy), rules, strict=True):
         engine = EngineOptions(neighbour=options.neighbour, retries=retries)
         run = simulate(jobs, options.cluster, make_policy(name, jobs, {}), engine, seed)
-        assert run is not None, "nobody asks for a stop"
+        assert run is not None, "no stop is requested"
         runs.append(run)
     return jobs, runs[0], runs[1]
 
@@ -222,12 +222,12 @@ def _settings(options: LessonOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "lessons",
     "cluster",
-    "what each lesson of the Philly study saves, and how much later good jobs end (95 % intervals, Student's t, by world)",
+    "savings of each lesson of the Philly study, and delay of good jobs (95 % intervals, Student's t, over workloads)",
     kind=LessonWork,
     sizes=SIZES,
     subjects=_settings,
     ways=("simulation",),
-    others="the study plays the policies itself",
+    others="the study simulates policies without a solver",
     columns=(
         *("lesson", "policy", "gpu_hours", "gpu_hours_half", "share", "share_half", "delay_h", "delay_h_half"),
         *("delay_share", "given_up", "given_up_half"),

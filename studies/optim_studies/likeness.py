@@ -21,7 +21,7 @@ from optim_studies.series import GENERATED, given_series
 
 USUAL, FITTED = "usual", "fitted"
 OTHER_DRAW = 1_000_000
-"""Added to the seed of generated series that stand for given ones: what is left then is chance."""
+"""Seed offset of generated series that replace given ones, so that remaining differences are random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class LikenessWork(AbstractStudy):
         )
 
     def _compared(self, series: ContainerSeries, number: int) -> Likeness:
-        """Return the comparison on fresh draws: a fit's own draws would flatter it."""
+        """Return the comparison on new draws, since the draws of the fit would bias it."""
         if self.solver == FITTED:
             fitted = fit_generator(series, number, self.seed)
             knobs, target = fitted.options, fitted.target
@@ -94,7 +94,7 @@ class LikenessWork(AbstractStudy):
 
 
 def matched_series(options: LikenessOptions, seed: int) -> ContainerSeries:
-    """Return what is to be matched, on its grid (that of generated series is the generator's own)."""
+    """Return the series to match, on a grid; generated series already have one."""
     series = given_series(options.series, options.containers, OTHER_DRAW + seed)
     return series if options.series == GENERATED else to_grid(series, options.interval_s, options.max_gap_s).series
 

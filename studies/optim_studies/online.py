@@ -180,11 +180,11 @@ def _subjects(options: OnlineOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "online",
     "bidding",
-    "jobs with a deadline on drawn traces of a zone, beside what no online rule can beat (bound_ratio: over the least costs)",
+    "jobs with a deadline on drawn traces of a zone, compared with a lower bound on online rules (bound_ratio: over minimum costs)",
     kind=OnlineWork,
     sizes=SIZES,
     subjects=_subjects,
     ways=("chain",),
-    others="the study runs policies, and solves nothing",
+    others="the study runs policies, not solvers",
     columns=("there", "optimum_usd", "bound_usd", "bound_ratio", "skynomad_usd", "greedy_spot_usd"),
 )

@@ -1,9 +1,9 @@
 """Lower bound on online rules in one zone with two-state availability: (B.16) of docs/mathematics/bidding.md.
 
-An online rule that knows the chain's probabilities and observes availability for free can do no
-better than the dynamic programme over ticks, time without work, and allocation. A randomised rule is a mixture of
-such rules, so that its mean cost is no lower. By Yao's principle, on some trace the ratio of its mean cost to the minimum cost
-with full information is at least the ratio of the two means.
+The dynamic programme over ticks, time without work, and allocation bounds the mean cost of any online rule from below, even of
+rules that know the chain's probabilities and observe availability for free. A randomised rule is a mixture of
+such rules, so its mean cost is no lower. By Yao's principle there is a trace with a cost ratio of at least the ratio of the two
+means, where the cost ratio is mean cost over minimum cost with full information.
 
 References
 ----------

@@ -97,7 +97,7 @@ class Killed:
 
 
 def draw_killed(options: KillOptions, seed: int) -> Killed:
-    """Generate containers, limit some, and kill those that need more."""
+    """Generate containers, limit some, and kill containers whose demand exceeds their limit."""
     number, known = options.containers, HOUR * options.hours
     drawn = drawn_block(0, number, known + HOUR, seed)
     cpu, memory = (drawn.values[:, column].reshape(number, -1) for column in range(2))

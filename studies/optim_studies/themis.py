@@ -78,7 +78,7 @@ class WorldOptions:
 def run_policy(jobs: Workload, cluster: Cluster, policy: str, options: Mapping[str, Any], seed: int) -> Run:
     """Simulate a workload under a policy of the catalogue."""
     run = simulate(jobs, cluster, make_policy(policy, jobs, options), EngineOptions(), seed)
-    assert run is not None, "nobody asks for a stop"
+    assert run is not None, "no stop is requested"
     return run
 
 

@@ -203,7 +203,7 @@ def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
 
         def seconds(policy: Themis, number: int, jobs: Workload = jobs, liar: int = liar) -> float:
             run = simulate(jobs, options.cluster, policy, EngineOptions(), number)
-            assert run is not None, "nobody asks for a stop"
+            assert run is not None, "no stop is requested"
             fair: AppFairness = app_fairness(jobs, options.cluster, run)
             return float(fair.seconds[liar])
 

@@ -345,6 +345,6 @@ SPEC = register_study(
     sizes=SIZES,
     subjects=_subjects,
     ways=WAYS,
-    others="the study runs policies, and solves nothing",
+    others="the study runs policies, not solvers",
     columns=("usd", "above_optimum", "more_usd", "more_low", "more_high", "last_price_usd", "late"),
 )
