@@ -183,11 +183,25 @@ def test_priorities_that_are_printed_for_slurm_are_read_back(world):
         weight_age=7, favor_small=True, half_life_h=0, max_age_h=12, fair_tree=False, calc_period_min=2
     )
     commands = re.findall(r"^#   sacctmgr -i (.*)$", result.stdout, re.MULTILINE)
-    assert "add account acc1 parent=root fairshare=1" in commands
-    assert "add user u1 account=acc1 fairshare=1" in commands
+    assert not any(command.startswith("add account") for command in commands), (
+        "the shares are this simulation's assumption"
+    )
+    assert "not translated: accounts and users: no file states them" in result.stderr
     assert "modify qos normal set priority=10 usagefactor=1 preempt=low" in commands
     assert "PreemptType=preempt/qos" in result.stdout
     assert "not translated: several partitions" in result.stderr
+
+
+def test_accounts_are_printed_if_a_file_states_them(world):
+    table = world / "shares.txt"
+    users = "".join(f"acc{k % 2}||u{k}|2\n" for k in range(10))
+    table.write_text("Account|ParentName|User|Share\nroot|||1\nacc0|root||1\nacc1|root||3\n" + users)
+    words = ("--policy", "multifactor", "--option", f"multifactor.associations={table}", "--write-config", "slurm")
+    result = run(*of(world)[:4], *words)
+    assert result.exit_code == 0, result.output
+    assert "#   sacctmgr -i add account acc1 parent=root fairshare=3\n" in result.stdout
+    assert "#   sacctmgr -i add user u1 account=acc1 fairshare=2\n" in result.stdout
+    assert "modify qos" not in result.stdout
 
 
 @pytest.mark.parametrize(

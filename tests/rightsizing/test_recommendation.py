@@ -307,7 +307,7 @@ def test_what_cannot_be_learned_from_is_refused(recommender):
         Recommender(SERIES.select([0]), OPTIONS, seed=0)
     with pytest.raises(InvalidProblemError, match="no container has two complete cycles of 1e"):
         Recommender(SERIES, RecommendOptions(cycle_s=1e6), seed=0)
-    with pytest.raises(InvalidProblemError, match="the series must have"):
+    with pytest.raises(InvalidProblemError, match="but the training series have"):
         list(recommender.recommend(series_of([np.ones((50, 1))], resources=(NETWORK,))))
 
 

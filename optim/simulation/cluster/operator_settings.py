@@ -146,7 +146,17 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
         found = policy.partitions.get(name)
         if name and found is not None:
             lines.append(f"PartitionName={_name(name)} PriorityJobFactor={found.job_factor} PriorityTier={found.tier}")
-    return Settings(text="\n".join([*lines, *_accounting(policy)]) + "\n", untranslated=tuple(untranslated))
+    for given, what, name in (
+        (one.associations, "accounts and users", "associations"),
+        (one.qos, "qualities of service", "qos"),
+    ):
+        if given is None:
+            untranslated.append(f"{what}: no file states them (--option multifactor.{name}=FILE)")
+    commands = [*_accounts(policy)] if one.associations is not None else []
+    commands += [*_qualities_of_service(policy)] if one.qos is not None else []
+    if commands:
+        lines.append("# Run these commands once; they are not part of slurm.conf:")
+    return Settings(text="\n".join([*lines, *commands]) + "\n", untranslated=tuple(untranslated))
 
 
 SPELLED = {
@@ -168,10 +178,9 @@ SPELLED = {
 """Parameters of slurm.conf in the spelling of its manual."""
 
 
-def _accounting(policy: Multifactor) -> Iterator[str]:
-    """Yield the commands that set up accounts, users and qualities of service."""
+def _accounts(policy: Multifactor) -> Iterator[str]:
+    """Yield the commands that set up accounts and users."""
     tree = policy.tree
-    yield "# Run these commands once; they are not part of slurm.conf:"
     for row in range(1, len(tree.names)):
         name, parent = tree.names[row], tree.names[int(tree.parent[row])]
         shares = "parent" if tree.takes_parent[row] else int(tree.shares[row])
@@ -180,6 +189,10 @@ def _accounting(policy: Multifactor) -> Iterator[str]:
                 yield f"#   sacctmgr -i add user {_name(name)} account={_name(parent)} fairshare={shares}"
         else:
             yield f"#   sacctmgr -i add account {_name(name)} parent={_name(parent)} fairshare={shares}"
+
+
+def _qualities_of_service(policy: Multifactor) -> Iterator[str]:
+    """Yield the commands that set up qualities of service."""
     named = {each.name: each for each in policy.qos if each.name}
     for each in named.values():
         yield f"#   sacctmgr -i add qos {_name(each.name)}"
