@@ -182,7 +182,7 @@ def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
     # Recorded: 2 h and 3 h; simulated: 2 h and 2 h.
     first = result.stdout.splitlines()[0]
     assert (
-        "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20 %): fifo does not behave like your cluster; put the"
+        "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20 %): fifo does not behave like your cluster: check --gpus,"
         in first
     )
     assert "as recorded" in result.stdout

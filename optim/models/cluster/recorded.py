@@ -56,7 +56,7 @@ def distance_line(found: dict[str, Any]) -> str:
     verdict = "they agree"
     if abs(found["relative"]) > AGREEMENT:
         verdict = (
-            f"{found['policy']} does not behave like your cluster; put the policy closest to yours first (easy for "
+            f"{found['policy']} does not behave like your cluster: check --gpus, and put the policy closest to yours first (easy for "
             "sched/backfill) before you trust a what-if"
         )
     return (

@@ -142,7 +142,7 @@ def _say_lost_partitions(table: JobTable, order: IntArray, notes: list[str]) -> 
     said = "" if table.virtual_cluster is None else _counted(table.virtual_cluster[order])
     if said:
         notes.append(
-            f"recorded partitions ({said}) are ignored: the cluster has none, so that their jobs run on any machine, except under "
+            f"recorded partitions ({said}) are ignored: the cluster has none, so that their jobs run on any machine of their GPU type, except under "
             "policies by virtual cluster; give a topology that assigns machines to partitions"
         )
 
