@@ -1,25 +1,24 @@
 """The packing programmes (14)-(18) over explicit schedules in Pyomo, and all schedules of tiny instances.
 
 A *schedule* of one job gives its numbers of workers and PSs by place and slot, as if it were alone on the
-cluster. Places are either single servers or whole classes of equal servers (`Level`): a class of m servers
-has m times the capacity of one, and holds of a job what m servers hold together. The packing LP has the
-same optimum on both levels; the packing ILP only bounds the real one on classes, since several jobs
-may not split onto the servers.
+cluster. Places are either single servers or classes of equal servers (`Level`). A class of m servers
+has m times the capacity of one server, and fits as many units of a job as m servers together. The packing LP has the
+same optimum on both levels. On classes, the packing ILP only gives an upper bound, since jobs may not split
+onto the servers.
 
 Only *minimal* schedules are listed: no slot after the work is done, in each slot the fewest workers
 that make its progress (in the last one: that finish), and Z(Y) PSs for Y workers. Any other schedule
-can be stripped down to a minimal one: that lowers its use of every row, leaves its progress before each
-slot (hence its demand segments) as it was, and can only bring its completion forward. Utilities don't
-increase and prices aren't negative, so in the packing programmes, primal or dual, integer or not, the
-minimal schedule replaces the other one.
+can be reduced to a minimal one. The reduction does not increase its use of any row, keeps its progress before each
+slot (hence its demand segments), and does not delay its completion. Utilities don't increase with delay and prices aren't
+negative. So in all packing programmes, primal or dual, integer or not, the minimal schedule replaces the other one.
 
 Every constraint is a named component, `one_schedule_17` for row (17), whose `doc` states it. Quantities
-are in whole units of their resource, so that the dual's prices are utility units per unit.
+are in units of their resource, so the dual's prices are utility units per unit.
 
 Stated in docs/mathematics/admission.md, (A.14) to (A.21), under the paper's numbers.
 
-Notation: schedule l of job i is worth v_il and uses y^l, z^l; places h and k are single servers or whole
-classes, as the schedules were listed. On shared servers every row is a worker row.
+Notation: schedule l of job i has utility v_il and uses y^l, z^l; places h and k are single servers or classes,
+depending on the level. On shared servers every row is a worker row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,7 @@ Pair = tuple[int, int]
 """Numbers of workers and of PSs."""
 
 Placement = tuple[Pair, ...]
-"""What each place holds of a job in one slot."""
+"""Numbers of workers and PSs of a job at each place in one slot."""
 
 
 class SlotOptions:
@@ -132,12 +131,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """One job's way to completion.
+    """Schedule of one job up to its completion.
 
     Parameters
     ----------
     job, completion, value
-        The job, its completion slot and what it earns, in utility units.
+        The job, its completion slot and its utility.
     workers, ps
         (slot, place, count) with positive counts, sorted.
     use
@@ -364,7 +363,7 @@ def packing_model(instance: AdmissionInstance, schedules: ScheduleSet, *, is_int
     schedules
         Its schedules; with all of them the ILP's optimum is the best plan's value (on single servers).
     is_integer
-        Whether (18) asks for whole choices (the ILP), or the LP relaxation is built.
+        Whether (18) requires integer choices (the ILP), or the LP relaxation is built.
 
     Returns
     -------

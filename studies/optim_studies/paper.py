@@ -102,7 +102,7 @@ def _means(
 
 
 def _lines(panel: "Axes", records: Sequence[Record], label: str, colours: dict[str, str]) -> None:
-    """Draw the objective of each solver against a label, and the bound of those that have no objective."""
+    """Draw the objective of each solver against a label, or its bound if it has no objective."""
     for name in solvers_in(records):
         mine = [record for record in records if record.solver == name]
         xs, ys = _means(mine, label, lambda record: record.objective)
@@ -118,8 +118,8 @@ def _plot_sweeps(gallery: FigureList, records: Sequence[Record]) -> None:
     if not _of(records, "sweep"):
         return
     caption = (
-        "Means over seeds. The dashed line bounds every plan from above. The rivals may keep jobs waiting and "
-        "decide anew in every slot; the online rule promises or refuses on arrival."
+        "Means over seeds. The dashed line is an upper bound on every plan. The baselines may keep jobs waiting and "
+        "decide again in every slot; the online rule decides on arrival."
     )
     colours, title = colours_of(records), "F1 to F3: total utility"
     with gallery.picture("paper-sweeps", title, caption, WIDTH, 3.6, 1, len(SWEEPS)) as panels:
@@ -225,7 +225,7 @@ def _rates(gallery: FigureList, records: Sequence[Record]) -> None:
     if not mine:
         return
     names = solvers_in(mine)
-    caption = "F1's largest instances. A plan counts the jobs that earn something; what others held is left out."
+    caption = "F1's largest instances. Only jobs with positive utility count, and only their resources."
     height, title = 0.9 + 0.32 * len(names), "F7: admission and utilisation"
     with gallery.picture("paper-rates", title, caption, WIDTH, height, 1, 2) as panels:
         for y, name in enumerate(reversed(names)):

@@ -4,15 +4,14 @@ Each adapter states the programme (A.1) to (A.13) of docs/mathematics/admission.
 `optim.export` also writes. It returns a plan, the peer's claim, and its processor seconds. `plan_from_compact` converts the
 plan, and the caller checks it by `optim.verify`. A bound is the peer's unproven claim.
 
-*Exactness.* Every row of the programme has whole coefficients and every variable is a whole number. So CP-SAT gets
-the rows as they are, and its utilities as whole multiples of `CP_SAT_UNIT`, rounded to the nearest: its claim of
-optimality is one up to half a unit per job, by which its bound is widened. HiGHS and SCIP get the utilities as they
-are, and compute with their tolerances.
+*Exactness.* All coefficients of the rows and all variables are integers. So CP-SAT gets the rows unchanged, and
+utilities rounded to the nearest multiple of `CP_SAT_UNIT`. Its claim of optimality holds up to half a unit per job, and its
+bound is widened by that amount. HiGHS and SCIP get the utilities unchanged, and compute with their tolerances.
 
-*Classes.* A programme of more than `MAX_VARIABLES` variables is stated on classes of like servers instead: one server
-per class with the class' whole capacity, and at most as many units of a job as its servers hold together. That relaxes
-the programme, so that the peer's bound remains one. The plan is repaired: jobs by falling value, each on single servers
-if they hold its counts, then those that lost their place where they fit.
+*Classes.* A programme of more than `MAX_VARIABLES` variables is stated on classes of equal servers instead: one server
+per class with the class' total capacity, and at most as many units of a job as its servers fit together. That relaxes
+the programme, so the peer's bound remains valid. The plan is repaired: jobs by decreasing value, each on single servers
+if they fit its counts, then the jobs that lost their place, wherever they fit.
 
 *Time.* Building the programme is not counted. The limit is a stopping rule, of the wall clock or of processor seconds.
 """
@@ -262,7 +261,7 @@ def solve_by_peer(
     stop
         Makes the stopping rule as the peer begins, after the programme is built.
     threads, seed
-        Of the peer; SCIP runs on one thread whatever is asked.
+        Number of threads of the peer; SCIP always runs on one.
 
     Raises
     ------
@@ -374,7 +373,7 @@ def _num_gaining(compiled: CompiledModel) -> int:
 def _whole(value: float) -> int:
     """Return a coefficient of the programme as an integer."""
     whole = round(value)
-    assert whole == value, f"coefficient {value!r} of the compact programme isn't whole"
+    assert whole == value, f"coefficient {value!r} of the compact programme is not an integer"
     return whole
 
 

@@ -5,12 +5,12 @@ workers, at a load: jobs of `light` have at most 3 workers, those of `medium` as
 servers, those of `heavy` about twice as many. Where the seed is a multiple of three, both sides share all servers. Seeds 0
 to 9 are for development, seeds 100 to 109 (`REPORTED_SEEDS`) for reports: no solver was developed on those.
 
-*Limits.* Each limit is a run of its own, so that every objective is that of a checked plan. A limit counts the wall clock's
-seconds, or with the option ``clock=processor`` the processor seconds of the process, all threads together, which compare
-solvers on a machine that others use, too. Building the peers' programme is not counted.
+*Limits.* Each limit is a separate run, so every objective is that of a checked plan. A limit counts wall-clock seconds.
+With the option ``clock=processor`` it counts processor seconds of all threads, to compare solvers on a shared machine.
+Building the peers' programme is not counted.
 
-*Claims.* `proven` is an optimum whose certificate the independent checker accepts; `claimed` is a peer's word for a plan
-that the checker accepts. Both count as ends in the summary, in columns of their own.
+*Claims.* `proven` is an optimum whose certificate the independent checker accepts; `claimed` is a peer's claim of optimality for
+a plan that the checker accepts. Both count as finished runs in the summary, in separate columns.
 
 ``optim bench admission --study peers`` runs it, and ``python -m optim_studies.peers FILE ...`` prints the summary of its
 results files as tables in Markdown.
@@ -56,13 +56,13 @@ CLOCKS = ("wall", "processor")
 REPORTED_SEEDS = range(100, 110)
 
 REFERENCES = tuple(f"{load}-{number}" for load in ("small", *LOADS) for number in range(3))
-"""Reference instances on which peers are compared, too: ``--instance light-0,...``."""
+"""Additional reference instances for the comparison: ``--instance light-0,...``."""
 
 LEAST_S = 1e-2
-"""Seconds below count as this in profiles: ratios of less are the clock's noise."""
+"""Minimum seconds in profiles; shorter times are clock noise."""
 
 VALUE_TOL = 1e-6
-"""Objectives that differ by less, relatively, count as equal: peers stop at a gap of this size."""
+"""Relative tolerance for equal objectives: the gap at which peers stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class PeerWork(AbstractWork):
 
 
 def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each instance at each limit with each solver, for each seed; what is missing is left out with the reason.
+    """Yield each instance at each limit with each solver, for each seed; a missing solver is skipped with the reason.
 
     Raises
     ------
@@ -388,8 +388,8 @@ def draw(records: Sequence[Record]) -> list[Figure]:
     if not drawn:
         return gallery
     caption = (
-        "Per cent of the instances that any solver ends within the limit, with a proof or with a peer's claim, against its "
-        "processor seconds over the least."
+        "Percentage of instances finished within the limit, by a proof or a peer's claim, among instances that any solver finished, "
+        "by processor seconds relative to the fastest solver."
     )
     with gallery.picture(
         "peers", "Processor seconds to the end", caption, 4.2 * len(drawn) + 1, 3.4, 1, len(drawn)

@@ -146,7 +146,7 @@ def _subjects(options: PhaseOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "phases",
     "phases",
-    "what phases save at equal kills and throttling, by encoder, beside rules without phases and the most that can be saved",
+    "savings by phases at equal kills and throttling, by encoder, compared with rules without phases and an upper bound",
     kind=PhaseWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -1,7 +1,7 @@
-"""Pricing: the best schedules of all jobs at once, by the compiled loop and by the batched kernel, side by side.
+"""Pricing: the best schedules of all jobs at once, by the compiled loop and by the batched kernel.
 
-A row is one way of pricing on one instance at one vector of prices. Its bound is the Lagrangian bound that the
-payoffs prove, checked by the independent checker; its milliseconds a call are the median, compile time apart.
+A row is one implementation on one instance at one vector of prices. Its bound is the Lagrangian bound that follows from
+the payoffs, checked by the independent checker. Its milliseconds per call are the median, without compile time.
 The loop also returns the schedules; the kernel returns payoffs and completion slots.
 """
 
@@ -31,7 +31,7 @@ LOOP, BATCHED = "loop", "batched"
 WAYS = (LOOP, BATCHED)
 
 REPEATS, ENOUGH_S = 9, 2.0
-"""Calls of which the median is taken, after a first one that compiles; fewer once they have taken so many seconds."""
+"""Number of calls for the median, after a first call that compiles, and total seconds after which no further call starts."""
 
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SMALL: ("small-0", "medium-0"), FULL: ("small-0", "medium-0", "heavy-0", "large-0")}
@@ -40,12 +40,12 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class PricingWork(AbstractWork):
-    """Price all jobs of an instance again and again; `solver` names the way."""
+    """Price all jobs of an instance repeatedly; `solver` names the implementation."""
 
     subject: Subject
 
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Measure, and verify the bound that the payoffs prove."""
+        """Measure, and verify the bound from the payoffs."""
         clock = PhaseClock()
         with Meter() as meter:
             with clock.phase("build"):
@@ -73,7 +73,7 @@ class PricingWork(AbstractWork):
         )
 
     def _claim(self, certificate: Certificate | None, bound: float, seconds: dict[str, float], calls: int) -> Solution:
-        """Return what the payoffs prove."""
+        """Return the solution with the bound from the payoffs."""
         return Solution(
             problem=self.subject.topic,
             instance=self.subject.name,
@@ -91,13 +91,13 @@ class PricingWork(AbstractWork):
 
 
 def prices_of(tables: JobTables, rows: CapacityRows) -> FloatArray:
-    """Return prices at which some jobs pay and others don't: one over capacity, well scaled."""
+    """Return prices proportional to 1 / capacity, scaled so that some jobs have a positive payoff and others don't."""
     even = np.divide(1.0, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0)
     return search_scale(tables, rows, even).row_prices
 
 
 def _way(name: str, tables: JobTables, prices: Prices) -> tuple[Callable[[], FloatArray], str]:
-    """Return what prices all jobs and gives their payoffs, and the device that it runs on."""
+    """Return a function that prices all jobs and returns their payoffs, and its device."""
     if name == LOOP:
         return lambda: price(tables, prices).payoff, "cpu"
     import jax
@@ -148,7 +148,7 @@ SPEC = register_suite(
     BenchSpec(
         name="pricing",
         problem="admission",
-        summary="best schedules of all jobs at once: the compiled loop beside the batched kernel",
+        summary="best schedules of all jobs at once: the compiled loop compared with the batched kernel",
         build=build,
         sizes=(SMALL, FULL),
         takes_instances=True,

@@ -32,26 +32,26 @@ from optim.workloads.traces.job_table import ReadOptions
 
 SAME = "the same"
 AGREE = 0.01
-"""Relative difference up to which two figures are the same."""
+"""Relative tolerance for equal figures."""
 HOURS_US = 3600.0 * US
 FREE = EngineOptions(overhead_s=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationOptions:
-    """What is replicated.
+    """Options of the replications.
 
     Parameters
     ----------
     data
         Folder with the folders `philly` and `tiresias` of public traces; figures that need one are left out without it.
     jobs, apps
-        How many are drawn where a figure is of drawn jobs.
+        Numbers of jobs and apps to draw, for figures from drawn workloads.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such folder.
+        If the folder does not exist.
     """
 
     data: Path | None = None
@@ -161,17 +161,17 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
             ours=partial(_example, "tiresias-gittins", {}),
             why="the supremum ends them at 2, 10, 16; the paper's table at 2, 12, 16",
         ),
-        "trials an app, median": Published(
+        "trials per app, median": Published(
             value=80, source="Mahajan et al., NSDI 2020, figure 2", ours=partial(_apps, "trials"),
             why="half have at most 80, the others more",
         ),
-        "GPU-hours an app, median": Published(
+        "GPU-hours per app, median": Published(
             value=250, source="Mahajan et al., NSDI 2020, figure 3", ours=partial(_apps, "hours"), why="a draw",
         ),
-        "GPU-hours an app, most": Published(
+        "GPU-hours per app, maximum": Published(
             value=730, source="Mahajan et al., NSDI 2020, figure 3", ours=partial(_apps, "most")
         ),
-        "minutes a trial, median": Published(
+        "minutes per trial, median": Published(
             value=240, source="Mahajan et al., NSDI 2020, figure 4", ours=partial(_apps, "task"), why=INCONSISTENT
         ),
         "GPU-time of killed jobs": Published(
@@ -181,7 +181,7 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
         "failures by incorrect inputs": Published(
             value=FAILURES["incorrect inputs"].jobs / sum(FAILURES[name].jobs for name in REASON_NAMES),
             source="Jeon et al., ATC 2019, table 7", ours=partial(_outcome, "incorrect inputs"),
-            why="drawn by how likely the jobs' own run times are",
+            why="drawn by the likelihood of the jobs' run times",
         ),
         **{
             f"delayed by fragmentation, {gang}": Published(
@@ -247,11 +247,11 @@ SIZES: Mapping[str, ReplicationOptions] = MappingProxyType(
 SPEC = register_study(
     "replications",
     "cluster",
-    "published figures of clusters of GPUs beside ours, and why where they differ",
+    "published figures of GPU clusters compared with ours, and reasons for differences",
     kind=ReplicationWork,
     sizes=SIZES,
     subjects=_subjects,
     ways=("simulation",),
-    others="the study plays what each figure names",
+    others="the study simulates the policy of each figure",
     columns=("published", "ours", "why"),
 )

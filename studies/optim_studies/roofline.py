@@ -1,10 +1,10 @@
-"""The study `roofline`: every kernel on the device that JAX finds, as a share of what the device can do.
+"""The study `roofline`: every kernel on JAX's default device, as a share of the device's roof.
 
-A row times one kernel by calls that are queued and waited for once, so that launching is measured only where it is the limit.
-Its floor is the larger of two times: bytes that must be moved, at the speed of a copy of the same run, and operations, at the
-speed of a float32 product of matrices of the same run. `bound` names the larger one, and `share` is the floor over the
-median time. A row whose steps depend on one another, such as a CRBM in small batches, has a small share by its nature.
-Every result is checked in NumPy: a sample of elements or rows where all would take minutes on the host.
+A row times one kernel by queued calls with a single wait, so launch overhead counts only if it is the bottleneck.
+Its floor is the larger of two times: the bytes to move, at the speed of a copy in the same run, and the operations, at the
+speed of a float32 matrix product in the same run. `bound` names the larger one, and `share` is the floor over the
+median time. Rows of dependent steps, such as a CRBM in small batches, necessarily have a small share.
+NumPy checks every result, on a sample of elements or rows if a full check would take minutes.
 """
 
 import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Call = Callable[[], Any]
 
 RATE, SAMPLE = 0.01, 65_536
-"""Learning rate of all rows, and elements that are checked."""
+"""Learning rate of all rows, and number of elements to check."""
 
 OURS = "kernel"
 
@@ -241,7 +241,7 @@ def sparse(rule_name: str, skew: float, options: RooflineOptions, seed: int) -> 
 
 
 def _sparse_rivals(rule_name: str, start: "jax.Array", rows: "jax.Array", values: "jax.Array") -> dict[str, Call]:
-    """Return a plain scatter for descent, else the optimiser of optax over the whole table after a scatter."""
+    """Return a plain scatter for SGD, otherwise a scatter followed by the optax optimiser over all rows of the table."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -545,7 +545,7 @@ SIZES: Mapping[str, RooflineOptions] = MappingProxyType(
 SPEC = register_study(
     "roofline",
     "kernels",
-    "all kernels on the device at hand, as a share of its memory's or arithmetic's speed",
+    "all kernels on the default device, as a share of its memory or arithmetic speed",
     kind=RooflineWork,
     sizes=SIZES,
     subjects=_subjects,

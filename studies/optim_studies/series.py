@@ -16,5 +16,5 @@ def given_series(series: str, containers: int, seed: int) -> ContainerSeries:
 
 
 def series_name(series: str, containers: int) -> str:
-    """Return what records call them."""
+    """Return the name of the series in records."""
     return f"{GENERATED}-{containers}" if series == GENERATED else Path(series).name

@@ -47,7 +47,7 @@ class Moment:
     spread
         Factor on the ranges, from earlier forecasts.
     held, held_as_drawn
-        Share of the pending jobs whose start is in the interval, stretched or not.
+        Fraction of the pending jobs whose start is in the stretched interval, and in the original interval.
     error_h, error_of_means_h
         Errors of the median and of group means in hours, one per pending job; those of the means only on request.
     """
@@ -164,11 +164,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("trace")
     parser.add_argument("--gpus", default="84x8")
     parser.add_argument("--policy", default="fifo", help="fifo, fifo.backfill or easy")
-    parser.add_argument("--days", type=float, default=7.0, help="of new jobs; 0 where later jobs pass nobody")
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--moments", type=int, default=20, help="drawn among those of held-out weeks")
     parser.add_argument(
-        "--spaced", type=int, default=60, help="more, evenly over all weeks; ranges are learnt from those"
+        "--days", type=float, default=7.0, help="days of new jobs to simulate; 0 if later jobs cannot overtake"
+    )
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--moments", type=int, default=20, help="number of forecasts, drawn from the held-out weeks")
+    parser.add_argument(
+        "--spaced", type=int, default=60, help="additional forecasts, evenly over all weeks, to calibrate ranges"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, help="file of JSON lines; moments that it holds are not forecast again")

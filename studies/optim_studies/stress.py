@@ -315,7 +315,7 @@ def patient() -> AdmissionDocument:
 
 @_stress(optimum=11.5)
 def deadlines() -> AdmissionDocument:
-    """Return jobs that are worth something up to a delay, and little or nothing afterwards (steps).
+    """Return jobs whose utility drops to little or 0 after a maximum delay (steps).
 
     Optimum 11.5: `tight` in slot 0, `loose` in slot 1, `late` in slot 2 for its late value.
     """
@@ -374,9 +374,9 @@ def saturated() -> AdmissionDocument:
 
 @_stress(optimum=6.0)
 def degenerate() -> AdmissionDocument:
-    """Return jobs without demand, work or worth beside others that make two resources tight together.
+    """Return jobs without demand, work or utility, and other jobs that make two resources tight at once.
 
-    Two of the three equal jobs fit, worth 2 each; the free and the idle one are worth 1 each. Optimum 6.
+    Two of the three equal jobs fit, with utility 2 each; the free and the idle job have utility 1 each. Optimum 6.
     """
     jobs = [
         *(job(f"equal-{i}", worker=("2", "4"), ps=("1", "2"), utility=ConstantDocument(2.0)) for i in range(3)),
@@ -438,7 +438,7 @@ def whole_chunks() -> AdmissionDocument:
 
 @_stress(optimum=9.0)
 def diminishing_returns() -> AdmissionDocument:
-    """Return a job that three workers make only 1.75 times as fast, beside one that needs the third. Optimum 9."""
+    """Return a job with a speedup of only 1.75 by three workers, and a job that needs the third worker. Optimum 9."""
     slow = job("slow", chunks=3, rates=("1", "3"), speedup=("1", "1.5", "1.75"), utility=TableDocument([9.0, 7.0]))
     steady = job("steady", epochs=2, utility=StepDocument(value=2.0, max_delay=1))
     return document("diminishing-returns", [slow, steady], [servers(("3",))], [servers(("2",))], horizon=3)

@@ -1,4 +1,4 @@
-"""The study `time-shares`: finish-time-fair shares by prices, by linear programmes, and as they are stated in CVXPY."""
+"""The study `time-shares`: finish-time-fair shares by prices, by linear programmes, and by CVXPY."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,11 +35,11 @@ class TimeShareOptions:
     Parameters
     ----------
     jobs, load
-        Jobs, and how many GPUs they ask for over those that there are.
+        Number of jobs, and GPUs requested per available GPU.
     throughputs
-        Gavel's table of steps a second; drawn speeds without one.
+        Gavel's table of steps per second; without it, speeds are drawn.
     repeats
-        How often each way is timed; the least counts.
+        Number of timings per method; the minimum counts.
 
     Raises
     ------
@@ -157,6 +157,6 @@ SPEC = register_study(
     sizes=SIZES,
     subjects=_subjects,
     ways=("prices",),
-    others="the study compares its own ways",
+    others="the study compares methods for one problem, not solvers",
     columns=("rho", "ours_s", "highs_s", "cvxpy_s", "over_highs", "cvxpy_over_ours"),
 )

@@ -3,11 +3,11 @@
 Measurements on CPUs found all of these. The study repeats them because compilers change: the workaround for a pitfall
 that has no cost any more can be removed.
 
-A row does one piece of work by the kernel and by the naive code, in turns, and compares the results.
-`milliseconds` are the kernel's, `naive_ms` the other's, `times` the quotient, and `processor_times` that of processor
-seconds: an update with slots runs on one core, where a shard has a thread, and the whole expression on all cores. For
-`two-carries` both are measured on a table of ten times the rows too: `growth` and `naive_growth` are what that takes
-over the smaller one, and a push should take as long as before. `roof-in-cache` compares speeds: it shows the
+A row alternates between the kernel and the naive code on the same work, and compares the results.
+`milliseconds` is the kernel's time, `naive_ms` the naive code's, `times` their ratio, and `processor_times` the ratio of
+processor seconds, since an update with slots runs on one core and the naive expression on all cores. For
+`two-carries` both also run on a table with ten times the rows: `growth` and `naive_growth` are the ratios to the time
+on the smaller table, ideally 1. `roof-in-cache` compares speeds: it shows the
 roof of a working set that fits into a cache.
 """
 
@@ -42,22 +42,22 @@ from optim_studies.kernels.memory_speed import roof_bytes
 OURS, NAIVE = "ours", "naive"
 
 GROWTH = 10
-"""The larger of two tables has so many times the rows of the smaller."""
+"""Rows of the larger table per row of the smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
-    """A trap, ready to be measured.
+    """A pitfall, ready to measure.
 
     Parameters
     ----------
     calls
-        One piece of work by each side, `OURS` and `NAIVE` among them; sides of one name and another size end in their
+        The same work by each implementation, including `OURS` and `NAIVE`; names at another size end in its
         factor.
     moved
-        Bytes that each side must move at least, where that is worth a speed.
+        Minimum number of bytes that each implementation must move, if its speed is of interest.
     difference
-        Largest difference between the sides' results, asked for when all have run equally often.
+        Function that returns the maximum difference between results, after equal numbers of runs.
     """
 
     calls: dict[str, Call]
@@ -332,7 +332,7 @@ def _subjects(options: TrapOptions, seed: int) -> Iterator[tuple[StudySubject, M
 SPEC = register_study(
     "traps",
     "kernels",
-    "what the parameter-server kernels avoid, and what it would cost",
+    "pitfalls that the parameter-server kernels avoid, and their cost",
     kind=TrapWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -1,1 +1,1 @@
-"""What the parameter-server kernels are measured on and beside: cases, other means of the same work, traps, the memory's speed."""
+"""Benchmarks of the parameter-server kernels: cases, baselines, and memory speed."""

@@ -1,4 +1,4 @@
-"""Other means of the same updates: NumPy, Numba, PyTorch, Ray; and the sizes of the kernels' studies."""
+"""Baselines for the same updates: NumPy, Numba, PyTorch, Ray; and the sizes of the kernels' studies."""
 
 import ctypes
 import shutil
@@ -29,12 +29,12 @@ RowArray = np.ndarray[Any, np.dtype[np.int32]]
 """Rows of a table, by number."""
 
 Calls = dict[str, Callable[[], Any]]
-"""One update by each side, by its name."""
+"""One update by each implementation, by name."""
 
 RATE = 0.01
 
 JAX = "jax"
-"""The side that is the kernel."""
+"""Name of the kernel among the implementations."""
 
 RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
     {
@@ -44,11 +44,11 @@ RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
         "adam": Adam(learning_rate=RATE),
     }
 )
-"""The optimisers that rows are measured with, all at the contest's rate."""
+"""Optimisers of the measured rows, all with learning rate RATE."""
 
 
 class StatefulCall:
-    """An array, or several, that a function replaces at every call, and waits for."""
+    """State of one or several arrays that each call replaces by a function's result, and waits for."""
 
     def __init__(self, function: Callable[..., Any], state: Any, *fixed: Any) -> None:
         self.function, self.state, self.fixed = function, state, fixed
@@ -59,19 +59,19 @@ class StatefulCall:
 
 
 def furthest(first: Any, *others: Any) -> float:
-    """Return the largest difference of any array from the first."""
+    """Return the maximum absolute difference of any array from the first."""
     known = np.asarray(first, np.float64)
     return max(float(np.abs(np.asarray(other, np.float64) - known).max()) for other in others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelComparison:
-    """The sides of a case, ready to run.
+    """Implementations of a case, ready to run.
 
     Parameters
     ----------
     calls
-        One update by each side; the kernel is `JAX`.
+        One update by each implementation; the kernel is `JAX`.
     result, others
         The kernel's parameters, and those of sides that are compared with it; NumPy's come first.
     shards
@@ -414,7 +414,7 @@ def optional(name: str) -> Any:
         module = import_module(name)
     except ImportError as error:
         raise MissingDependencyError(
-            f"{name} isn't installed, so nothing is compared with it; install it beside optim"
+            f"{name} isn't installed, so its baseline is left out; install it in the environment of optim"
         ) from error
     if getattr(module, "__file__", None) is None:  # a mere folder on the path
         raise MissingDependencyError(f"{name} is a folder on the path and no package; remove it, or install {name}")

@@ -80,10 +80,10 @@ class DenseCase:
 
 
 def dense_contest(case: DenseCase, rng: np.random.Generator) -> KernelComparison:
-    """Make the sides of a dense case.
+    """Return the implementations of a dense case.
 
-    An update with slots runs in a loop on one core, so the parameters lie in as many shards as there are cores, and
-    each has a thread, as each has a server.
+    An update with slots runs in a loop on one core. So there is one shard of the parameters per core, each with a thread, as a
+    sharded server would have.
     """
     rule, size = RULES[case.rule], case.parameters
     cores = int(machine_facts()["cpus_usable"])
@@ -92,7 +92,7 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> KernelComparison
     start: FloatArray = rng.random(size, dtype=np.float32)
     pushes: list[FloatArray] = [rng.random(size, dtype=np.float32) - np.float32(0.5) for _ in range(case.workers)]
     sent = [[_pushed(push[low:high], case.is_half) for push in pushes] for low, high in ranges]
-    if case.is_half:  # the other sides apply what the kernel is sent
+    if case.is_half:  # the baselines apply the same rounded pushes as the kernel
         pushes = [np.concatenate([np.asarray(part[k], np.float32) for part in sent]) for k in range(case.workers)]
     pool = ThreadPoolExecutor(cores)
     kernel = _ShardedKernel(rule, [start[low:high] for low, high in ranges], sent, pool)
@@ -223,21 +223,21 @@ class SparseCase:
     def draw_values(self, rng: np.random.Generator) -> FloatArray:
         """Return the values of a message, shape (pushed, width): multiples of 2^-10 in [-0.5, 0.5].
 
-        Sums of fewer than 2^15 of them are exact in every order of addition. The first step of Adagrad and of Adam has the size of
-        the learning rate and the sign of the sum, so two orders of other values could differ by that much where a sum is near 0.
+        Sums of fewer than 2^15 such values are exact in every order of addition. This matters near a sum of 0: the first step of
+        Adagrad and of Adam has the size of the learning rate and the sign of the sum, so a rounding error could flip it.
         """
         return (rng.integers(-512, 513, (self.pushed, self.width), np.int16) / np.float32(1024)).astype(np.float32)
 
     def contest(self, rng: np.random.Generator) -> KernelComparison:
-        """Draw a message, and make the sides."""
+        """Draw a message, and return the implementations."""
         return sparse_contest(self, rng)
 
 
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparison:
-    """Make the sides of a sparse case; some rows are pushed twice.
+    """Return the implementations of a sparse case; some rows are pushed twice.
 
-    On a CPU the kernel is a loop that runs on one core, so the table lies in as many shards as there are cores, and workers
-    send each its own rows: the message is split beforehand. One shard is a side of its own.
+    On a CPU the kernel is a loop that runs on one core. So there is one shard of the table per core, and the message is split by shard
+    beforehand, as workers would. A single shard is a separate implementation.
     """
     rows = case.draw(rng)
     values = case.draw_values(rng)
@@ -302,12 +302,12 @@ class _RowServer:
         self._tables[shard] = jax.block_until_ready(done)
 
     def parameters(self) -> FloatArray:
-        """Return the whole table's parameters."""
+        """Return the parameters of all shards."""
         return np.concatenate([np.asarray(table.parameters) for table in self._tables])
 
 
 def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelComparison:
-    """Make the sides of a pull."""
+    """Return the implementations of a pull."""
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     by_numpy, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
@@ -328,7 +328,7 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelCompar
 
 
 def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callable[[], Any]:
-    """Return the update by XLA's own scatter."""
+    """Return the update by XLA's built-in scatter."""
     update = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
     return StatefulCall(update, jnp.array(start), rows, values)
 

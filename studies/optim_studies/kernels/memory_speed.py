@@ -1,8 +1,8 @@
 """The memory's speed: passes over buffers that no cache holds, in the same run as the kernels compared with them.
 
-A roof is the memory's maximum speed, estimated by the fastest measured pass. The candidates are a pass in place (a line is
-read and written back) and a copy past the cache (a line is read, another written without being fetched), each by the best
-available loop. If the kernel is faster than both, its speed is the roof. No share is above 1.
+A roof is the memory's maximum speed, estimated by the fastest measured pass. There are two candidates, each by the best
+available loop: a pass in place (read a line and write it back), and a copy past the cache (read a line and write another without
+fetching it). If the kernel is faster than both, its speed is the roof, so shares are at most 1.
 """
 
 from collections.abc import Callable, Mapping

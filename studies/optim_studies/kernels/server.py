@@ -1,7 +1,7 @@
-"""A parameter server of one shard in a process of its own, to which pushes go through shared memory.
+"""A parameter server of one shard in a separate process that receives pushes through shared memory.
 
-It is what a server in another process, Ray's for instance, has to be compared with: the same round of writing pushes,
-one update by the other process, and a reply. Run as a program it is the server; it ends with its input.
+It is the baseline for servers in another process, such as Ray's: the same round of writing pushes, one update by the
+other process, and a reply. Run as a program, this module is the server, which ends at the end of its input.
 """
 
 import mmap

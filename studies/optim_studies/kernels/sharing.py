@@ -3,9 +3,9 @@
     max  sum_i f_i(u_i),  u_i = sum_m a_im x_im <= d_i,  sum_i x_im <= R_m,  x >= 0
     f_i(u) = log u - log(E_i u + W_i)
 
-Newton's system is eliminated down to one equation a good, so that a step costs O(users x goods^2). Any prices
-give a dual bound and any shares a primal value: a problem is done when the two are within a tolerance, never
-because a gradient is small. Run in 64 bits.
+Elimination reduces Newton's system to one equation per good, so a step costs O(users x goods^2). Any prices
+give a dual bound and any shares a primal value. The method stops when the gap is within a tolerance, not when a
+gradient is small. Run in 64 bits.
 """
 
 from functools import partial
@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax import lax
 
 BOUNDARY = 0.99
-"""Share of the way to the boundary that a step may go."""
+"""Maximum step, as a fraction of the distance to the boundary."""
 
 CENTRING = 0.1
-"""How much smaller than the present complementarity the next one is aimed at."""
+"""Target complementarity of the next step, as a fraction of the current one."""
 
 
 class Market(NamedTuple):
@@ -62,7 +62,7 @@ def primal_value(market: Market, present: jax.Array, share: jax.Array) -> jax.Ar
 
 
 def dual_bound(market: Market, present: jax.Array, price: jax.Array) -> jax.Array:
-    """Return the bound of prices: their worth of the supply, and what each user gains at its cheapest speed.
+    """Return the dual bound at prices: the value of the supply, plus each user's maximum gain at its lowest price of speed.
 
     ``max over u <= d of f(u) - q u`` is attained at ``u = (2 / q) / (1 + sqrt(1 + 4 E / (W q)))`` or at d.
     """
@@ -82,7 +82,7 @@ def cold_start(market: Market, present: jax.Array) -> Point:
 
 
 def warm_start(market: Market, present: jax.Array, point: Point, complementarity: float | jax.Array) -> Point:
-    """Return a point near another one's after users have left: what they held is spread over the others."""
+    """Return a start from another point after users have left: their shares are distributed over the others."""
     present_share = jnp.where(present[:, None], point.share, 0.0)
     total = point.share.sum(axis=0)
     grown = present_share * (total / jnp.maximum(present_share.sum(axis=0), 1e-12))[None, :]
@@ -161,7 +161,7 @@ def _step(market: Market, present: jax.Array, point: Point) -> Point:
 
 
 def solve_from(market: Market, present: jax.Array, start: Point, tol: jax.Array, most_steps: int | jax.Array) -> Solved:
-    """Step until value and bound are within `tol`, or `most_steps` are done; both are kept at their best."""
+    """Step until value and bound are within `tol`, or for `most_steps`; return the best value and bound."""
 
     def gap_is_open(state: Solved) -> jax.Array:
         return (state.bound - state.value > tol) & (state.steps < most_steps)

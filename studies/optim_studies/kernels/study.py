@@ -1,12 +1,13 @@
-"""The parameter-server kernels beside NumPy, Numba and what else is installed, as a share of the memory's speed.
+"""The parameter-server kernels compared with NumPy, Numba and other installed packages, as a share of memory speed.
 
-A row is one kernel on one size. Every round runs passes over a working set of `roof_set_mb` MB, then the kernel, then the
-others; times are medians over the rounds, compile time apart, and roofs the best of them. There are two roofs: the best
-pass in place, and a copy past the cache, which fetches no line that it overwrites. A kernel faster than a pass is itself
-what memory can do, so no share is above 1; a kernel whose `working_set_mb` fit the cache has none. `share_of_loop` is the
-least time of any plain loop in place (`best_loop`: C where a compiler is, else Numba), or of the kernel where that is
-less, over the kernel's. `process` is the same kernel in a process of its own, to which pushes go through shared memory: a
-server by this package's kind of transport, as `ray` is by Ray's. After the first round the kernel's parameters are compared with NumPy's.
+A row is one kernel at one size. Every round runs passes over a working set of `roof_set_mb` MB, then the kernel, then the
+baselines. Times are medians over the rounds without compile time; roofs are the best rounds. There are two roofs: the best
+pass in place, and a copy past the cache, which does not fetch the lines that it overwrites. A kernel faster than both sets the
+roof, so shares are at most 1. A kernel whose `working_set_mb` fits the cache has no share.
+
+`share_of_loop` is the minimum time of the kernel and of plain loops in place (`best_loop`: C with a compiler, else Numba), over the
+kernel's time. `process` is the same kernel in a separate process that receives pushes through shared memory, and `ray` a
+server with Ray's transport. After the first round the kernel's parameters are compared with NumPy's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
 STREAMS = ("snapshot",)
 LOOPS = ("c", "numba")
 AGREEMENT = 1e-4
-"""Largest difference from NumPy's parameters after one update of rate 0.01."""
+"""Maximum difference from NumPy's parameters after one update with learning rate 0.01."""
 
 OTHERS = ("numpy", "numba", "c", "xla", "one_shard", "torch", "process", "ray")
 
@@ -55,7 +56,7 @@ Row = tuple[str, str, int, int]
 
 
 def rows_of(options: KernelOptions) -> list[Row]:
-    """Return what is measured."""
+    """Return the rows to measure."""
     if options.is_brief:
         dense = [("sgd", 4, options.parameters), ("adam", 4, options.parameters)]
         sparse = [("sgd", options.rows), ("adagrad", options.rows)]
@@ -79,7 +80,7 @@ def name_of(row: Row) -> str:
 
 
 def case_of(row: Row, options: KernelOptions) -> "Case":
-    """Return what is measured in a row."""
+    """Return the case of a row."""
     from optim_studies.kernels.cases import DenseCase, SparseCase, StreamCase
 
     kind, rule, workers, size = row
@@ -199,7 +200,7 @@ def _subjects(options: KernelOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "kernels",
     "kernels",
-    "parameter-server kernels beside NumPy, Numba and others, as a share of the memory's speed",
+    "parameter-server kernels compared with NumPy, Numba and others, as a share of memory speed",
     kind=KernelWork,
     sizes=SIZES,
     subjects=_subjects,
