@@ -1,9 +1,9 @@
 """Lower bound on online rules in one zone with two-state availability: (B.16) of docs/mathematics/bidding.md.
 
-The dynamic programme over ticks, time without work, and allocation bounds the mean cost of any online rule from below, even of
-rules that know the chain's probabilities and observe availability for free. A randomised rule is a mixture of
-such rules, so its mean cost is no lower. By Yao's principle there is a trace with a cost ratio of at least the ratio of the two
-means, where the cost ratio is mean cost over minimum cost with full information.
+The dynamic programme over ticks, time without work, and allocation gives a lower bound on the mean cost of any online rule. The
+bound also holds for rules that know the chain's probabilities and observe availability for free. A randomised rule is a mixture of
+such rules, so its mean cost is no lower. Let the cost ratio be mean cost over minimum cost with full
+information. By Yao's principle, some trace has a cost ratio of at least the ratio of the two means.
 
 References
 ----------

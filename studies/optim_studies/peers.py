@@ -388,8 +388,8 @@ def draw(records: Sequence[Record]) -> list[Figure]:
     if not drawn:
         return gallery
     caption = (
-        "Percentage of instances finished within the limit, by a proof or a peer's claim, among instances that any solver finished, "
-        "by processor seconds relative to the fastest solver."
+        "Percentage of instances that a solver finished, by processor seconds relative to the fastest solver. An instance counts "
+        "if any solver finished it within the limit, with a proof or a peer's claim."
     )
     with gallery.picture(
         "peers", "Processor seconds to the end", caption, 4.2 * len(drawn) + 1, 3.4, 1, len(drawn)

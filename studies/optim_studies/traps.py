@@ -4,7 +4,7 @@ Measurements on CPUs found all of these. The study repeats them because compiler
 that has no cost any more can be removed.
 
 A row alternates between the kernel and the naive code on the same work, and compares the results.
-`milliseconds` is the kernel's time, `naive_ms` the naive code's, `times` their ratio, and `processor_times` the ratio of
+`milliseconds` is the kernel's time, `naive_ms` the naive code's, and `times` their ratio. `processor_times` is the ratio of
 processor seconds, since an update with slots runs on one core and the naive expression on all cores. For
 `two-carries` both also run on a table with ten times the rows: `growth` and `naive_growth` are the ratios to the time
 on the smaller table, ideally 1. `roof-in-cache` compares speeds: it shows the

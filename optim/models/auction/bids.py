@@ -116,7 +116,7 @@ def bid_table(
     """Return an app's bids on the free GPUs of a cluster.
 
     A row's value depends on its number of GPUs and its locality, so equal machines are interchangeable.
-    Numbers are the multiples of the gang up to the demand. A row is omitted if it is no better than the empty
+    Numbers of GPUs are multiples of the gang size up to the demand. A row is omitted if it is no better than the empty
     row. It is also omitted if another row is at least as good, needs at most as many GPUs and fits wherever
     this row fits.
 
@@ -356,7 +356,7 @@ class NeedsTable(ComparesByValue):
         cluster, lease_min
             The cluster with its free GPUs, and the lease in minutes.
         held, held_level
-            GPUs that each app holds and their locality, shape (apps,).
+            Number of GPUs allocated to each app, and their locality, shape (apps,).
         profile_of
             Returns the profile of an app with `held_places`; called only for apps that hold GPUs.
         """

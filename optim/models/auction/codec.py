@@ -411,7 +411,7 @@ def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> Ap
     stated = None if isinstance(holding.gpus, UnsetType) else holding.gpus
     if not holding.places:
         if stated is None:
-            raise InvalidProblemError("held needs gpus or places")
+            raise InvalidProblemError("held must have gpus or places")
         return replace(profile, held_gpus=stated, held_locality=LEVELS[holding.locality])
     slot_used = cluster.slot_gpus - cluster.slot_free
     for slot, count in holding.places:

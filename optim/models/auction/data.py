@@ -32,7 +32,7 @@ class Locality(IntEnum):
 
 
 class Horizon(StrEnum):
-    """Period for which a bid's GPUs are assumed to be held: for ever, or for one lease, followed by a fair share."""
+    """Assumed period of a bid's allocation: unlimited, or one lease followed by a fair share."""
 
     HOLD = "hold"
     LEASE = "lease"
@@ -300,9 +300,8 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "googlenet": _spread(1 / 1.07),
         # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, of two servers.
         "resnet50-philly": _spread(114.8 / 98.0),
-        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: the median over batch sizes
-        # of the step time on two nodes of two GPUs (rack) and on four nodes of one GPU (cluster) over that on
-        # one node.
+        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: step time on two nodes of two GPUs
+        # (rack) and on four nodes of one GPU (cluster), relative to one node; median over batch sizes.
         "bert-pollux": Slowdown(rack=2.83, cluster=1.77),
         "yolov3-pollux": Slowdown(rack=2.19, cluster=1.39),
         "ncf-pollux": Slowdown(rack=2.19, cluster=1.64),

@@ -209,7 +209,7 @@ def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     for b in np.flatnonzero(bids.rho >= empty)[:1]:
         raise InvalidProblemError(
             f"apps[{bids.app[b]}].bids: rho {bids.rho[b]} of {bids.gpus[b]} GPUs must be below empty_rho {empty[b]}; "
-            "leave out bids that are no better than nothing"
+            "leave out bids that are no better than the empty row"
         )
     if len(bids) and not set(np.unique(bids.locality).tolist()) <= {int(level) for level in Locality}:
         raise InvalidProblemError(f"bids.locality must be one of {[level.name.lower() for level in Locality]}")

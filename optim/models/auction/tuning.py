@@ -91,8 +91,8 @@ def classify_trials(
 ) -> tuple[TrialClass, ...]:
     """Classify trials by their predicted final loss relative to the best one's.
 
-    A trial is good if its loss exceeds the best by at most the share `good`, poor if by more than the share
-    `poor`, and promising otherwise.
+    The excess of a trial is (loss - best) / |best|. A trial is good if its excess is at most `good`, poor if it
+    is more than `poor`, and promising otherwise.
     """
     if not 0 <= good <= poor:
         raise InvalidOptionError(f"good and poor must satisfy 0 <= good <= poor, got {good} and {poor}")

@@ -1,7 +1,7 @@
 """Allocations on concrete GPUs, compiled: greedy upgrades, ruin and re-create, repair of a choice.
 
 `held[i, s]` is app i's number of GPUs on slot s, `choice[i]` is its row or -1. For rows that name machines,
-`named_offset`, `named_machine`, `named_gpus` hold the entries, by kept row.
+`named_offset`, `named_machine`, `named_gpus` hold the entries, by table row.
 """
 
 from dataclasses import dataclass, replace
@@ -237,7 +237,7 @@ def exchange(
 
 @compiled
 def insert(order, wanted, level, size, named, choice, allocated, free, slot_machine, machine_rack):
-    """Place wanted rows in order, skipping those that don't fit. Return the number placed."""
+    """Place wanted rows in order, skipping rows that don't fit. Return the number placed."""
     placed = 0
     for i in order:
         b = wanted[i]
@@ -252,12 +252,12 @@ NO_APP = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Allocation:
-    """Each app's kept row, and its placement.
+    """Table row of each app, and its placement.
 
     Parameters
     ----------
     choice
-        Shape (apps,): kept row of each app, -1 for none.
+        Shape (apps,): table row of each app, -1 for none.
     allocated
         Shape (apps, slots).
     free
@@ -303,7 +303,7 @@ class Allocator:
         return allocation
 
     def repaired(self, wanted: IntArray, absent: int = NO_APP) -> Allocation:
-        """Return an allocation near a choice of kept rows; rows that don't fit are replaced by rows that do."""
+        """Return an allocation near a choice of table rows; rows that don't fit are replaced by rows that do."""
         allocation = self.empty()
         size = np.append(self._tables.size, 0)[wanted]
         order = np.lexsort((np.arange(len(wanted)), -size))
@@ -343,7 +343,7 @@ def _copy(allocation: Allocation) -> Allocation:
 
 
 def _named_entries(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the machines named by kept rows, indexed by kept row."""
+    """Return the machines named by table rows, indexed by table row."""
     bids, first = tables.instance.bids, tables.instance.named_offset
     count = np.diff(first)[tables.row] if len(tables.row) else np.zeros(0, dtype=np.int64)
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)

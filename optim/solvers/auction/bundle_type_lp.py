@@ -7,8 +7,8 @@ patterns only the number of GPUs counts.
 max  sum_b w_b z_b
     s.t. sum_b z_b <= 1                                     for each app
          sum_{b of kind k} z_b <= n_k                       for each kind
-         n_k <= sum over rack classes of what they supply   for each kind
-         machine patterns, room of racks                    for each rack class
+         n_k <= sum over rack classes of their supply       for each kind
+         machine patterns, capacity of racks                for each rack class
 
 For given integers n the rows' part is a transportation problem with integral vertices. So only n can be fractional,
 and branching on n suffices.
@@ -38,10 +38,10 @@ Counts = tuple[tuple[int, int], ...]
 """Positions and numbers of the types with at least one bundle."""
 
 MOST_PATTERNS = 10_000
-"""Maximal number of bundle sets to enumerate for one machine.
+"""Maximum number of bundle sets to enumerate for one machine.
 
-The number grows like that of partitions. An island of 32 GPUs with bids for all sizes has 8,349 sets, one of 40 has
-37,338, one of 64 over a million. Each is a column of the programme; 10,000 of them take a third of a second.
+The number grows like that of partitions: with bids for all sizes it is 8,349 for 32 GPUs, 37,338 for 40, and over a
+million for 64. Each set is a column of the programme; 10,000 columns take a third of a second.
 """
 
 MAX_NUMBERS = 1_000_000
@@ -203,7 +203,7 @@ def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
 INFINITE = highspy.kHighsInf
 
 Bounds = Mapping[int, tuple[int, int]]
-"""Minimal and maximal bundles by type, only if restricted; by -1 - b whether kept row b is awarded, 0 or 1."""
+"""Minimum and maximum number of bundles by type, if restricted; key -1 - b is for the award of table row b, 0 or 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -423,7 +423,9 @@ class BundleTypeLP:
                 chosen=x[: self._num_rows],
                 number=x[self._number_first : self._number_first + len(self.tables.kinds)],
                 proof=self._prices(dual),
-                gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere, so there is a rack
+                gpu_price=float(
+                    max(0.0, dual[self._rooms].min())
+                ),  # every table row fits somewhere, so there is a rack
             )
         if status != highspy.HighsModelStatus.kInfeasible:
             raise no_answer(self._highs)
@@ -607,7 +609,7 @@ def _gain_by_size(app: IntArray, size: IntArray, gain: FloatArray) -> IntArray:
 
 
 def _named_cost(tables: Tables, proof: PriceProof) -> np.ndarray:
-    """Return the cost of each kept row's named machines."""
+    """Return the cost of each table row's named machines."""
     instance = tables.instance
     unit = np.zeros(instance.cluster.num_machines)
     is_named = proof.kinds[:, 0] == Locality.NAMED

@@ -171,7 +171,7 @@ class Tree(AbstractIteration[Interval]):
         return []
 
     def _size(self, k: int) -> int:
-        """Return the size of a type, or of a kept row given as -1 - b."""
+        """Return the size of a type, or of a table row given as -1 - b."""
         tables = self._lp.tables
         return int(tables.kinds[k, 1] if k >= 0 else tables.size[-1 - k])
 
@@ -209,7 +209,7 @@ class Tree(AbstractIteration[Interval]):
         return [node.low, node.high] if number - node.split > 0.5 else [node.high, node.low]
 
     def _integral_rows(self, point: LpPoint, bounds: dict[int, tuple[int, int]]) -> IntArray:
-        """Return kept rows for integral numbers of bundles, by app; all -1 if they stay fractional."""
+        """Return table rows for integral numbers of bundles, by app; all -1 if they stay fractional."""
         tables, chosen = self._lp.tables, point.chosen
         choice = np.full(tables.num_apps, -1, dtype=np.int64)
         if np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
@@ -225,7 +225,7 @@ class Tree(AbstractIteration[Interval]):
         return choice
 
     def _keep(self, choice: IntArray, *, is_thorough: bool = False) -> None:
-        """Store a choice of kept rows if it is the best one so far and can be placed."""
+        """Store a choice of table rows if it is the best one so far and can be placed."""
         tables = self._lp.tables
         value = tables.welfare(choice)
         if value <= self._best:

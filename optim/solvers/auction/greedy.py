@@ -24,8 +24,8 @@ class GreedyOptions(PaymentOptions):
     Parameters
     ----------
     moves
-        Moves of exchange: each frees two to four bundles, gives one app a random bundle from its bids, and fills
-        up greedily; improvements are kept.
+        Number of exchange moves. A move frees two to four bundles, gives one app a random bundle from its bids, and fills
+        up greedily; only improvements are accepted.
     """
 
     moves: int = 500

@@ -197,7 +197,7 @@ class ProfileAgent:
         self._profile = profile.aged(minutes, active_apps * minutes, work_share)
 
     def rho(self, cluster: Cluster) -> float:
-        """Return rho with the GPUs held; without GPUs, with one gang, so that such apps are comparable."""
+        """Return rho with the allocated GPUs, or with one gang for an app without GPUs, to make such apps comparable."""
         profile = self.profile
         gpus = 0 if profile.held_gpus else self.gang
         minutes = shared_minutes(

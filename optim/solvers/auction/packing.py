@@ -1,9 +1,9 @@
 """Placement of bundles on the tree of GPUs: best fit, exchange between racks, full search.
 
-Capacity is counted on slots, machines, racks and in total; a bundle uses capacity on its level and above. Bundles
-that name machines come first, then those within a rack (into the fullest rack where they fit), then those of
-one slot or one machine, largest first, into the fullest where they fit. Bundles that may spread anywhere take the
-rest. Counts become GPUs from the narrowest level to the widest, which always succeeds.
+Capacity is counted on slots, machines, racks and in total; a bundle uses capacity on its level and above. The order of
+placement is: bundles that name machines; bundles within a rack; bundles of one slot or machine, largest first; bundles that
+may spread anywhere. The bundles of a rack, machine or slot go to the fullest one where they fit. Counts become GPUs from the
+narrowest level to the widest, which always succeeds.
 """
 
 import numpy as np
@@ -148,8 +148,8 @@ SIZE, IS_LOAD, LEFT, GIVEN = range(4)
 def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     """Fill one rack after the other as full as possible.
 
-    For each rack a dynamic programme over (GPUs, machines) finds the reachable totals. Among fillings with the least
-    free capacity, the numbers stay near an equal share of the remaining ones, so that no rack runs out of
+    For each rack a dynamic programme over (GPUs, machines) finds the reachable totals. Among the fillings with minimum
+    free capacity it prefers numbers near an equal share of the remaining bundles, so that no rack runs out of
     machines or of bundles. Returns the load assigned to each machine, and writes the racks of bundles.
     """
     num_racks = len(rack_free)
@@ -228,7 +228,7 @@ def _fullest(types, num_free, machines):
 
 @compiled
 def _laid_out(types, used, level, size, machine_rack, place):
-    """Assign loads to machines and bundles to racks; those that no rack took go anywhere."""
+    """Assign loads to machines and bundles to racks; bundles without a rack go anywhere."""
     num_machines = len(machine_rack)
     where = np.zeros(num_machines, dtype=np.int64)
     for m in range(num_machines):
@@ -321,10 +321,10 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
 
 @compiled
 def _kinds(slot_machine, slot_free, num_machines):
-    """Return the type of each machine, given by its first one, and where its slots begin; the end of the last is added.
+    """Return the type of each machine, as the first machine of that type, and the offsets of the machines' slots.
 
-    Machines have the same type if they have the same number of slots with the same free GPUs, slot by slot: a bundle of a
-    slot then stays on the same slot wherever its load goes. So full slots also distinguish machines.
+    Machines have the same type if they have the same number of slots with the same free GPUs, slot by slot. A bundle of one
+    slot then stays on that slot when its load moves to another machine. So full slots also distinguish machines.
     """
     kind, first = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines + 1, dtype=np.int64)
     for s in range(len(slot_machine)):
@@ -426,7 +426,7 @@ Items = tuple[tuple[int, int, int], ...]
 
 
 def placing_order(items: Items) -> list[tuple[int, int, int]]:
-    """Return the items in placement order, largest first, without those that may spread."""
+    """Return the items in placement order, largest first, without items that may spread."""
     return sorted((item for item in items if item[0] != Locality.CLUSTER), key=lambda item: (-item[1], item))
 
 
@@ -614,7 +614,7 @@ class Packer:
         return entries
 
     def witness(self, tables: Tables, choice: IntArray, *, is_thorough: bool = False) -> Witness | None:
-        """Return a choice of kept rows as a witness, None if no placement is found."""
+        """Return a choice of table rows as a witness, None if no placement is found."""
         row = tables.chosen_rows(choice)
         if not tables.has_named and self.fits_first(row[row >= 0]):
             return Witness(row=row)

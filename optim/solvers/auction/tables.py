@@ -29,18 +29,18 @@ def mark_better(app, level, rho, num_levels, marked):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tables:
-    """Rows that can be part of an optimal allocation.
+    """Table of the instance's rows that can be part of an optimal allocation.
 
     Parameters
     ----------
     row
-        Shape (kept,): index of each kept row in the instance.
+        Shape (rows,): index of each table row in the instance.
     app, size, level, weight
-        Shape (kept,): its app, GPUs, `Locality`, and log welfare above the empty row.
+        Shape (rows,): app, GPUs, `Locality`, and log welfare relative to the empty row.
     offset
-        Shape (apps + 1,): the kept rows of app i are ``offset[i]:offset[i+1]``.
+        Shape (apps + 1,): the table rows of app i are ``offset[i]:offset[i+1]``.
     kind
-        Shape (kept,): position of (level, size) in `kinds`, -1 for rows that name their machines.
+        Shape (rows,): position of (level, size) in `kinds`, -1 for rows that name their machines.
     kinds
         Shape (kinds, 2): level and size, sorted.
     """
@@ -62,15 +62,15 @@ class Tables:
 
     @property
     def has_named(self) -> bool:
-        """Whether any kept row names its machines."""
+        """Whether any table row names its machines."""
         return bool((self.level == Locality.NAMED).any())
 
     @classmethod
     def build(cls, instance: AuctionInstance) -> "Tables":
         """Drop rows that fit nowhere or are dominated.
 
-        A row is dominated by one of the same app that needs no more GPUs in a locality at least as wide and has
-        no worse rho: wherever the dominated row fits, the other fits. Rows that name machines stay.
+        A row is dominated by a row of the same app with at most as many GPUs, a locality at least as wide, and a rho at most
+        as large. That row fits wherever the dominated row fits. Rows that name machines stay.
         """
         bids, cluster = instance.bids, instance.cluster
         max_gpus = np.array(
@@ -113,9 +113,9 @@ class Tables:
         )
 
     def chosen_rows(self, choice: IntArray) -> IntArray:
-        """Return instance rows of a choice of kept rows, -1 for none."""
+        """Return instance rows of a choice of table rows, -1 for none."""
         return np.append(self.row, -1)[choice]
 
     def welfare(self, choice: IntArray) -> float:
-        """Return the log welfare of a choice of kept rows."""
+        """Return the log welfare of a choice of table rows."""
         return float(self.weight[choice[choice >= 0]].sum())

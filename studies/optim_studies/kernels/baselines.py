@@ -77,7 +77,7 @@ class KernelComparison:
     shards
         Arrays that the parameters lie in, one thread each.
     close
-        End what the sides have started.
+        Release the processes and threads of the implementations.
     """
 
     calls: Calls

@@ -175,7 +175,7 @@ def test_a_file_says_where_held_gpus_are():
 @pytest.mark.parametrize(
     ("held", "text"),
     [
-        ({}, "held needs gpus or places"),
+        ({}, "held must have gpus or places"),
         ({"places": [[0, 1]]}, "1 GPUs of slot 0 cannot be held, 0 are not free"),
         ({"places": [[9, 1]]}, "1 GPUs of slot 9 cannot be held, 0 are not free"),
         ({"places": [[1, 1], [1, 2]]}, "lists a slot twice"),

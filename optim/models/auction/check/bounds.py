@@ -319,7 +319,7 @@ def _narrowed(value: int, bounds: tuple[int, float] | None, *, is_high: bool) ->
 
 
 def _malformed(facts: ExactInstance, number: int, node: TreeNode, bounds: Bounds) -> Violation | None:
-    """Return the violation of a node: an invalid split, or a leaf that proves nothing; None if valid."""
+    """Return the violation of a node: an invalid split, or a leaf without a proof; None if valid."""
     if node.low >= 0 or node.high >= 0:
         if node.row < 0 and node.level not in range(4):
             return violation(TREE, f"node {number} splits by locality {node.level}, which has no counts")
