@@ -444,10 +444,10 @@ def best_plan(sketch: Sketch) -> tuple[float, AdmissionPlan]:
 
 
 def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: FloatArray) -> IntArray:
-    """Return how often each schedule is followed in a packing of the largest value.
+    """Return the number of uses of each schedule in a packing of maximum value.
 
-    HiGHS' optimum comes without a proof. The packing's value is added up from its schedules: were a better one missed, the
-    ratio to it would be understated.
+    HiGHS' optimality is unproven. The packing's value is the sum over its schedules, so a missed better packing could only
+    understate the ratio.
     """
     position = {row: k for k, row in enumerate(row for row, size in capacity.items() if size > 0)}
     entries = [

@@ -117,7 +117,7 @@ class Detector:
         return accumulated(plain, series.lengths, self.mean, self.deviation) if self.is_summed else plain
 
     def detection(self, faulty: Faulty) -> Detection:
-        """Return how well it finds faults."""
+        """Return the detection metrics."""
         series, interval_s = faulty.series, faulty.series.interval_s or 0.0
         raised = alarms(self.scores(series), series.lengths, self.threshold, mute_samples(interval_s))
         return score_alarms(raised, series.lengths, faulty.onset, faulty.end, interval_s)

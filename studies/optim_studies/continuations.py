@@ -19,7 +19,7 @@ from optim.phases.preprocessing import ScaledSeries
 USUAL_STATES = 5
 
 CRBM_RATE = 1e-4
-"""Learning rate of the machine that is rolled out: of 1e-4 to 3e-2 the one with the best densities, and larger ones only did worse."""
+"""Learning rate of the CRBM for paths: the one with the best densities among rates from 1e-4 to 3e-2."""
 
 
 class AbstractContinuation(ABC):

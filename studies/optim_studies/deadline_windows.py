@@ -25,7 +25,7 @@ ANY_PRICE_MICRO = 1_000_000
 """Arbitrary price, since windows have no prices but traces need them."""
 
 HAZARD_POWER = 0.75
-"""Of age, by which the probability that a spell ends falls: drawn spells are as heavy-tailed as recorded ones."""
+"""Exponent of the decrease of a spell's hazard with age, which makes drawn spells as heavy-tailed as recorded ones."""
 
 
 def cut_windows(
@@ -86,7 +86,7 @@ def draw_windows(
 
 
 def write_windows(folder: Path, windows: Iterator[tuple[str, str, BoolArray]], tick_s: int) -> int:
-    """Write windows as files of a folder a zone, and return how many.
+    """Write windows as files, with one folder per zone, and return their number.
 
     Raises
     ------

@@ -94,9 +94,9 @@ SPEC = register_study(
 def evictions_within(
     path: PricePath, start_s: IntArray, delta_micro: int, *, horizon_s: int = HOUR_S
 ) -> tuple[float, float]:
-    """Return the share of bids that are outbid within a time, and after how many minutes those are, on average.
+    """Return the fraction of bids that are outbid within the horizon, and their mean minutes until then.
 
-    Nothing is censored: the plain frequencies of one path.
+    These are plain frequencies of one path, without censoring.
 
     Parameters
     ----------

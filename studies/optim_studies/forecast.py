@@ -68,7 +68,7 @@ class ForecastStudyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One point of a curve: where it lies, the shares of the day's bound earned without and with the guard, and the paper's."""
+    """One point of a curve: x, and utility as a share of the day's bound without guard, with guard, and by the paper's rule."""
 
     x: float
     unguarded: float
@@ -152,16 +152,16 @@ WIDTH = 11.0
 
 
 def plot_forecast(records: Sequence[Record]) -> list[Figure]:
-    """Return the share of the bound that was earned along each axis, means over seeds."""
+    """Draw utility as a share of the bound along each axis, as means over seeds."""
     sound = [record for record in records if record.error is None and record.verified]
     gallery = FigureList()
     if not sound:
         return gallery
     caption = (
-        "Means over seeds. A share of 1 is the bound of the day's packing LP, which no plan beats. Without a history "
-        "there is no guard: its constants come from the past."
+        "Means over seeds. A share of 1 is the upper bound of the day's packing LP. Without a history "
+        "there is no guard, since its constants come from the history."
     )
-    title = "What learned prices earn of the bound"
+    title = "Utility with learned prices, as a share of the bound"
     with gallery.picture("forecast", title, caption, WIDTH, 3.4, 1, len(PLOT_AXES)) as panels:
         for panel, (axis, meaning) in zip(panels, PLOT_AXES.items(), strict=True):
             mine = [record.findings for record in sound if record.labels.get("axis") == axis]
@@ -178,7 +178,7 @@ def plot_forecast(records: Sequence[Record]) -> list[Figure]:
 
 
 def _mean_curve(curves: Sequence[tuple[list[float], list[float | None]]]) -> tuple[list[float], list[float]]:
-    """Return abscissas, ascending, and the means of what there is at each."""
+    """Return sorted abscissas and the mean of the known ordinates at each."""
     values: dict[float, list[float]] = {}
     for xs, ys in curves:
         for x, y in zip(xs, ys, strict=True):

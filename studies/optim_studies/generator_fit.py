@@ -1,4 +1,4 @@
-"""How much generated containers are like given ones, by traits that have no scale; and the knobs that make them most alike."""
+"""Similarity of generated and given containers by scale-free traits, and a fit of the generator's parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers.generator import ContainerOptions, generate_containers
 
 TRAITS = ("level", "idle", "near", "far", "ramps")
-"""Mean over peak; share of samples below 5 % of the peak; autocorrelation at 1 and at 20 samples; share of spans of 40 samples whose ends
-differ by a fifth of the peak or more."""
+"""Mean over peak; fraction of samples below 5 % of the peak; autocorrelation at lags 1 and 20; fraction of spans of 40 samples whose ends
+differ by at least 20 % of the peak."""
 
 IDLE_SHARE, RAMP_SHARE = 0.05, 0.2
 NEAR, FAR, SPAN = 1, 20, 40
@@ -27,7 +27,7 @@ PARAMETERS: Mapping[str, tuple[float, ...]] = MappingProxyType(
         "noise": (0.25, 0.5, 1.0, 2.0, 4.0),
     }
 )
-"""What may be turned, and how far; a fit turns one after the other, in this order, until none helps."""
+"""Values to try per parameter; a fit varies one parameter after the other, in this order, until none improves the fit."""
 
 MAX_ROUNDS = 4
 
@@ -39,9 +39,9 @@ class Likeness:
     Attributes
     ----------
     options
-        The generator's.
+        Options of the generator.
     target, generated
-        Traits of the given series and of those drawn, shape (R, traits).
+        Traits of the given and of the generated series, shape (R, traits).
     """
 
     options: ContainerOptions

@@ -1,4 +1,4 @@
-"""The study `greedy-gap`: how far greedy's welfare lies below the exact solver's, over many auctions."""
+"""The study `greedy-gap`: welfare gap of `greedy` to the exact solver over many auctions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ LESSONS: Mapping[str, str] = MappingProxyType(
         "stop at no gain": "stop-at-gain",
     }
 )
-"""The wrapper that plays each lesson; retrying by class is an option of the engine."""
+"""Policy wrapper of each lesson; retrying by class is an engine option."""
 
 CLOSE, CLOSE_MEDIAN, CLOSE_SIGMA = 0.001, 0.15, 1.36
 """A job is within 0.1 % of its least loss after a share of its work: log-normal about the study's median, and so wide that work
@@ -48,7 +48,7 @@ LOSS_POINTS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonOptions:
-    """Jobs and cluster of a world.
+    """Jobs and cluster of a workload.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class LessonOptions:
         return read_cluster(self.gpus)
 
     def workload(self, seed: int) -> Workload:
-        """Draw the jobs of a world: how they ended, which are slow when they spread, and how their loss falls."""
+        """Draw jobs with their outcomes, slowdowns by spreading, and loss curves."""
         table = draw_jobs(PhillyOptions(jobs=self.jobs, load=self.load, cap_s=self.cap_h * 3600), seed)
         selection = Selection(oversized=Oversized.DROP, failures=Failures.STUDY, seed=seed)
         jobs = cluster_jobs(table, selection, self.cluster)
@@ -117,16 +117,16 @@ def falling_losses(count: int, rng: np.random.Generator) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Effect of a lesson on one world.
+    """Effect of a lesson on one workload.
 
     Parameters
     ----------
     gpu_hours, share
         Reduction of the GPU-hours allocated to jobs, and its share.
     delay_h, delay_share
-        How much later jobs end that end well both times, on average, and over their mean completion time.
+        Mean delay of jobs that succeed in both runs, in hours and relative to their mean completion time.
     given_up
-        Share of the jobs that ended well without it, and are sent away or stopped with it.
+        Fraction of the jobs that succeed without the lesson and are rejected or stopped with it.
     """
 
     gpu_hours: float
@@ -171,7 +171,7 @@ def runs_of(options: LessonOptions, lesson: str, policy: str, seed: int) -> tupl
 
 
 def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict[str, Interval]:
-    """Return the effect of a lesson over the worlds of a seed, with 95 % intervals of the differences world by world."""
+    """Return the effect of a lesson over a seed's workloads, with 95 % intervals of the paired differences."""
     all_savings = [
         Saving.of(*runs_of(options, lesson, policy, seed * options.draws + draw)) for draw in range(options.draws)
     ]
@@ -191,13 +191,13 @@ SIZES: Mapping[str, LessonOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class LessonWork(AbstractStudy):
-    """Simulate the worlds with and without a lesson."""
+    """Simulate the workloads with and without a lesson."""
 
     options_type = LessonOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Play, and sum up."""
+        """Simulate, and summarise the savings."""
         del stop
         clock, labels = PhaseClock(), self.labels
         progress.start(f"{labels['lesson']}, {labels['policy']}", None)

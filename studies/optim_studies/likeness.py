@@ -1,4 +1,4 @@
-"""The study `likeness`: how far generated containers are from given ones, as they are usually drawn, and with the knobs that fit best."""
+"""The study `likeness`: distance of generated from given containers, with default and with fitted generator parameters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ OTHER_DRAW = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikenessOptions:
-    """What is compared.
+    """Options of the study.
 
     Parameters
     ----------
     series
-        A file that `read_containers` reads, or ``generated``.
+        A file in a format of `read_containers`, or ``generated``.
     containers
-        Generated containers of each setting.
+        Number of generated containers per setting.
     interval_s, max_gap_s
-        Grid of the file's series, and the longest gap that is bridged.
+        Interval of the grid and longest gap to interpolate, in seconds, for a file.
     """
 
     series: str = GENERATED

@@ -1,7 +1,7 @@
-"""The study `misreport`: how often a lie pays under each payment rule, and how much.
+"""The study `misreport`: frequency and gain of profitable lies under each payment rule.
 
-Auctions are small enough to go through all divisions of the GPUs, many tables at a time: this shares no code
-with the solvers, whose payments are compared with these.
+Auctions are small enough to enumerate all divisions of the GPUs, many tables at a time. The enumeration shares no code
+with the solvers, and checks their payments.
 
 References
 ----------
@@ -129,22 +129,22 @@ _STEP = 800.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisreportResult:
-    """What the study found under one rule.
+    """Results under one rule.
 
     Parameters
     ----------
     profitable
-        Share of the auctions in which some lie paid.
+        Fraction of the auctions with a profitable lie.
     best_gain, mean_gain
-        Largest and mean relative gain of the best lies, over those auctions.
+        Maximum and mean relative gain of the best lies, over those auctions.
     leftover
-        Share of the awarded GPUs left over by truthful payments.
+        Fraction of the awarded GPUs left over by truthful payments.
     least_share
-        Smallest c seen.
+        Minimum share c.
     contended
-        Share of the auctions in which somebody is left without GPUs.
+        Fraction of the auctions with an app without GPUs.
     lies
-        Lies tried.
+        Number of lies tried.
     """
 
     profitable: float

@@ -102,7 +102,7 @@ def server_pairs(instance: AdmissionInstance, segment: int, server_class: int, s
 
 
 def sum_of_pairs(pairs: Sequence[Pair], number: int, most: Pair) -> tuple[Pair, ...]:
-    """Return what `number` equal shared servers hold together: the sums of as many pairs, up to `most`."""
+    """Return the pairs that fit on `number` equal shared servers together: sums of `number` pairs, up to `most`."""
     sums = {(0, 0)}
     for _ in range(number):
         sums = _added(sums, pairs, most)
@@ -114,7 +114,7 @@ def _added(sums: set[Pair], pairs: Sequence[Pair], most: Pair) -> set[Pair]:
 
 
 class Level(StrEnum):
-    """What a place is."""
+    """Type of the places of a schedule."""
 
     SERVERS = "servers"
     CLASSES = "classes"

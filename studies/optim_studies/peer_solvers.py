@@ -55,33 +55,33 @@ MIP_GAP = 1e-6
 """Relative gap at which a peer claims optimality, as of `compact-milp`."""
 
 POLL_S = 0.05
-"""How often a stopping rule is asked while CP-SAT runs."""
+"""Seconds between checks of the stopping rule while CP-SAT runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerAnswer:
-    """What a peer hands back.
+    """Result of a peer.
 
     Parameters
     ----------
     plan
-        Its plan on single servers; unchecked.
+        Unchecked plan on single servers.
     claims_optimal
-        Whether it claims that no plan is better, up to `MIP_GAP`; never on classes, where the plan was repaired.
+        Whether the peer claims optimality up to `MIP_GAP`; always false on classes, where the plan is repaired.
     claimed_bound
-        Its bound on every plan's value, in utility units; None without one.
+        Upper bound on the value of all plans, in utility units; None without one.
     termination
-        `completed` where it came to its end, else the reason.
+        `completed` for a finished run, otherwise the reason for its end.
     processor_s, wall_s
-        Seconds of its run, without building the programme.
+        Seconds of the run, without building the programme.
     build_s
-        Wall-clock seconds of building it.
+        Wall-clock seconds to build the programme.
     num_variables
-        Of the programme that it was given.
+        Number of variables of the programme.
     on_classes
-        Whether that was on classes of servers.
+        Whether the programme was on classes of servers.
     version
-        Name and release.
+        Name and release of the peer.
     """
 
     plan: AdmissionPlan
@@ -98,7 +98,7 @@ class PeerAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What a peer found for a programme: values of its columns, None without any, and its claims."""
+    """A peer's solution of a programme: values of the columns, None without a solution, and its claims."""
 
     values: FloatArray | None
     bound: float | None
@@ -108,9 +108,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorLimit:
-    """Stop once this process has used so many processor seconds, all threads together, since the rule was made.
+    """Stop after a number of processor seconds of this process, over all threads, since the creation of the rule.
 
-    On a shared machine, each solver gets the same processor time; under a wall-clock limit it would depend on the load.
+    On a shared machine, each solver gets the same processor time; with a wall-clock limit it would depend on the load.
     """
 
     limit_s: float
@@ -118,11 +118,11 @@ class ProcessorLimit:
 
     @classmethod
     def of(cls, limit_s: float) -> "ProcessorLimit":
-        """Return a rule that begins now."""
+        """Return a rule that starts now."""
         return cls(limit_s=limit_s, begun_s=time.process_time())
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Stop once they are used up."""
+        """Stop once no processor seconds remain."""
         return Termination.TIME_LIMIT if self.remaining_s(0.0) <= 0 else None
 
     def remaining_s(self, elapsed_s: float) -> float:
@@ -132,7 +132,7 @@ class ProcessorLimit:
 
 
 def by_highs(compiled: CompiledModel, stop: StoppingCriterion, threads: int, seed: int) -> Point:
-    """Run HiGHS on so many threads."""
+    """Run HiGHS on `threads` threads."""
 
     def watch(state: HighsState) -> Termination | None:
         return stop(SolveState(elapsed_s=state.elapsed_s))
@@ -190,7 +190,7 @@ def by_scip(compiled: CompiledModel, stop: StoppingCriterion, threads: int, seed
 
 
 def by_cp_sat(compiled: CompiledModel, stop: StoppingCriterion, threads: int, seed: int) -> Point:
-    """Run CP-SAT on so many workers; utilities are rounded to `CP_SAT_UNIT`."""
+    """Run CP-SAT on `threads` workers; utilities are rounded to `CP_SAT_UNIT`."""
     from ortools.sat.python import cp_model
 
     lp = compiled.lp
@@ -366,7 +366,7 @@ def _rows(compiled: CompiledModel) -> Iterator[tuple[float, float, list[tuple[in
 
 
 def _num_gaining(compiled: CompiledModel) -> int:
-    """Return how many jobs can earn anything: each has one binary x."""
+    """Return the number of jobs with possible positive utility; each has one binary variable."""
     return sum(variable.parent_component().local_name == "admitted" for variable in compiled.columns)
 
 
@@ -379,7 +379,7 @@ def _whole(value: float) -> int:
 
 @contextmanager
 def _asked(stop: StoppingCriterion, end: Callable[[], None], reason: list[Termination]) -> Iterator[None]:
-    """Ask a stopping rule from another thread, and end the block's work once it gives a reason."""
+    """Poll a stopping rule from another thread, and end the block's work once it returns a reason."""
     is_done = threading.Event()
     begun = time.perf_counter()
 
@@ -389,7 +389,7 @@ def _asked(stop: StoppingCriterion, end: Callable[[], None], reason: list[Termin
             if found is not None:
                 reason.append(found)
                 while not is_done.wait(POLL_S):
-                    end()  # a request that comes before the search has begun is lost
+                    end()  # requests before the start of the search are lost
                 return
 
     thread = threading.Thread(target=ask, name="peer", daemon=True)

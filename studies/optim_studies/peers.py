@@ -160,7 +160,7 @@ class PeerWork(AbstractWork):
         )
 
     def _end(self, solution: Solution, claims_optimal: bool, is_ok: bool) -> str:
-        """Return how far the run came, in a word."""
+        """Return the outcome of the run, as one word."""
         if not is_ok:
             return "refused"
         if solution.termination is Termination.OPTIMAL:

@@ -25,7 +25,7 @@ USUAL_SAMPLES = 183.0
 """Mean length of a generated container with the default lengths of phases."""
 
 LONGER = 0.75
-"""Mean length of each of a container's two lives over the required one, so that together they are rarely too short."""
+"""Mean length of each of a container's two generated series, relative to the required length; their sum is rarely too short."""
 
 BLOCK_SEEDS = 1_000_003
 """Step between the blocks' seeds, so that draws of neighbouring seeds share no block."""
@@ -68,7 +68,7 @@ def _cut(first: FloatArray, second: FloatArray, num_samples: int) -> FloatArray:
 
 
 LEARNED_BLOCK = 900_000
-"""Index of the block for learning and tuning, beyond those of all recommendations."""
+"""Index of the block for training and calibration, beyond all other blocks."""
 
 CHECKED = 3
 """Containers of the first block that get a second recommendation alone, as a check."""

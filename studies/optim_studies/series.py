@@ -9,7 +9,7 @@ GENERATED = "generated"
 
 
 def given_series(series: str, containers: int, seed: int) -> ContainerSeries:
-    """Return so many generated containers if `series` is ``generated``, else the file's, which `read_containers` reads."""
+    """Return `containers` generated containers if `series` is ``generated``, otherwise the containers of the file `series`."""
     if series == GENERATED:
         return generate_containers(ContainerOptions(num_containers=containers), seed)
     return read_containers(series)

@@ -69,7 +69,7 @@ class WorldOptions:
         return Cluster(gpus=np.full(self.machines, self.gpus), rack=racks)
 
     def jobs(self, seed: int) -> Workload:
-        """Draw the apps of a world."""
+        """Draw the apps of a workload."""
         apps = AppOptions(apps=self.apps, gap_min=self.gap_min, network_share=self.network_share, gang=self.gang)
         workload = draw_apps(apps, seed)
         return replace(workload, duration_us=np.maximum(US, (workload.duration_us / self.shrink).astype(np.int64)))

@@ -1,4 +1,4 @@
-"""The study `themis-lies`: how often misreporting pays over Themis' rounds."""
+"""The study `themis-lies`: frequency of profitable misreports over Themis' rounds."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "contention": {"crowding": 4.0},
     }
 )
-"""Workloads of the study, by the trait that they have more of than the default ones."""
+"""Workloads of the study, by the trait that they emphasise compared with the default."""
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 

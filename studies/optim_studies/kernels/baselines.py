@@ -482,7 +482,7 @@ def _ray_server(ray: Any, w: Any, pushes: list[Any], rate: float) -> Callable[[]
 
 
 class PlainDense:
-    """The same update in NumPy, in Numba and by what else is installed; NumPy's state is the reference."""
+    """The same update in NumPy, in Numba and in other installed packages; NumPy's state is the reference."""
 
     def __init__(
         self, rule: AbstractOptimiser, w: FloatArray, pushes: list[FloatArray], pool: ThreadPoolExecutor, cores: int

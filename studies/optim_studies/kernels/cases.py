@@ -1,4 +1,4 @@
-"""What is measured of the kernels: dense pushes, rows of a table, streams on one vector."""
+"""Benchmark cases of the kernels: dense pushes, rows of a table, streams on one vector."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
