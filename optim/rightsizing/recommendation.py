@@ -472,7 +472,7 @@ def _expected(amount: Amount, options: RecommendOptions) -> str:
         return f"forecast: {expectation}; required on average: at most {asked:.3g} %"
     max_kills = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
     kills = f"{amount.expected_kills_per_day:.3g} kills per day, at most one per cycle"
-    return f"expected by the forecast: {kills}; asked for on average at most {max_kills:.3g}"
+    return f"forecast: {kills}; required on average: at most {max_kills:.3g}"
 
 
 def _names(container: str) -> tuple[str | None, str, str]:

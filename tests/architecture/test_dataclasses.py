@@ -75,7 +75,6 @@ def with_generated_equality(
     ]
 
 
-@pytest.mark.prove
 def test_no_dataclass_that_holds_arrays_has_a_generated_equality() -> None:
     texts = [path.read_text() for path in Path(optim.__file__).parent.rglob("*.py")]
     all_aliases = set().union(*map(aliases_of, texts))

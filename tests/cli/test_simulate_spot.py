@@ -374,7 +374,7 @@ def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
     words = ("--availability", windows, *ON_WINDOWS, "--every-file", "--policy", "deadline-dp,on-demand")
     result = run(*words, "--history", history)
     assert result.exit_code == 0, result.output
-    assert "the history of east is left out" in result.stderr
+    assert "the history of east is ignored" in result.stderr
     assert "hazards of losing machines come from 1 zone, 24 h" in result.stderr
     assert "its ticks of 300 s are sampled every 600 s" in result.stderr
     assert result.stderr.count("hazards of losing machines") == 1
@@ -550,7 +550,7 @@ def test_what_deadline_dp_learns_from_is_said(zones, tmp_path):
     )
     both = over_zones(zones, *words, "--history", history, "--history", zones[0])
     assert "hazards of losing machines come from 2 zones, 100 h" not in both.stderr
-    assert "the history of us-west-2a is left out" in both.stderr
+    assert "the history of us-west-2a is ignored" in both.stderr
     other = over_zones(zones, *words, "--history", zones[0], "--history", history)
     assert lines(other) == lines(both)
     assert {row["deadline_met"] for row in lines(learned) + lines(own) if "start" in row} == {True}

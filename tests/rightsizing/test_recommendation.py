@@ -268,8 +268,8 @@ def test_patches_and_json_tell_what_is_expected_and_warn():
     for each in found:
         memory, cpu = each.amounts["memory"], each.amounts["cpu"]
         assert any(
-            line.startswith(f"  # memory: expected by the forecast: {memory.expected_kills_per_day:.3g} kills per day")
-            and line.endswith("asked for on average at most 1.44")
+            line.startswith(f"  # memory: forecast: {memory.expected_kills_per_day:.3g} kills per day")
+            and line.endswith("required on average: at most 1.44")
             for line in lines
         )
         assert any(

@@ -18,7 +18,7 @@ Ratings = tuple[NDArray[np.int32], NDArray[np.int32], Vector]
 """Users, items and ratings, sorted by user, then item."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class MatrixFactorisation(GeneratedApplication[Ratings]):
     """Factorisation of a matrix of which some entries are known.
 

@@ -236,3 +236,13 @@ def test_a_network_of_a_few_megabytes_learns_what_it_is_given():
         parameters = parameters - np.float32(0.3) * (found[0][0] + found[1][0])
         losses.append(sum(loss for _, loss in found) / small.num_examples)
     assert losses[-1] < 0.8 * np.log(10) < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("cls", "changed"), [(MatrixFactorisation, "num_factors"), (LogisticRegression, "num_features")]
+)
+def test_applications_are_equal_only_if_all_their_options_are(cls, changed):
+    """Equal applications share compiled functions."""
+    assert cls() == cls()
+    assert hash(cls()) == hash(cls())
+    assert cls() != cls(**{changed: 3})

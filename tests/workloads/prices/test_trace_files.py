@@ -49,7 +49,7 @@ def test_nobody_guesses_what_a_1_means(tmp_path):
         lambda: read_availability(tmp_path),
         lambda: read_windows(tmp_path),
     ):
-        with pytest.raises(InvalidOptionError, match=r"doesn't define a 1.*--polarity available.*unavailable"):
+        with pytest.raises(InvalidOptionError, match=r"meaning of a 1 .*--polarity available.*unavailable"):
             read()
     table = tmp_path / "t.csv"
     table.write_text(TABLE)

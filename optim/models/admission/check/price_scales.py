@@ -34,7 +34,7 @@ class RatioRefusedError(Exception):
     """The theorem proves no ratio for these options, or the ratio can't be recomputed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _JobFigures:
     """One schedulable job: value at the earliest and last completion, most worker-slots, and demands in whole units."""
 
