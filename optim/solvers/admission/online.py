@@ -97,7 +97,7 @@ class OnlineOptions:
     history
         Earlier days for ``bounds="history"``: comma-separated instance files or names of shipped days (``medium-0-day1``).
     unit_free
-        Whether the lower scale is independent of the resources' units (ignored by "paper").
+        Whether the lower scale is independent of the resources' units (ignored with `bounds=paper`).
     sample_share
         Share of the jobs that "estimated" and "first" learn from, in (0, 1].
     upper_scale
