@@ -19,7 +19,7 @@ contains the result; a refused record is an error of the solver, regardless of i
 
 *Gap.* ``(bound - objective) / max(|objective|, 1e-9)``, mirrored when minimising; null without either. A
 relaxation has a bound but no objective, since a fractional value is never an objective. ``ratio`` is the
-approximation ratio that the bound proves: bound over objective, mirrored when minimising.
+certified ratio: bound over objective, mirrored when minimising.
 
 *Studies.* A study measures something and solves no instance. Its record has no objective, bound or gap.
 ``findings`` are reproducible on every machine; ``measures`` depend on the machine and its clock. It is

@@ -345,7 +345,7 @@ class Solution:
 
     @property
     def ratio(self) -> float | None:
-        """Approximation ratio that the bound proves, at least 1: bound over objective, mirrored when minimising; None without either."""
+        """Certified ratio of bound to objective, mirrored when minimising: at least 1, and at least the true ratio; None without either."""
         if self.objective is None or self.bound is None:
             return None
         best, worst = (self.bound, self.objective) if self.sense is Sense.MAXIMISE else (self.objective, self.bound)

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar
 
 from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, CountRange, Findings, Recomputed
@@ -180,6 +181,11 @@ class AdmissionClaims(AbstractClaims):
         self.exact, self.never_run = exact, never_run
         self.is_plan_feasible = False
 
+    @cached_property
+    def eps(self) -> Fraction:
+        """The largest share of a row that one job can use."""
+        return max_share(self.exact)
+
     def check_decision(self, decision: AdmissionPlan) -> Findings:
         """Check a plan row by row; its objective is the total value of the completions."""
         findings = check_plan(self.exact, decision)
@@ -282,8 +288,8 @@ class AdmissionClaims(AbstractClaims):
         if solution.objective is None or solution.bound is None or not 0 < share <= 1:
             return "a ratio needs an objective, a bound and a share in (0, 1]"
         theorem, rho = stated["theorem"], self._guard_share() if "wide" in stated else 1.0
-        expected = ratio_of(theorem, max_share(self.exact), share, spread) / rho
-        if not (ratio == expected or abs(ratio - expected) <= PRINTED_TOL * expected):
+        expected = ratio_of(theorem, self.eps, share, spread) / rho
+        if not math.isclose(ratio, expected, rel_tol=PRINTED_TOL):
             return (
                 f"the {theorem} price with ln(U / lower scale) of {spread} gives the ratio {expected:.6g}, not {ratio}"
             )
@@ -294,7 +300,7 @@ class AdmissionClaims(AbstractClaims):
                 recomputed = recompute_ratio(self.exact, theorem, solution.options)
             except RatioRefusedError as refused:
                 return str(refused)
-            if not (ratio == recomputed or abs(ratio - recomputed) <= PRINTED_TOL * recomputed):
+            if not math.isclose(ratio, recomputed, rel_tol=PRINTED_TOL):
                 return f"the run's options give the ratio {recomputed:.6g}, not {ratio}"
         elif solution.solver == ONLINE and self.is_plan_feasible:
             least = least_spread(self.exact, solution.decision, theorem, solution.bound)
@@ -336,12 +342,11 @@ class AdmissionClaims(AbstractClaims):
         slack = 1 + PRINTED_TOL
         match name:
             case "C1":
-                eps = max_share(self.exact)
-                return Fraction(texts[0]) == eps and (says == "holds") == (eps < 1)
+                return Fraction(texts[0]) == self.eps and (says == "holds") == (self.eps < 1)
             case "C2":
                 holds = figures[0] * slack >= 1
             case "C3":
-                holds = len(figures) == 1 and figures[0] <= (1 - float(max_share(self.exact))) * (1 + 1e-11)
+                holds = len(figures) == 1 and figures[0] <= (1 - float(self.eps)) * (1 + 1e-11)
             case "C5":
                 holds = figures[0] <= slack if len(figures) == 1 else 2 * figures[0] <= figures[1] * slack
             case _:

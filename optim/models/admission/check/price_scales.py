@@ -94,6 +94,8 @@ def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, An
         full = 1.0 if not options.get("strict", False) else 1.0 - float(eps if given is None else given)
     except (TypeError, ValueError) as error:
         raise RatioRefusedError(f"the run's options are not numbers: {error}") from error
+    if not 0.0 < share <= 1.0:
+        raise RatioRefusedError(f"the run's options are not numbers of their ranges: sample_share is {share}")
     if eps >= 1:
         raise RatioRefusedError("C1 fails: one job can take an entire server")
     if not 0.0 < full <= (1.0 - float(eps)) * (1.0 + SLACK):

@@ -523,6 +523,8 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
         ({"lower_scale": 0.5}, "options give the ratio"),
         ({"eps": "much"}, "not numbers"),
         ({"upper_scale": 0.0}, "not numbers"),
+        ({"bounds": "first", "sample_share": "inf"}, "sample_share is inf"),
+        ({"bounds": "first", "sample_share": "nan"}, "sample_share is nan"),
     ],
 )
 def test_refuses_a_ratio_that_the_runs_options_do_not_give(options: dict[str, Any], message: str) -> None:
