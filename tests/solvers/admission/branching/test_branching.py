@@ -1,6 +1,5 @@
 """Splits of fractional points against their written-out definitions, and the costs of past splits."""
 
-from collections import defaultdict
 from itertools import product
 
 import numpy as np
@@ -92,17 +91,12 @@ def test_splits_by_count_part_a_jobs_own_schedules_at_their_average(seed):
     schedules, weight = drawn(seed)
     found = count_candidates(schedules, weight, JOBS, 5)
     plain = {i: plain_count_splits(schedules, weight, i) for i in range(JOBS)}
-    by_job = defaultdict(list)
     for one in found:
         branch = one.branch
         value, above, below = plain[branch.job][branch.kind, (branch.server_class, branch.slot)]
         assert (branch.value, one.low_share, one.high_share) == (value, pytest.approx(above), pytest.approx(below))
-        by_job[branch.job].append(one.balance)
-    # The two most balanced of each job, the most balanced of all first.
-    best = {i: sorted((min(a, b) for _, a, b in splits.values()), reverse=True)[:2] for i, splits in plain.items()}
-    expected = sorted((balance for own in best.values() for balance in own), reverse=True)[:5]
+    expected = sorted((min(a, b) for splits in plain.values() for _, a, b in splits.values()), reverse=True)[:5]
     assert [one.balance for one in found] == pytest.approx(expected)
-    assert all(own == pytest.approx(best[i][: len(own)]) for i, own in by_job.items())
 
 
 def candidate(job, low, high, kind=BranchKind.ADMITTED):
@@ -122,6 +116,21 @@ def test_losses_are_learnt_a_unit_of_weight_by_job_and_of_all_jobs_for_those_not
     assert costs.score(own, 8.0) == pytest.approx(4.0 * 0.5 * MIN_LOSS)
     assert costs.score(other, 8.0) == pytest.approx(4.0 * 0.4 * 1.0 * 0.6)
     assert costs.score(candidate(0, 0.5, 0.25, BranchKind.COMPLETION), 8.0) == 8.0 * 0.5 * 8.0 * 0.25
+
+
+def test_losses_of_a_count_are_learnt_by_place_and_of_its_job_for_places_not_tried():
+    def at(slot, job=0):
+        branch = Branch(kind=BranchKind.PS, job=job, value=1, server_class=0, slot=slot)
+        return Candidate(branch=branch, low_share=0.5, high_share=0.5)
+
+    costs = PseudoCosts()
+    for slot, loss in ((3, 2.0), (4, 0.0)):
+        costs.record(at(slot), loss, is_high=False)
+        costs.record(at(slot), loss, is_high=True)
+    assert costs.score(at(3), 8.0) == pytest.approx(2.0 * 2.0)
+    assert costs.score(at(4), 8.0) == MIN_LOSS**2
+    assert costs.score(at(5), 8.0) == costs.score(at(4, job=1), 8.0) == pytest.approx(1.0 * 1.0)
+    assert costs.number(at(3)) == 0
 
 
 def test_a_split_is_as_good_as_the_product_of_its_losses():
