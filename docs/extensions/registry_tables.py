@@ -1,4 +1,4 @@
-"""Tables of solvers, policies, commands, file formats, classes and extras, made from the code that a reader would call.
+"""Tables of solvers, instances, policies, commands, file formats, classes and extras, made from the code that a reader would call.
 
 Facts that the code lacks, such as the proof of a solver, are lines of the directive, `name: text`. A solver
 without a line, and a line without a solver, is a warning, which ends the build.
@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, is_dataclass
 from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,13 +28,15 @@ from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
 from optim.core.limits import MIB
-from optim.core.options import named_fields, option_meanings
+from optim.core.options import named_fields, option_meanings, options_as_dict
 from optim.core.policies import RegisteredPolicy, policies_of
 from optim.core.registry import describe_options
 from optim.models.catalogue import problem_named
 from optim.models.cluster.workload import Workload
+from optim.models.reference import reference_instance, reference_names
 from optim.simulation.cluster.catalogue import make_policy
 from optim.solvers.solve import solvers_of
+from optim.workloads.instances import GENERATED, GENERATED_PROBLEM, numbered
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -351,6 +354,49 @@ def value_meanings(kind: type[Enum]) -> dict[str, str]:
     }
 
 
+class Instances(GeneratedTable):
+    """The reference instances of a problem, and their sizes: names of statistics of `optim instance describe`."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names, numbered ones as ranges."""
+        return tuple(numbered(instance_sizes(self.arguments[0].split()[0])))
+
+    def text(self, notes: Mapping[str, str]) -> str:
+        """Return one row per name or range of names."""
+        problem, *sizes = self.arguments[0].split()
+        return instance_table(problem, sizes, notes)
+
+
+@cache
+def instance_sizes(problem: str) -> dict[str, Mapping[str, Any]]:
+    """Return the statistics of each reference instance; only the sizes of those that are generated on demand."""
+    found = {name: problem_named(problem).describe(reference_instance(name)) for name in reference_names(problem)}
+    if problem == GENERATED_PROBLEM:
+        for name, recipe in GENERATED.items():
+            found[name] = {key.removeprefix("num_"): value for key, value in options_as_dict(recipe.options).items()}
+    return found
+
+
+def instance_table(problem: str, sizes: Iterable[str], notes: Mapping[str, str]) -> str:
+    """Return one row per reference instance or range of them, with sizes and notes."""
+    found = instance_sizes(problem)
+    names = list(found)
+    rows = []
+    for shown in numbered(names):
+        first, _, last = shown.partition(" to ")
+        members = names[names.index(first) : names.index(last or first) + 1]
+        values = (dict.fromkeys(size_text(found[name].get(size)) for name in members) for size in sizes)
+        rows.append(("`" + "` to `".join(filter(None, (first, last))) + "`", *(" or ".join(each) for each in values)))
+    heads = (size.replace("_", " ").replace("ps ", "parameter ").replace("gpus", "GPUs") for size in sizes)
+    told = (notes[shown] for shown in numbered(names))
+    return table(("name", *heads, "description"), ((*row, note) for row, note in zip(rows, told, strict=True)))
+
+
+def size_text(value: object) -> str:
+    """Return a statistic as a cell, a dash for one that the instance lacks."""
+    return f"{value:,}" if isinstance(value, int) else str(value or "-")
+
+
 class Extras(GeneratedTable):
     """The optional dependencies that `pyproject.toml` lists."""
 
@@ -373,6 +419,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("extras", Extras)
     app.add_directive("fields", Fields)
     app.add_directive("format", Format)
+    app.add_directive("instances", Instances)
     app.add_directive("summaries", Summaries)
     app.add_directive("docstring", Docstring)
     app.add_directive("values", Values)

@@ -27,15 +27,22 @@ class ExitCode(IntEnum):
     """The reader of stdout closed the pipe."""
 
 
-MAX_CHARACTERS = 600
-"""Maximum length of a line on stderr; the longest listing of options has about 500 characters."""
+MAX_CHARACTERS = 700
+"""Maximum length of a line on stderr; the longest listing, of reference instances, has about 610 characters."""
 
 
 def one_line(text: str, most: int = MAX_CHARACTERS) -> str:
-    """Return a text as one line without terminal control characters; cut the middle of a text longer than `most`."""
+    """Return a text as one line without terminal control characters; cut the middle of a text longer than `most`.
+
+    The cut is between two words unless this would leave less than half of a part.
+    """
     text = printable(" ".join(text.split()))
+    if len(text) <= most:
+        return text
     rest = most // 3
-    return text if len(text) <= most else f"{text[: most - rest - 3]}...{text[-rest:]}"
+    first, last = text[: most - rest - 3], text[-rest:]
+    start, end = first.rfind(" ") + 1, last.find(" ")
+    return f"{first[:start] if 2 * start > len(first) else first}...{last[end:] if 0 <= 2 * end < rest else last}"
 
 
 def info(message: str) -> None:

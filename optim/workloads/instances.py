@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
@@ -115,6 +115,9 @@ GENERATED: Mapping[str, Recipe] = MappingProxyType(
 )
 """`xl-0` has the generator's defaults except for its sizes; generating it takes about 10 s."""
 
+GENERATED_PROBLEM = "admission"
+"""Problem of the instances in `GENERATED`."""
+
 
 @overload
 def reference_instance(name: AdmissionName) -> "AdmissionInstance": ...
@@ -162,8 +165,7 @@ def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
     if name not in GENERATED:
         if name in reference.reference_names():
             return of_kind(reference.reference_instance(name), kind)
-        known = ", ".join((*reference.reference_names(), *GENERATED))
-        raise InvalidProblemError(f"no reference instance {name!r}; there are: {known}")
+        raise InvalidProblemError(f"no reference instance {name!r}; {_known(name)}")
     return of_kind(drawn(name, GENERATED[name]), kind)
 
 
@@ -417,7 +419,27 @@ def find_instance(name: str) -> Any:
     bare = name.removesuffix(".gz").removesuffix(".json")
     if bare in (*reference_names(), *GENERATED):
         return reference_instance(bare)
-    known = (*reference_names(), *GENERATED)
-    raise InvalidProblemError(
-        f"{name}: no such file, and no reference instance with this name; {did_you_mean(bare, known)}there are: {', '.join(known)}"
-    )
+    raise InvalidProblemError(f"{name}: no such file, and no reference instance with this name; {_known(bare)}")
+
+
+def _known(wrong: str) -> str:
+    """Return a hint on the names that begin like a wrong name or are closest to it; without any, all names."""
+    names = (*reference_names(), *GENERATED)
+    begun = [name for name in names if wrong and name.startswith(f"{wrong.rstrip('-')}-")]
+    hint = f"did you mean {', '.join(numbered(begun))}?" if begun else did_you_mean(wrong, names).strip()
+    return hint or f"there are: {', '.join(numbered(names))}"
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Return names in their order, those that differ only in a final number as one range.
+
+    Examples
+    --------
+    >>> numbered(["light-0", "light-1", "light-2", "spot-vector", "wide-0"])
+    ['light-0 to light-2', 'spot-vector', 'wide-0']
+    """
+    families: dict[tuple[str, bool], list[str]] = {}
+    for name in names:
+        stem, _, number = name.rpartition("-")
+        families.setdefault((stem, True) if number.isdigit() else (name, False), []).append(name)
+    return [each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in families.values()]

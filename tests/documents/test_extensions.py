@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from optim.core.policies import WORLDS
+from optim.models.catalogue import problem_names
+from optim.workloads.instances import numbered
 from tests.support.code_blocks import ROOT, blocks_of
 
 pytest.importorskip("sphinx", reason="the site's builder isn't installed: pip install 'mlcluster-optim[docs]'")
@@ -64,3 +66,18 @@ def test_every_name_on_a_page_has_a_summary(tables):
 def test_a_docstring_ends_above_its_first_section(tables):
     assert tables.above_sections("Do it.\n\n- so\n\nRaises\n------\nNever") == "Do it.\n\n- so"
     assert "submit" in tables.above_sections(tables.named("optim.workloads.traces.plain_tables.read_plain").__doc__)
+
+
+def test_the_pages_list_every_reference_instance_with_its_sizes(tables):
+    for problem in problem_names():
+        page = ROOT / "docs" / "reference" / f"{problem}.md"
+        (block,) = (one for one in blocks_of(page) if one.language.startswith(f"{{instances}} {problem} "))
+        notes = tables.told(block.code.splitlines())
+        assert set(notes) == set(numbered(tables.instance_sizes(problem)))
+        sizes = block.language.split()[2:]
+        assert {size for each in tables.instance_sizes(problem).values() for size in each} >= set(sizes)
+    text = tables.instance_table(
+        "admission", ("jobs", "worker_servers"), dict.fromkeys(numbered(tables.instance_sizes("admission")), "trait")
+    )
+    assert "| `tiny-0` to `tiny-2` | 6 | 2 | trait |" in text
+    assert "| `xl-0` | 10,000 | 500 | trait |" in text

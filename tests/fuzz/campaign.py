@@ -2,7 +2,7 @@
 
 Each input depends on (seed, number) only: a valid file of one type is damaged, and a command that reads it runs in this
 process. It must end with exit code 0, 1, 2 or 3 within 10 processor seconds and 1 GB. An error must have one line of at
-most 600 characters, never a traceback. Workers are replaced when one dies or hangs. FOLDER/journal.jsonl contains the
+most 700 characters, never a traceback. Workers are replaced when one dies or hangs. FOLDER/journal.jsonl contains the
 finished inputs, and the same command resumes from there.
 """
 
@@ -25,7 +25,7 @@ if str(HERE) not in sys.path:
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 10**9
-MAX_CHARACTERS = 600
+MAX_CHARACTERS = 700
 PATIENCE_S = 60.0
 """After which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import optim
+from optim.cli.messages import MAX_CHARACTERS
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.catalogue import problem_names, problem_of
 from optim.workloads import instances
@@ -74,9 +75,25 @@ def test_is_found_by_name_as_those_that_ship_are(monkeypatch):
         assert optim.reference_instance(name).name == find_instance(name).name == name
 
 
-def test_unknown_names_are_told_all_there_are():
-    with pytest.raises(InvalidProblemError, match=r"no reference instance 'xxl'; there are: .*tiny-0.*xl-0"):
-        optim.reference_instance("xxl")
+@pytest.mark.parametrize("find", [optim.reference_instance, find_instance])
+def test_an_unknown_name_is_answered_with_every_whole_name(find):
+    with pytest.raises(InvalidProblemError, match=r"there are: .*auction-tiny-0, .*heavy-0 to heavy-2, .*xl-0") as told:
+        find("nothing")
+    assert len(f"optim: error: {told.value}") < MAX_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("light", "light-0 to light-2"),
+        ("spot-hour-", "spot-hour-0 to spot-hour-2"),
+        ("xl", "xl-0"),
+        ("tinny-0", "tiny-0"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_answered_with_a_hint_alone(wrong, hint):
+    with pytest.raises(InvalidProblemError, match=rf"; did you mean {hint}( or [a-z0-9-]+)?\?$"):
+        find_instance(wrong)
 
 
 @pytest.mark.prove
