@@ -42,6 +42,9 @@ SOLVING, RESULTS = "Solving", "Results"
 
 PROFILES = "Job profiles for generated jobs: a file of `optim profile`, or 'published'."
 
+ONE_VALUE = "run once per value, each with its own --results FILE, then join the files with --merge"
+"""Remedy for an option that is given twice."""
+
 OPTIONS = "Option of all solvers that have it; for one solver SOLVER.NAME=VALUE; repeatable."
 
 GOLDEN = (
@@ -344,13 +347,29 @@ def print_bench_tables(
         mine = [record for record in records if record.suite == spec.name]
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
         if mine:
-            header, rows = _filled(spec.columns, [_row(record, spec.columns, known) for record in mine])
+            several = options_that_differ(mine)
+            rows = [_row(record, spec.columns, known, several.get(record.solver, ())) for record in mine]
+            header, rows = _filled(spec.columns, rows)
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, min_wanted=MIN_WANTED)
             _print_marks(mine)
             print_best_known(mine, known)
     for line in _problem_lines(skipped, records):
         print_line(line)
+
+
+def options_that_differ(records: "Sequence[Record]") -> dict[str, tuple[str, ...]]:
+    """Return per solver the options that have several values on one instance with one seed, as in merged results."""
+    values: dict[tuple[str, str], dict[tuple[object, ...], set[str]]] = {}
+    for record in records:
+        case = (record.instance_digest, record.instance, record.seed, *sorted(map(str, record.labels.items())))
+        for name, value in record.options.items():
+            values.setdefault((record.solver, name), {}).setdefault(case, set()).add(str(value))
+    found: dict[str, tuple[str, ...]] = {}
+    for (solver, name), by_case in values.items():
+        if any(len(each) > 1 for each in by_case.values()):
+            found[solver] = (*found.get(solver, ()), name)
+    return found
 
 
 def _named(solver: str, records: "Sequence[Record]") -> str:
@@ -420,14 +439,17 @@ def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tup
     return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
 
 
-def _row(record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]") -> tuple[object, ...]:
-    """Return a record's row; seconds cover the complete solve, CPU seconds also compilation."""
+def _row(
+    record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]", several: Sequence[str]
+) -> tuple[object, ...]:
+    """Return a record's row with its values of options in `several`; CPU seconds also cover compilation."""
+    values = ", ".join(f"{name}={record.options.get(name)}" for name in several)
     decision = record.decision_ms or {}
     best = known.get(instance_of(record)) if record.verified else None
     return (
         record.instance,
         *(record.figure(name) for name in columns),
-        _named(record.solver, [record]),
+        _named(record.solver, [record]) + (f" ({values})" if values else ""),
         "error" if record.error is not None else record.termination,
         record.objective,
         record.bound,
@@ -644,7 +666,7 @@ def _requested(
         solvers=split_list(solving.solver) or None,
         seeds=split_seeds(solving.seed),
         time_limit_s=check_time_limit(solving.time_limit),
-        options=split_options(solving.settings) | _learned_from(solving),
+        options=split_options(solving.settings, once=ONE_VALUE) | _learned_from(solving),
         histories=solving.histories,
         folder=folder,
     )

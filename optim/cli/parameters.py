@@ -178,8 +178,13 @@ def whole_number(text: str, flag: str) -> int:
     return int(text)
 
 
-def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:
+def split_options(texts: Iterable[str] | None, flag: str = "--option", *, once: str = "give it once") -> dict[str, str]:
     """Return options given as ``NAME=VALUE``; values are `OptionText`, which is parsed later.
+
+    Parameters
+    ----------
+    once
+        Remedy that the error for a name given twice states.
 
     Raises
     ------
@@ -192,7 +197,7 @@ def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[s
         if not sign or not name.strip():
             raise InvalidOptionError(f"{flag} must be NAME=VALUE, got {text!r}")
         if name.strip() in options:
-            raise InvalidOptionError(f"{flag} {name.strip()} is given twice; give it once")
+            raise InvalidOptionError(f"{flag} {name.strip()} is given twice; {once}")
         options[name.strip()] = OptionText(value.strip())
     return options
 

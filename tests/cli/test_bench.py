@@ -192,6 +192,21 @@ def test_joins_results_of_several_runs(folder):
     assert len((folder / "all.jsonl").read_text().splitlines()) == 6
 
 
+def test_two_values_of_an_option_are_compared_by_joining_two_runs(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    once = bench("--solver", "online", "--option", "price=linear", "--option", "price=exponential")
+    assert once.exit_code == 2
+    assert "each with its own --results FILE, then join the files with --merge" in once.stderr
+    for price in ("zero-start", "exponential"):
+        done = bench("--solver", "online", "--option", f"price={price}", "--results", f"{price}.jsonl", "--no-report")
+        assert done.exit_code == 0
+        assert "price=" not in done.stdout
+    files = ("zero-start.jsonl", "exponential.jsonl", "--results", "all.jsonl", "--no-report")
+    joined = CliRunner().invoke(app, ["bench", "--merge", *files])
+    assert joined.stdout.count("online* (price=zero-start) ") == 3
+    assert joined.stdout.count("online* (price=exponential) ") == 3
+
+
 def test_joining_makes_the_folders_of_what_it_writes(folder):
     bench("--solver", "idle", "--results", "a.jsonl", "--no-report")
     command = ["bench", "--merge", "a.jsonl", "--results", "new/all.jsonl", "--out", "other"]
