@@ -11,7 +11,7 @@ from optim.cli.inputs import JOBS, JobChoice
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_rows, terminal_progress, write_rows
 from optim.cli.parameters import option
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 if TYPE_CHECKING:
     from optim.cli.parameters import EngineChoice
@@ -124,10 +124,15 @@ class StartChoice:
             begin=EPOCH + timedelta(seconds=min(job.submit_s for job in queue.jobs)),
             seed=seed,
         )
-        pending, unknown = int(present.is_pending(jobs).sum()), queue.dropped.get(NO_REQUEST, 0)
-        left_out = f", {unknown if pending else 'all'} of them left out: their GPUs are unknown (print ReqTRES)"
+        running, pending = len(present.starts), int(present.is_pending(jobs).sum())
+        unknown = queue.dropped.get(NO_REQUEST, 0)
+        if unknown and not pending:
+            raise InvalidProblemError(
+                f"{self.state}: the GPUs of all {unknown} pending jobs are unknown; print the column ReqTRES (sacct --format)"
+            )
+        left_out = f", {unknown} of them left out: their GPUs are unknown (print ReqTRES)"
         info(
-            f"state at {begun.date(present.now_us)} UTC: {len(present.starts)} running jobs, {pending + unknown} pending"
+            f"state at {begun.date(present.now_us)} UTC: {running} running {'job' if running == 1 else 'jobs'}, {pending + unknown} pending"
             f"{left_out if unknown else ''}"
         )
         if self.forecast is None:
@@ -173,7 +178,6 @@ def _history(
     """Return the past jobs of the trace, or of a state that also lists ended jobs; None if there are none."""
     import numpy as np
 
-    from optim.core.errors import InvalidProblemError
     from optim.core.options import build_options
     from optim.models.cluster.workload import US
     from optim.simulation.cluster.forecast import History

@@ -73,7 +73,7 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
     with table.open() as file:
         assert [each["start_50"] for each in csv.DictReader(file)] == [each["start_50"] for each in rows]
     assert "Starts of pending jobs: easy" in page.read_text()
-    assert "state at 2026-11-02T12:00:00 UTC: 1 running jobs, 2 pending" in result.stderr
+    assert "state at 2026-11-02T12:00:00 UTC: 1 running job, 2 pending" in result.stderr
     # No job waited in that month.
     assert "easy: ranges are not calibrated: the history has 0 moments comparable to now" in result.stderr
 
@@ -149,14 +149,34 @@ def test_a_forecast_refuses_what_it_would_leave_out(state, tmp_path, monkeypatch
     assert f"omit {words[0]}" in result.stderr
 
 
-def test_pending_jobs_whose_gpus_are_unknown_are_counted_as_pending(state):
-    """Without ReqTRES, pending jobs have no GPUs: nothing is granted yet."""
+@pytest.fixture
+def without_requests(state):
+    """The state without ReqTRES: pending jobs have no GPUs, because nothing is granted yet."""
     lines = [line.split("|") for line in state.read_text().splitlines()]
     at = lines[0].index("ReqTRES")
     state.write_text("\n".join("|".join(line[:at] + line[at + 1 :]) for line in lines) + "\n")
-    said = run("--state", state, "--gpus", "1x8", "--policy", "easy").stderr
-    assert "1 running jobs, 2 pending, all of them left out: their GPUs are unknown (print ReqTRES)" in said
-    assert "left out: 2 pending jobs with unknown GPUs (print the column ReqTRES); seed 0" in said
+    return state
+
+
+@pytest.mark.parametrize("words", [(), ("--forecast", 5)])
+def test_a_state_without_the_gpus_of_any_pending_job_is_one_line(without_requests, words):
+    result = run("--state", without_requests, "--gpus", "1x8", "--policy", "easy", *words)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("the GPUs of all 2 pending jobs are unknown; print the column ReqTRES (sacct --format)")
+
+
+def test_pending_jobs_whose_gpus_are_unknown_are_counted_as_pending(without_requests):
+    """A requeued job has the GPUs that it was granted before."""
+    text = without_requests.read_text()
+    pending = next(line for line in text.splitlines() if "PENDING" in line)
+    at = text.splitlines()[0].split("|").index("AllocTRES")
+    cells = pending.split("|")
+    requeued = "|".join([*cells[:at], "gres/gpu=8", *cells[at + 1 :]])
+    without_requests.write_text(text.replace(pending, requeued))
+    said = run("--state", without_requests, "--gpus", "1x8", "--policy", "easy").stderr
+    assert "1 running job, 2 pending, 1 of them left out: their GPUs are unknown (print ReqTRES)" in said
+    assert "left out: 1 pending job with unknown GPUs (print the column ReqTRES); seed 0" in said
     assert "without a GPU" not in said
 
 
