@@ -226,6 +226,27 @@ def test_reservations_are_settings_of_slurm(world, own, text, said):
     assert said in result.stderr
 
 
+def test_each_setting_of_the_file_that_is_not_written_is_named(world):
+    with (world / "slurm.conf").open("a") as file:
+        file.write("PriorityWeightTRES=gres/gpu=1000\nPriorityFlags=ACCRUE_ALWAYS\n")
+    words = ("--policy", "multifactor", "--option", f"conf={world / 'slurm.conf'}", "--write-config", "slurm")
+    result = run(*of(world)[:4], *words)
+    assert result.exit_code == 0, result.output
+    for name in ("PriorityWeightTRES", "PriorityFlags=ACCRUE_ALWAYS"):
+        assert name not in result.stdout
+        assert f"not translated: {name} of {world / 'slurm.conf'}: without effect in the simulation\n" in result.stderr
+
+
+def test_each_field_of_queues_that_is_not_written_is_named(world):
+    quotas = world / "then.yaml"
+    quotas.write_text(quotas.read_text().replace("spec:", "spec:\n  admissionChecks: [sample]", 1))
+    words = ("--policy", "hierarchical-quota", "--option", f"quotas={quotas}", "--write-config", "kueue")
+    result = run(*of(world)[:4], *words)
+    assert result.exit_code == 0, result.output
+    assert "admissionChecks" not in result.stdout
+    assert "not translated: ClusterQueue.admissionChecks of " in result.stderr
+
+
 def test_the_scheduler_of_the_file_is_named_where_another_was_simulated(world):
     with (world / "slurm.conf").open("a") as file:
         file.write("SchedulerType=sched/backfill\n")

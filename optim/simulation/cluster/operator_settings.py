@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -54,9 +54,11 @@ def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluste
     if isinstance(policy, HierarchicalQuota):
         tree = policy.tree_for(cluster)
         if system is System.SLURM:
-            return _quotas_in_slurm(tree)
-        text, untranslated = write_kueue(tree)
-        return Settings(text=text, untranslated=untranslated)
+            text, untranslated = _quotas_in_slurm(tree)
+        else:
+            text, untranslated = write_kueue(tree)
+        ignored = () if policy.file is None else _without_effect(policy.file.path, policy.file.ignored)
+        return Settings(text=text, untranslated=(*untranslated, *ignored))
     if system is System.SLURM and isinstance(policy, Multifactor):
         return _priorities_in_slurm(policy, jobs)
     if (
@@ -74,6 +76,10 @@ def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluste
     raise UnsupportedProblemError(
         f"policy {policy.name[:40]} has no {system.value} settings; supported policies: {known}"
     )
+
+
+def _without_effect(path: object, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{name} of {path}: without effect in the simulation" for name in names)
 
 
 def _of_partitions(jobs: Workload) -> tuple[str, ...]:
@@ -142,6 +148,7 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
         untranslated += _of_partitions(jobs)
     if policy.not_taken_over:
         untranslated.append(policy.not_taken_over)
+    untranslated += _without_effect(policy.options.conf, policy.ignored)
     for name in jobs.groups:
         found = policy.partitions.get(name)
         if name and found is not None:
@@ -202,8 +209,8 @@ def _qualities_of_service(policy: Multifactor) -> Iterator[str]:
         yield f"#   sacctmgr -i modify qos {_name(each.name)} set priority={each.priority} usagefactor={each.usage_factor:g}{exempt}{more}"
 
 
-def _quotas_in_slurm(tree: QuotaTree) -> Settings:
-    """Return GPU limits for queues that cannot borrow, each as quality of service of a partition."""
+def _quotas_in_slurm(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
+    """Return GPU limits for queues that cannot borrow, each as quality of service of a partition, and what is left out."""
     lines, untranslated = [], []
     for name, row in tree.queues.items():
         is_alone = tree.parent[row] < 0 or not tree.borrowing[row].any()
@@ -226,4 +233,4 @@ def _quotas_in_slurm(tree: QuotaTree) -> Settings:
         untranslated.append(
             "preemption within a queue: Slurm preempts by quality of service or partition (PreemptType)"
         )
-    return Settings(text="\n".join(lines) + "\n", untranslated=tuple(untranslated))
+    return "\n".join(lines) + "\n", tuple(untranslated)

@@ -163,6 +163,8 @@ class Multifactor(PlanningPolicy):
         Row of each job's user in the tree; shape (jobs,).
     scheduler
         ``SchedulerType`` of slurm.conf, "" if absent.
+    ignored
+        Parameters of slurm.conf without effect on the simulation.
     """
 
     assumptions = (
@@ -176,13 +178,14 @@ class Multifactor(PlanningPolicy):
         self.jobs = jobs
         self.partitions: Mapping[str, PartitionPriority] = {}
         self.scheduler = ""
+        self.ignored: tuple[str, ...] = ()
         if options.conf is not None:
             found = read_priority_settings(options.conf)
             self.settings = replace(options, conf=None, **found.options)
             self.partitions = found.partitions
-            self.scheduler = found.scheduler
-            if found.ignored:
-                self.notes = (f"{options.conf}: without effect: {', '.join(found.ignored)}",)
+            self.scheduler, self.ignored = found.scheduler, found.ignored
+            if self.ignored:
+                self.notes = (f"{options.conf}: without effect: {', '.join(self.ignored)}",)
         account = np.array(jobs.accounts, object)[jobs.account]
         user = np.array(jobs.users, object)[jobs.user]
         if options.associations is None:
