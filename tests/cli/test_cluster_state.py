@@ -202,9 +202,12 @@ def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
     # Recorded: 2 h and 3 h; simulated: 2 h and 2 h.
     first = result.stdout.splitlines()[0]
     assert (
-        "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20 %): fifo does not behave like your cluster: check --gpus,"
-        in first
+        "simulated 2 h under fifo (taken as the current policy), recorded 2.5 h (-20 %): fifo does not behave like your cluster: check --gpus (number and types of GPUs), "
+        "and put the policy closest to yours first (easy for sched/backfill)" in first
     )
+    easy = run("--trace", recorded, "--gpus", "1x8", "--policy", "easy", "--bound-steps", 0).stdout.splitlines()[0]
+    assert "easy does not behave like your cluster: check --gpus" in easy
+    assert "then the policy and its options, before you trust a what-if" in easy
     assert "as recorded" in result.stdout
     lines = [
         json.loads(line)

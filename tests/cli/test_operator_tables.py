@@ -237,5 +237,12 @@ def test_the_wait_that_a_table_records_stands_beside_the_simulated_one(tmp_path)
     assert "recorded: mean wait 1.000 h over the 2 jobs with a recorded start\n" in said
     table.write_text("submit,start,gpus,duration\n0,1800,8,3600\n0,5400,8,3600\n")
     said = RUNNER.invoke(app, [*map(str, words)]).stdout
-    left = re.search(r"; no schedule lowers the mean completion by more than (\S+) h\n", said)
+    left = re.search(
+        r"; no schedule lowers the mean completion by more than (\S+) h, or has a mean wait below (\S+) h", said
+    )
     assert 0.5 <= float(left[1]) < 0.6  # (1.5 + 2.5) / 2 hours are recorded, (1 + 2) / 2 are least
+    assert 0.4 < float(left[2]) <= 0.5  # each job runs for an hour
+    table.write_text("submit,start,gpus,duration,max_gpus\n0,1800,4,3600,8\n0,5400,8,3600,8\n")
+    said = RUNNER.invoke(app, [*map(str, words)]).stdout
+    assert "no schedule lowers the mean completion" in said
+    assert "has a mean wait below" not in said

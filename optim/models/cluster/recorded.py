@@ -12,6 +12,8 @@ from optim.models.cluster.workload import US, Workload
 RECORDED = "as recorded"
 AGREEMENT = 0.1
 """Largest relative deviation from the recorded mean completion time at which simulation and recording agree."""
+BACKFILLING = "easy"
+"""The policy that models ``sched/backfill``, Slurm's default."""
 BOUND_TOL = 1e-9
 """Relative rounding error of mean completion times."""
 
@@ -55,9 +57,12 @@ def distance_line(found: dict[str, Any]) -> str:
     """Describe the deviation of the current policy from the recorded schedule."""
     verdict = "they agree"
     if abs(found["relative"]) > AGREEMENT:
+        remedy = "and put the policy closest to yours first (easy for sched/backfill)"
+        if found["policy"] == BACKFILLING:
+            remedy = "then the policy and its options,"
         verdict = (
-            f"{found['policy']} does not behave like your cluster: check --gpus, and put the policy closest to yours first (easy for "
-            "sched/backfill) before you trust a what-if"
+            f"{found['policy']} does not behave like your cluster: check --gpus (number and types of GPUs), {remedy} before you "
+            "trust a what-if"
         )
     return (
         f"mean completion of the {found['jobs']:,} jobs with a recorded start: simulated {found['simulated_jct_mean_h']:.3g} h "
@@ -80,11 +85,21 @@ def recorded_remark(jobs: Workload, world: Cluster, least_h: float) -> str:
 
 
 def room_left(record: RunRecord) -> str:
-    """Return by how much the bound lets the recorded mean completion time fall, "" unless all jobs have a recorded start."""
+    """Return by how much the bound lets the recorded mean completion time fall, and the mean wait that it implies.
+
+    The result is "" unless all jobs have a recorded start. The wait is completion minus run time, so that restarts count; it is
+    left out if jobs may use more GPUs than their gang and so run faster.
+    """
     row, least_h = recorded_row(record.jobs), record.bounds["jct_mean_h"]
     if row is None or not record.jobs.recorded.all() or row["jct_mean_h"] <= least_h:
         return ""
-    return f"; no schedule lowers the mean completion by more than {row['jct_mean_h'] - least_h:.3g} h"
+    jobs = record.jobs
+    wait_h = least_h - float(jobs.duration_us.mean()) / (3600 * US)
+    least_wait = f", or has a mean wait below {wait_h:.3g} h (restarts included)"
+    is_rigid = not (jobs.max_gpus > jobs.gpus).any()
+    return f"; no schedule lowers the mean completion by more than {row['jct_mean_h'] - least_h:.3g} h" + (
+        least_wait if wait_h > 0 and is_rigid else ""
+    )
 
 
 def max_recorded_gpus(jobs: Workload) -> int:
