@@ -1,7 +1,7 @@
 """Compare with other settings on the same jobs (`--what-if`), and export a policy as scheduler settings (`--write-config`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +11,13 @@ from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError, check_choices
+from optim.models.cluster.policy_names import OTHER_SETTINGS
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
     from optim.execution import Engine
+    from optim.models.cluster.run_file import LoggedRun
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest, SimulationResult
 
 SYSTEMS = ("kueue", "slurm")
@@ -35,6 +37,10 @@ COLUMNS = (
         "starved_h_then",
     ),
 )
+
+
+PAIRED = ("--log", "--jobs-csv", "--waits", "--limits", "--lost-by")
+"""Outputs of both runs that can be combined with ``--what-if``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +74,8 @@ class SettingsChoice:
         Raises
         ------
         InvalidOptionError
-            If several policies are named, both options are given, or an output in `written` is requested.
+            If several policies are named, both options are given, or an output in `written` is requested; ``--what-if``
+            allows the outputs in `PAIRED`.
         """
         asked = [
             flag
@@ -88,7 +95,7 @@ class SettingsChoice:
         if self.what_if is not None and not self.what_if.is_file():
             raise InvalidOptionError(f"--what-if {self.what_if} is not a file; give queues in YAML, or a slurm.conf")
         for flag, value in written.items():
-            if value:
+            if value and not (self.what_if is not None and flag in PAIRED):
                 raise InvalidOptionError(f"{flag} and {asked[0]} exclude each other; omit one")
 
     def check_playable(self, task: "Comparison", requests: "Sequence[PolicyRequest]") -> None:
@@ -137,14 +144,14 @@ def play_what_if(
     requests: "Sequence[PolicyRequest]",
     engine: "Engine",
     running: "tuple[Interruption, Progress, OutputFormat]",
-) -> ExitCode:
-    """Simulate two policies, and print a comparison paired by job."""
+) -> "tuple[ExitCode, tuple[LoggedRun, ...]]":
+    """Simulate two policies, print a comparison paired by job, and return both runs; none after an interruption."""
     from optim.simulation.cluster.what_if import PairedRuns, quotas_of
 
     stop, progress, output = running
     now, then = task.play(requests, engine, stop, progress)
     if now is None or then is None:
-        return ExitCode.INTERRUPTED
+        return ExitCode.INTERRUPTED, ()
     quotas = [quotas_of(request.build(task.jobs), task.jobs, task.cluster) for request in requests]
     found = PairedRuns(
         jobs=task.jobs, now=now.logged.log, then=then.logged.log, quotas_now=quotas[0], quotas_then=quotas[1]
@@ -162,7 +169,10 @@ def play_what_if(
     unfinished = [name for name, each in runs if each.row.metrics.unfinished]
     if unfinished:
         info(f"{' and '.join(unfinished)} left jobs unfinished")
-    return ExitCode.NOTHING if unfinished else ExitCode.DONE
+    second = then.logged
+    if second.policy == now.logged.policy:
+        second = replace(second, policy=f"{second.policy}{OTHER_SETTINGS}")
+    return ExitCode.NOTHING if unfinished else ExitCode.DONE, (now.logged, second)
 
 
 def _print_paired(

@@ -237,7 +237,16 @@ def cluster(
         raise InvalidOptionError("--every-policy and --policy exclude each other; give one")
     usual = shipped_names("cluster") if every_policy else default_names("cluster")
     names = ["+".join((*split_list(wrap), name)) for name in chosen or usual]
-    settings_choice.check(names, outputs.asked)
+    settings_choice.check(
+        names,
+        outputs.asked
+        | {
+            "--lost-by": outputs.lost_by,
+            "--jobs-csv": outcomes.jobs_csv,
+            "--waits": outcomes.waits,
+            "--limits": outcomes.limits,
+        },
+    )
     outcomes.check(names)
     own_then = settings_choice.take_own(given, names)
     options, requests = split_settings(given, names)
@@ -267,9 +276,8 @@ def cluster(
     ):
         if len(worlds) > 1:
             return play_sizes(task, worlds, requests, engine, bound_steps, (interruption, progress, output))
-        if settings_choice.what_if is not None:
-            return play_what_if(task, requests, engine, (interruption, progress, output))
-        claims = bound(jobs, world, bound_steps, interruption, progress)
+        is_bounded = settings_choice.what_if is None or outputs.log is not None
+        claims = bound(jobs, world, bound_steps, interruption, progress) if is_bounded else {}
         record = RunRecord(
             jobs=jobs,
             cluster=world,
@@ -283,6 +291,16 @@ def cluster(
             },
             **claims,
         )
+        if settings_choice.what_if is not None:
+            code, runs = play_what_if(task, requests, engine, (interruption, progress, output))
+            if runs:
+                keys = [task.key(request) for request in requests]
+                other = {"what_if": str(settings_choice.what_if), "what_if_options": own_then}
+                known = {"keys": keys} if len(set(keys)) == len(keys) else {}
+                record = replace(record, runs=runs, settings=record.settings | other | known)
+                outcomes.print_outputs(record, output, seed)
+                _write(record, outputs, output, published)
+            return code
         task.least_jct_h, task.least_makespan_h = (record.bounds[name] for name in ("jct_mean_h", "makespan_h"))
         if output is OutputFormat.JSON:
             first = {"bounds": record.bounds, "jct_mean_h_price_bound_limit": record.price_bound_limit_h}

@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.models.cluster.run_file import load_run
+from optim.models.cluster.run_file import load_run, save_run
 from optim.models.cluster.waiting import waited_by_job
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
@@ -89,6 +90,43 @@ def test_a_what_if_is_two_separate_runs(world, now, then):
         assert queue["wait_mean_h_then"] == pytest.approx(waits[1][mine].mean())
 
 
+@pytest.mark.parametrize(
+    ("now", "then", "names"),
+    [
+        (("fifo",), "then.yaml", ("fifo", "hierarchical-quota")),
+        (
+            ("hierarchical-quota", "--option", "quotas={}/now.yaml"),
+            "then.yaml",
+            ("hierarchical-quota", "hierarchical-quota (what-if)"),
+        ),
+        (
+            ("hierarchical-quota", "--option", "quotas={}/then.yaml"),
+            "then.yaml",
+            ("hierarchical-quota", "hierarchical-quota (what-if)"),
+        ),
+        (("easy",), "slurm.conf", ("easy", "multifactor")),
+    ],
+)
+def test_the_log_of_a_what_if_is_verified(world, now, then, names):
+    log, table = world / "both.npz", world / "jobs.csv.out"
+    words = ("--policy", *(word.format(world) for word in now), "--what-if", world / then, "--log", log)
+    result = run(*of(world)[:4], *words, "--jobs-csv", table, "--waits")
+    assert result.exit_code == 0, result.output
+    record = load_run(log)
+    assert tuple(each.policy for each in record.runs) == names
+    assert record.settings["what_if"] == str(world / then)
+    assert ("keys" in record.settings) == (now[-1] != "quotas={}/then.yaml"), "equal runs have equal keys"
+    assert RUNNER.invoke(app, ["verify", str(log)]).exit_code == 0
+    waits = [waited_by_job(record.jobs, each.log) / US / 3600 for each in record.runs]
+    mean = float(re.search(r"mean wait ([+-][0-9.]+) h", result.stdout)[1])
+    assert mean == pytest.approx((waits[1] - waits[0]).mean(), abs=5e-4)
+    assert {line.split(",")[0] for line in table.read_text().splitlines()[1:]} == set(names)
+    assert f"{names[1]}: waits by user" in " ".join(result.stdout.split()).replace(" *", "")
+    other = replace(record, runs=(record.runs[0], replace(record.runs[1], policy="las (what-if)")))
+    save_run(other, log)
+    assert RUNNER.invoke(app, ["verify", str(log)]).exit_code == (3 if "keys" in record.settings else 0)
+
+
 def test_the_table_says_who_waits_less_and_what_queues_lend(world):
     result = run(*of(world)[:4], "--option", f"quotas={world / 'now.yaml'}", "--what-if", world / "then.yaml")
     assert result.exit_code == 0, result.output
@@ -110,9 +148,10 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
         (("--what-if", "nowhere.yaml"), "nowhere.yaml is not a file"),
         (("--what-if", "{}/then.yaml", "--policy", "fifo,srtf"), "takes one policy, got fifo, srtf"),
         (
-            ("--what-if", "{}/then.yaml", "--policy", "fifo", "--log", "{}/a.npz"),
-            "--log and --what-if exclude each other",
+            ("--what-if", "{}/then.yaml", "--policy", "fifo", "--report", "{}/a.html"),
+            "--report and --what-if exclude each other",
         ),
+        (("--write-config", "slurm", "--policy", "fifo", "--waits"), "--waits and --write-config exclude each other"),
         (("--what-if", "{}/then.yaml", "--write-config", "kueue"), "exclude each other"),
         (("--write-config", "yarn"), "--write-config must be"),
         (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no kueue settings"),

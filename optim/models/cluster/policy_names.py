@@ -7,6 +7,9 @@ from optim.core.user_code import is_file_reference
 
 MAX_CHARACTERS = 200
 
+OTHER_SETTINGS = " (what-if)"
+"""Suffix of the name of a policy's second run, with other settings."""
+
 
 def name_error(policies: Sequence[str]) -> str:
     """Return why texts can't be the policy names of a file, or "" if they are valid."""
@@ -28,11 +31,15 @@ def name_in(key: str) -> str:
 def agrees(policy: str, key: str) -> bool:
     """Return whether a run with this key may have this policy name.
 
-    A policy of this package, wrapped or not, keeps its requested name; policies from a user's file or another package
-    choose their names.
+    A policy of this package, wrapped or not, keeps its requested name, in a second run with `OTHER_SETTINGS`; policies from
+    a user's file or another package choose their names.
     """
     asked = name_in(key)
-    return policy == asked or is_file_reference(asked) or asked.rpartition("+")[2] not in shipped_names("cluster")
+    return (
+        policy.removesuffix(OTHER_SETTINGS) == asked
+        or is_file_reference(asked)
+        or asked.rpartition("+")[2] not in shipped_names("cluster")
+    )
 
 
 def marked(policy: str, preemptions: int) -> str:
