@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -23,9 +23,16 @@ from optim.models.admission.check import placement
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
 from optim.models.admission.check.placement import check_plan
-from optim.models.admission.check.price_scales import RECOMPUTED_BOUNDS, RatioRefusedError, recompute_ratio
+from optim.models.admission.check.price_scales import (
+    RECOMPUTED_BOUNDS,
+    STATED_BOUNDS,
+    RatioRefusedError,
+    least_spread,
+    option_numbers,
+    recompute_ratio,
+)
 from optim.models.admission.check.prices import check_prices
-from optim.models.admission.check.ratio import least_spread, ratio_of
+from optim.models.admission.check.ratio import ZERO_START, ratio_of
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.check.tree import check_tree
 from optim.models.admission.decision import AdmissionPlan, PriceProof, Side, TreeProof
@@ -255,6 +262,8 @@ class AdmissionClaims(AbstractClaims):
             return f"the theorems are on the solvers {ONLINE} and {GUARDED}, not on {self.solution.solver}"
         if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
+        if self.solution.solver == GUARDED and stated["theorem"] != ZERO_START:
+            return f"the theorem of {GUARDED} is on the {ZERO_START} price"
         price = self.solution.options.get("price", stated["theorem"])
         if price != stated["theorem"] and not (isinstance(price, str) and is_file_reference(price)):
             return f"the theorem is on the {stated['theorem']} price, but the run's option price is {price}"
@@ -287,6 +296,10 @@ class AdmissionClaims(AbstractClaims):
             return f"the solver {solution.solver} has another theorem"
         if solution.objective is None or solution.bound is None or not 0 < share <= 1:
             return "a ratio needs an objective, a bound and a share in (0, 1]"
+        if solution.termination != Termination.COMPLETED:
+            return f"a ratio needs a completed run, but the termination is {solution.termination}"
+        if not 0 <= wide < math.inf:
+            return f"the value of wide jobs must be at least 0, got {wide}"
         theorem, rho = stated["theorem"], self._guard_share() if "wide" in stated else 1.0
         expected = ratio_of(theorem, self.eps, share, spread) / rho
         if not math.isclose(ratio, expected, rel_tol=PRINTED_TOL):
@@ -295,18 +308,51 @@ class AdmissionClaims(AbstractClaims):
             )
         if ratio * solution.objective + wide < solution.bound * (1 - PRINTED_TOL):
             return f"the bound {solution.bound} does not show a ratio of {ratio}"
-        if solution.solver == ONLINE and solution.options.get("bounds", "oracle") in RECOMPUTED_BOUNDS:
-            try:
-                recomputed = recompute_ratio(self.exact, theorem, solution.options)
-            except RatioRefusedError as refused:
-                return str(refused)
-            if not math.isclose(ratio, recomputed, rel_tol=PRINTED_TOL):
-                return f"the run's options give the ratio {recomputed:.6g}, not {ratio}"
-        elif solution.solver == ONLINE and self.is_plan_feasible:
-            least = least_spread(self.exact, solution.decision, theorem, solution.bound)
-            if spread < least - PRINTED_TOL:
-                return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for this plan, not {spread}"
+        try:
+            why = self._why_other_options(theorem, ratio, spread, certificate.conditions)
+        except RatioRefusedError as refused:
+            return str(refused)
+        if why is not None:
+            return why
         self.proven_ratio = ratio
+        return None
+
+    def _why_other_options(self, theorem: str, ratio: float, spread: float, conditions: Sequence[str]) -> str | None:
+        """Return why the run's options do not give a ratio with this spread and these conditions.
+
+        Raises
+        ------
+        RatioRefusedError
+            If no ratio is proven for the options.
+        """
+        options, is_online = self.solution.options, self.solution.solver == ONLINE
+        if not options.get("strict", False):
+            return "C3 fails: by the run's options U is reached at the full capacity"
+        if is_online and options.get("bounds", "oracle") in RECOMPUTED_BOUNDS:
+            recomputed = recompute_ratio(self.exact, theorem, options)
+            if not math.isclose(ratio, recomputed.ratio, rel_tol=PRINTED_TOL):
+                return f"the run's options give the ratio {recomputed.ratio:.6g}, not {ratio}"
+            for at, due in ((1, (recomputed.upper,)), (4, recomputed.start)):
+                stated = _figures_in(conditions[at])
+                is_same = (math.isclose(*pair, rel_tol=PRINTED_TOL) for pair in zip(stated, due, strict=False))
+                if len(stated) != len(due) or not all(is_same):
+                    told = " and ".join(f"{number:.6g}" for number in due)
+                    return f"the run's options give {conditions[at][:2]} the numbers {told}, not {conditions[at]!r}"
+            return None
+        bounds = options.get("bounds", "oracle") if is_online else "history"
+        if bounds not in STATED_BOUNDS:
+            return f"no ratio is claimed with bounds={bounds}"
+        if (bounds == "history") != bool(options.get("history", "")):
+            return f"bounds={bounds} contradicts history={options.get('history', '')!r}"
+        numbers = option_numbers(options) if is_online else {}
+        full = 1 - numbers.get("eps", math.nan)
+        if "eps" in numbers and not any(
+            math.isclose(full, stated, rel_tol=PRINTED_TOL) for stated in _figures_in(conditions[2])
+        ):
+            return f"by the run's options U is reached at {full:.6g} of the capacity, not as in {conditions[2]!r}"
+        least = least_spread(self.exact, theorem)
+        if spread < least - PRINTED_TOL:
+            return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for these jobs, not {spread}"
         return None
 
     def _guard_share(self) -> float:
@@ -352,6 +398,15 @@ class AdmissionClaims(AbstractClaims):
             case _:
                 return True
         return (says == "holds") == holds
+
+
+def _figures_in(condition: str) -> tuple[float, ...]:
+    """Return the numbers of a condition; none if it is not written as `CONDITIONS` demands."""
+    match = CONDITIONS[condition[:2]].fullmatch(condition)
+    try:
+        return tuple(float(Fraction(text)) for text in match.groups()[1:] if text is not None) if match else ()
+    except (ValueError, ZeroDivisionError):
+        return ()
 
 
 def _verdict(text: Any) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ instance. Nothing here comes from the solver's code.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,10 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 
 RECOMPUTED_BOUNDS = ("oracle", "first", "paper")
-"""Sources of U and the lower scale that the instance contains. `history` reads other files, `estimated` a random sample."""
+"""Sources of U and the lower scale that the instance contains."""
+
+STATED_BOUNDS = ("history", "estimated")
+"""Sources whose U and lower scale the certificate states: `history` reads other files, `estimated` a random sample."""
 
 LEAST_RISE = 1e-9
 """ln(U / lower scale) is at least this."""
@@ -61,8 +64,27 @@ class _Rows:
         return np.broadcast_to(self.log_upper, self.log_lower.shape)[is_used] - self.log_lower[is_used]
 
 
-def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, Any]) -> float:
-    """Return the ratio that the theorem proves for a run of `online`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecomputedRatio:
+    """A competitive ratio, and the numbers of two of its conditions.
+
+    Parameters
+    ----------
+    ratio
+        ``A + max(1, A)`` (A.29) or ``2 A`` (A.28); infinite if it exceeds the largest double.
+    upper
+        C2: smallest ratio of U to the largest density of its row.
+    start
+        C5: largest share of a job's value that ``sum_j lambda_j a_j`` takes; or D_0 and the best single job's value.
+    """
+
+    ratio: float
+    upper: float
+    start: tuple[float, ...]
+
+
+def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, Any]) -> RecomputedRatio:
+    """Return the ratio that the theorem proves for a run of `online`, and the numbers of its conditions.
 
     Parameters
     ----------
@@ -73,29 +95,17 @@ def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, An
     options
         The run's options; missing ones have their defaults.
 
-    Returns
-    -------
-    float
-        ``A + max(1, A)`` (A.29) or ``2 A`` (A.28); infinite if it exceeds the largest double.
-
     Raises
     ------
     RatioRefusedError
         If a condition fails, or the options don't determine U and the lower scale.
     """
-    bounds = str(options.get("bounds", "oracle"))
+    bounds, given = str(options.get("bounds", "oracle")), option_numbers(options)
     if bounds not in RECOMPUTED_BOUNDS:
         raise RatioRefusedError(f"U and the lower scale of bounds={bounds} can't be recomputed from the instance")
-    try:
-        factors = math.log(float(options.get("upper_scale", 1.0))), math.log(float(options.get("lower_scale", 1.0)))
-        share = float(options.get("sample_share", 0.1))
-        given = options.get("eps")
-        eps = max_share(exact)
-        full = 1.0 if not options.get("strict", False) else 1.0 - float(eps if given is None else given)
-    except (TypeError, ValueError) as error:
-        raise RatioRefusedError(f"the run's options are not numbers: {error}") from error
-    if not 0.0 < share <= 1.0:
-        raise RatioRefusedError(f"the run's options are not numbers of their ranges: sample_share is {share}")
+    factors, share = (math.log(given["upper_scale"]), math.log(given["lower_scale"])), given["sample_share"]
+    eps = max_share(exact)
+    full = 1.0 - given.get("eps", float(eps)) if options.get("strict", False) else 1.0
     if eps >= 1:
         raise RatioRefusedError("C1 fails: one job can take an entire server")
     if not 0.0 < full <= (1.0 - float(eps)) * (1.0 + SLACK):
@@ -117,10 +127,56 @@ def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, An
         ]
     scale = bounds if bounds == "paper" else "unit-free" if options.get("unit_free", True) else "simple"
     rows = {side: _rows(exact, side, chosen, theorem, scale, factors) for side in _sides(exact)}
-    _check_upper(exact, rows, known)
-    (_check_scale if theorem == ZERO_START else _check_start)(rows, known)
+    upper = _check_upper(exact, rows, known)
+    start = (_check_scale if theorem == ZERO_START else _check_start)(rows, known)
     rise = np.concatenate([side.rise for side in rows.values()])
-    return ratio_of(theorem, eps, full, float(rise.max(initial=-np.inf)))
+    return RecomputedRatio(
+        ratio=ratio_of(theorem, eps, full, float(rise.max(initial=-np.inf))), upper=upper, start=start
+    )
+
+
+def option_numbers(options: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers among the options of a run of `online`; `eps` only if it is given.
+
+    Raises
+    ------
+    RatioRefusedError
+        If one is no number, or out of its range.
+    """
+    usual = {"upper_scale": 1.0, "lower_scale": 1.0, "sample_share": 0.1, "eps": None}
+    stated = {name: options.get(name, value) for name, value in usual.items()}
+    try:
+        numbers = {name: float(value) for name, value in stated.items() if value is not None}
+    except (TypeError, ValueError) as error:
+        raise RatioRefusedError(f"the run's options are not numbers: {error}") from error
+    for name, number in numbers.items():
+        is_valid = 0.0 <= number < 1.0 if name == "eps" else 0.0 < number < math.inf
+        if not is_valid or (name == "sample_share" and number > 1.0):
+            raise RatioRefusedError(f"the run's options are not numbers of their ranges: {name} is {number}")
+    if not {"upper_scale", "lower_scale", "sample_share"} <= numbers.keys():
+        raise RatioRefusedError("the run's options are not numbers: one of them is null")
+    return numbers
+
+
+def least_spread(exact: ExactInstance, theorem: str) -> float:
+    """Return the smallest spread ln(U / lower scale) with which conditions C2 and C5 hold for all jobs.
+
+    By C2, U of a row is at least d, the largest value of a job for its smallest use. If no U exceeds s times the lower scale
+    of its row, then C5 of the zero-start price, ``sum_j lambda_j a_j <= v``, gives ``s >= sum_j d_j a_j / v``, and that of the
+    exponential price, ``sum_j L_j c_j <= v / 2``, gives ``s >= 2 sum_j d_j c_j / v`` with the best job's value v.
+    """
+    known = [figure for job in exact.jobs if (figure := _figures(exact, job)) is not None]
+    rows = {side: _rows(exact, side, known, EXPONENTIAL, "simple") for side in _sides(exact)}
+    dearest = {
+        side: replace(row, log_lower=np.where(np.isfinite(row.log_lower), row.log_upper, -np.inf))
+        for side, row in rows.items()
+    }
+    if theorem == EXPONENTIAL:
+        most = max((job.most for job in known), default=0.0)
+        least = 2 * _start(dearest) / most if most > 0 else 0.0
+    else:
+        least = _largest_scale(dearest, known)
+    return math.log(least) if least > 0 else -math.inf
 
 
 def _sides(exact: ExactInstance) -> tuple[Side, ...]:
@@ -234,27 +290,44 @@ def _num_rows(exact: ExactInstance) -> int:
     return sum(int((capacity > 0).sum(axis=(1, 2)) @ np.array(count, dtype=np.int64)) for capacity, count in tables)
 
 
-def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
-    """Check C2: U is at least any job's value for its smallest use of the row."""
+def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> float:
+    """Check C2, that U is at least any job's value for its smallest use of the row; return the smallest ratio of the two."""
+    least = math.inf
     for side, stated in rows.items():
         needed = _rows(exact, side, known, EXPONENTIAL, "simple")
         is_used = np.isfinite(needed.log_lower)
-        if (stated.log_upper[is_used] < needed.log_upper[is_used] - SLACK).any():
-            raise RatioRefusedError("C2 fails: by the run's options U is below a job's value per unit")
+        least = min(least, float((stated.log_upper[is_used] - needed.log_upper[is_used]).min(initial=np.inf)))
+    if least < -SLACK:
+        raise RatioRefusedError("C2 fails: by the run's options U is below a job's value per unit")
+    return 1.0 if least == math.inf else math.exp(least)
 
 
-def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
-    """Check C5 of the zero-start price: lambda times the use is at most the value."""
+def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tuple[float]:
+    """Check C5 of the zero-start price: lambda times the use is at most the value; return the largest share."""
+    share = _largest_scale(rows, known)
+    if share > 1 + SLACK:
+        raise RatioRefusedError("C5 fails: by the run's options sum of lambda a exceeds a job's value")
+    return (share,)
+
+
+def _largest_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> float:
+    """Return the largest share of a job's value that lambda times its use takes."""
     scale = {side: np.exp(row.log_lower.max(axis=(0, 1), initial=-np.inf)) for side, row in rows.items()}
     scale.setdefault(Side.PS, scale[Side.WORKER])
-    for job in known:
-        cost = job.worker_slots * sum(float(job.largest[side] @ scale[side]) for side in scale)
-        if cost > job.least * (1 + SLACK):
-            raise RatioRefusedError("C5 fails: by the run's options sum of lambda a exceeds a job's value")
+    return max(
+        (job.worker_slots * sum(float(job.largest[side] @ scale[side]) for side in scale) / job.least for job in known),
+        default=0.0,
+    )
 
 
-def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> None:
-    """Check C5 of the exponential price: the value of the empty cluster is at most half of the best single job's."""
-    initial = sum(float((np.exp(row.log_lower) * row.capacity).sum(axis=(1, 2)) @ row.count) for row in rows.values())
-    if 2 * initial > max((job.most for job in known), default=0.0) * (1 + SLACK):
+def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tuple[float, float]:
+    """Check C5 of the exponential price: the value of the empty cluster is at most half of the best single job's; return both."""
+    initial, most = _start(rows), max((job.most for job in known), default=0.0)
+    if 2 * initial > most * (1 + SLACK):
         raise RatioRefusedError("C5 fails: by the run's options D_0 exceeds half of the best job's value")
+    return initial, most
+
+
+def _start(rows: Mapping[Side, _Rows]) -> float:
+    """Return the value of all servers at the lower scale."""
+    return sum(float((np.exp(row.log_lower) * row.capacity).sum(axis=(1, 2)) @ row.count) for row in rows.values())

@@ -15,8 +15,8 @@ import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.admission.check import check
 from optim.models.admission.check.exact_instance import read_exact_instance
-from optim.models.admission.check.price_scales import RatioRefusedError, recompute_ratio
-from optim.models.admission.check.ratio import least_spread, ratio_of
+from optim.models.admission.check.price_scales import RatioRefusedError, least_spread, recompute_ratio
+from optim.models.admission.check.ratio import ratio_of
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
@@ -461,33 +461,85 @@ def test_the_ratio_of_jobs_without_size_is_the_logarithm():
     assert ratio_of("zero-start", Fraction(1, 2), 1.0, -math.inf) == 1.0
 
 
+def lowered(solution: Solution, price: str, full: float, spread: float, eps: Fraction, **options: Any) -> Solution:
+    """Return a solution that states the ratio of another spread under other options."""
+    ratio = ratio_of(price, eps, full, spread)
+    stated = re.sub(r"ratio \S+ by", f"ratio {ratio:.12g} by", solution.certificate.statement)
+    stated = re.sub(r"up to [^;]+", f"up to {spread:.12g}", stated)
+    certificate = replace(solution.certificate, statement=stated)
+    return replace(solution, certificate=certificate, options={**solution.options, **options})
+
+
 @pytest.mark.parametrize("price", ["zero-start", "exponential"])
 @pytest.mark.parametrize("name", ["tiny-1", "adversary-zero-start-strict-small"])
-def test_a_smaller_spread_than_the_plan_needs_is_refused_with_its_own_ratio(name, price):
+def test_a_smaller_spread_than_the_jobs_need_is_refused_with_its_own_ratio(name, price):
     instance = optim.reference_instance(name)
     solution = optim.solve(instance, "online", options={"strict": True, "price": price})
     exact, full = read_exact_instance(instance), float(solution.certificate.conditions[2].split()[6])
-    least = least_spread(exact, solution.decision, price, solution.bound)
+    least, eps = least_spread(exact, price), max_share(exact)
     assert 0 < least < float(re.search(r"up to ([^;]+)", solution.certificate.statement)[1])
     for spread, is_accepted in ((least + 1e-3, True), (least - 1e-3, False)):
-        ratio = ratio_of(price, max_share(exact), full, spread)
-        stated = re.sub(r"ratio \S+ by", f"ratio {ratio:.12g} by", solution.certificate.statement)
-        stated = re.sub(r"up to [^;]+", f"up to {spread:.12g}", stated)
-        forged = replace(
-            solution,
-            certificate=replace(solution.certificate, statement=stated),
-            options={**solution.options, "bounds": "history"},
-        )
-        assert optim.verify(instance, forged).is_ok == is_accepted or ratio * solution.objective < solution.bound
+        forged = lowered(solution, price, full, spread, eps, bounds="history", history="tiny-0")
+        shown = ratio_of(price, eps, full, spread) * solution.objective
+        assert optim.verify(instance, forged).is_ok == is_accepted or shown < solution.bound
 
 
 @given(tiny_instances())
 def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
-    """U of C2 and the lower scale of C5 are taken over all listed schedules, by the solver's own constants."""
-    plan = optim.solve(instance, "fifo").decision
+    """U of C2 and the lower scale of C5 are taken by the solver's own constants."""
     ranges = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     sides = (ranges.worker,) if instance.has_shared_servers else (ranges.worker, ranges.ps)
-    assert least_spread(read_exact_instance(instance), plan, "zero-start", 0.0) <= max(map(log_spread, sides)) + 1e-9
+    assert least_spread(read_exact_instance(instance), "zero-start") <= max(map(log_spread, sides)) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bounds": "seen"}, "no ratio is claimed with bounds=seen"),
+        ({"bounds": "none"}, "no ratio is claimed with bounds=none"),
+        ({"bounds": None}, "no ratio is claimed with bounds=None"),
+        ({"bounds": "history"}, "bounds=history contradicts history=''"),
+        ({"bounds": "estimated", "history": "tiny-0"}, "bounds=estimated contradicts history='tiny-0'"),
+        ({"bounds": "estimated", "strict": False}, "C3 fails: by the run's options U is reached at the full capacity"),
+        ({"bounds": "estimated", "eps": 0.2}, "by the run's options U is reached at 0.8 of the capacity"),
+        ({"bounds": "estimated", "upper_scale": -1}, "upper_scale is -1"),
+        ({"bounds": "estimated", "lower_scale": "inf"}, "lower_scale is inf"),
+        ({"bounds": "estimated", "sample_share": 2}, "sample_share is 2"),
+        ({"bounds": "estimated", "sample_share": None}, "one of them is null"),
+    ],
+)
+def test_refuses_a_ratio_under_options_that_claim_none(options: dict[str, Any], message: str) -> None:
+    """The stated spread suffices for the jobs; only the options do not."""
+    instance, solution = strict()
+    forged = replace(solution, options={**solution.options, **options})
+    assert message in check(instance, forged).violations[0].message
+    honest = {**solution.options, "bounds": "estimated"}
+    assert check(instance, replace(solution, options=honest)).is_ok
+
+
+@pytest.mark.parametrize(
+    ("at", "old", "new"), [(1, r"at least \S+ times", "at least 9 times"), (4, r"at most \S+ of", "at most 0.01 of")]
+)
+def test_refuses_numbers_of_conditions_that_the_options_do_not_give(at: int, old: str, new: str) -> None:
+    conditions = list(strict()[1].certificate.conditions)
+    conditions[at] = re.sub(old, new, conditions[at])
+    assert "the run's options give C" in with_certificate(conditions=tuple(conditions)).violations[0].message
+
+
+def test_refuses_numbers_of_the_exponential_price_that_the_options_do_not_give() -> None:
+    instance = optim.reference_instance("adversary-exponential-strict-small")
+    solution = optim.solve(instance, "online", options={"strict": True, "price": "exponential"})
+    assert solution.certificate.competitive_ratio
+    conditions = list(solution.certificate.conditions)
+    conditions[4] = re.sub(r"optimum >= \S+", "optimum >= 9999", conditions[4])
+    forged = replace(solution, certificate=replace(solution.certificate, conditions=tuple(conditions)))
+    assert "the run's options give C5 the numbers" in check(instance, forged).violations[0].message
+
+
+def test_refuses_the_ratio_of_a_run_that_was_cut_short() -> None:
+    instance, solution = strict()
+    stopped = replace(solution, termination=Termination.TIME_LIMIT)
+    assert "a ratio needs a completed run" in check(instance, stopped).violations[0].message
 
 
 def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
@@ -509,6 +561,13 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
     lower = re.sub(r"ratio (\S+) plus", lambda m: f"ratio {float(m[1]) / 2} plus", certificate.statement)
     for forged in (halved, replace(solution, certificate=replace(certificate, statement=lower))):
         assert "gives the ratio" in optim.verify(day, forged).violations[0].message
+    other = replace(solution, options={**solution.options, "strict": False})
+    negative = re.sub(r"plus \S+ on", "plus -1 on", certificate.statement)
+    assert "C3 fails" in optim.verify(day, other).violations[0].message
+    other = replace(solution, certificate=replace(certificate, statement=negative))
+    assert "the value of wide jobs must be at least 0" in optim.verify(day, other).violations[0].message
+    other = replace(solution, options={**solution.options, "history": ""})
+    assert "bounds=history contradicts history=''" in optim.verify(day, other).violations[0].message
 
 
 @pytest.mark.parametrize(
@@ -523,6 +582,7 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
         ({"lower_scale": 0.5}, "options give the ratio"),
         ({"eps": "much"}, "not numbers"),
         ({"upper_scale": 0.0}, "not numbers"),
+        ({"upper_scale": None}, "not numbers"),
         ({"bounds": "first", "sample_share": "inf"}, "sample_share is inf"),
         ({"bounds": "first", "sample_share": "nan"}, "sample_share is nan"),
     ],
@@ -551,7 +611,7 @@ def test_recomputes_the_solvers_ratio(name: str, options: dict[str, Any]) -> Non
     claim = ratio_claim(instance, bounds, make_function(instance, given))
     exact, told = read_exact_instance(instance), {**options, "strict": True, "sample_share": 0.5}
     if claim.holds:
-        assert recompute_ratio(exact, options["price"], told) == pytest.approx(claim.ratio, rel=1e-9)
+        assert recompute_ratio(exact, options["price"], told).ratio == pytest.approx(claim.ratio, rel=1e-9)
     else:
         with pytest.raises(RatioRefusedError):
             recompute_ratio(exact, options["price"], told)
@@ -565,7 +625,7 @@ def test_recomputes_the_documented_example_by_hand() -> None:
         {"id": "b", "arrival": 0, "work": 12, "max_workers": 2, "worker": {"gpu": 1}, "value": 5},
     ]
     instance = optim.AdmissionInstance.from_jobs(jobs, horizon=12, worker_servers=workers)
-    assert recompute_ratio(read_exact_instance(instance), "zero-start", {"strict": True}) == pytest.approx(111744)
+    assert recompute_ratio(read_exact_instance(instance), "zero-start", {"strict": True}).ratio == pytest.approx(111744)
 
 
 def refused(counts, ended=Termination.TIME_LIMIT):
