@@ -41,7 +41,7 @@ from optim.models.admission.instance import AdmissionInstance
 OF_THE_WORK = (
     *("columns", "moves", "rounds", "schedules", "cuts", "unsplittable", "chosen", "newton_steps", "saddle_steps"),
     *("variables", "simplex_iterations", "programmes", "confined", "fallbacks", "out_of_time", "workers_not_placed"),
-    *("days", "resolves", "lost_worker_slots", "nodes"),
+    *("days", "resolves", "lost_worker_slots", "nodes", "plans_handed_over"),
 )
 """Counters of a solver's work."""
 

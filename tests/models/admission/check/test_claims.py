@@ -668,6 +668,7 @@ def test_accepts_what_a_run_cut_short_can_count(counts):
         ("promised", 7.0),
         ("completed_on_standby", 3.0),
         ("columns", 0.5),
+        ("plans_handed_over", -1.0),
         ("master", -1.0),
         ("master", 1e9),
         ("guard_earned", 1e9),
