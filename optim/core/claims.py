@@ -291,6 +291,10 @@ class AbstractClaims(ABC):
         """Return further statements that a valid decision proves."""
         return []
 
+    def ratio_text(self, ratio: float) -> str:
+        """Return the statement that a competitive ratio proves, with the premises that are not checked."""
+        return f"the competitive ratio is {ratio:.6g}"
+
     def check(self) -> Verification:
         """Recompute every claim of the solution."""
         certificate = self.solution.certificate
@@ -316,6 +320,8 @@ class AbstractClaims(ABC):
             proven.append(self.bound_text.format(repr(bound.value)))
         if is_optimal:
             proven.append(self.optimality_text)
+        if self.proven_ratio is not None and not violations:
+            proven.append(self.ratio_text(self.proven_ratio))
         return Verification(
             violations=tuple(violations),
             objective=None if objective is None else objective.value,

@@ -355,6 +355,17 @@ class AdmissionClaims(AbstractClaims):
             return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for these jobs, not {spread}"
         return None
 
+    def ratio_text(self, ratio: float) -> str:
+        """Return the competitive ratio with the premises that the file cannot show."""
+        options, is_online = self.solution.options, self.solution.solver == ONLINE
+        premises = [f"{self.solution.solver} made the plan"]
+        if not is_online or options.get("bounds", "oracle") in STATED_BOUNDS:
+            premises.append("U and the lower scale are as stated")
+        if is_online and is_file_reference(options.get("price", "")):
+            premises.append("the price class computes the theorem's curve")
+        extra = "" if is_online else ", plus the stated value of wide jobs,"
+        return f"the competitive ratio is {ratio:.6g}{extra} if {' and '.join(premises)}"
+
     def _guard_share(self) -> float:
         """Return the smallest share of a class' servers that the guard has, by the option `guard`."""
         guard = self.solution.options.get("guard")

@@ -338,7 +338,16 @@ def with_certificate(**changes: Any) -> Any:
 def test_accepts_the_ratio_of_an_online_rule_with_its_conditions() -> None:
     instance, solution = strict()
     assert "C1 to C6 hold" in solution.certificate.statement
-    assert check(instance, solution).is_ok
+    found = check(instance, solution)
+    assert found.is_ok
+    ratio = f"the competitive ratio is {solution.certificate.competitive_ratio:.6g} if online made the plan"
+    assert found.proven[-1] == ratio
+    for options, premise in (
+        ({"bounds": "estimated"}, " and U and the lower scale are as stated"),
+        ({"price": "./mine.py:Mine"}, " and the price class computes the theorem's curve"),
+    ):
+        other = check(instance, replace(solution, options={**solution.options, **options}))
+        assert other.proven[-1] == ratio + premise
 
 
 def test_refuses_the_ratio_of_a_solver_that_no_theorem_covers() -> None:
@@ -553,7 +562,9 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
     options = {"strict": True, "guard": 0.25, "history": str(tmp_path / "day.json")}
     solution = optim.solve(day, "online-learned", options=options)
     certificate = solution.certificate
-    assert optim.verify(day, solution).violations == ()
+    found = optim.verify(day, solution)
+    assert found.violations == ()
+    assert "plus the stated value of wide jobs, if online-learned made the plan and U" in found.proven[-1]
     spread = float(re.search(r"up to ([^;]+)", certificate.statement)[1])
     exact, full = read_exact_instance(day), float(certificate.conditions[2].split()[6])
     assert certificate.competitive_ratio == pytest.approx(4 * ratio_of("zero-start", max_share(exact), full, spread))
