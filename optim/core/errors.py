@@ -22,8 +22,8 @@ class OptimError(Exception):
     >>> try:
     ...     optim.reference_instance("tiny-9")
     ... except optim.OptimError as error:
-    ...     print(str(error)[:34])
-    no reference instance 'tiny-9'; th
+    ...     print(error)
+    no reference instance 'tiny-9'; did you mean tiny-2 or tiny-1?
     """
 
 
