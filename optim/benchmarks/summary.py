@@ -6,7 +6,7 @@ Times count only for solves that the checker accepted and no time limit ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,29 @@ from optim.core.solution import Termination
 from optim.models.catalogue import problem_names
 from optim.statistics import Interval
 
+WITH_OPTIONS = " ("
+"""Separator of a solver's name and its options, where runs of one solver have several values of an option."""
+
+
+def named_by_options(records: Sequence[Record]) -> list[Record]:
+    """Return records whose solver names end in the options that have several values on one instance with one seed.
+
+    Merged results can contain such records; by name alone they would count as one solver.
+    """
+    values: dict[tuple[str, str], dict[tuple[object, ...], set[str]]] = {}
+    for record in records:
+        labels = sorted((name, str(value)) for name, value in record.labels.items())
+        case = (record.suite, record.instance, record.instance_digest, record.seed, *labels)
+        for name, value in record.options.items():
+            values.setdefault((record.solver, name), {}).setdefault(case, set()).add(str(value))
+    several = {key for key, by_case in values.items() if any(len(each) > 1 for each in by_case.values())}
+    found = []
+    for record in records:
+        own = [f"{name}={value}" for name, value in record.options.items() if (record.solver, name) in several]
+        name = f"{record.solver}{WITH_OPTIONS}{', '.join(own)})" if own else record.solver
+        found.append(replace(record, solver=name))
+    return found
+
 
 def foresight_of(record: Record) -> str:
     """Describe the future information that a record's solver received in advance; "" for none and for unknown solvers."""
@@ -26,8 +49,9 @@ def foresight_of(record: Record) -> str:
 
     if record.problem not in problem_names():
         return ""
+    name = record.solver.partition(WITH_OPTIONS)[0] if record.solver.endswith(")") else record.solver
     try:
-        solver = solver_named(record.problem, record.solver)
+        solver = solver_named(record.problem, name)
         options = build_options(solver.options_type, dict(record.options))
     except InvalidOptionError:
         return ""

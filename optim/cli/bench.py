@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from optim.benchmarks.best_known import CERTIFIED, TO_BEST, TO_BOUND, best_known, instance_of
-from optim.benchmarks.summary import foresight_of
+from optim.benchmarks.summary import foresight_of, named_by_options
 from optim.cli.border import listening
 from optim.cli.commands import complete_instance, complete_solver, complete_suite, problems
 from optim.cli.messages import ExitCode, info
@@ -347,29 +347,13 @@ def print_bench_tables(
         mine = [record for record in records if record.suite == spec.name]
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
         if mine:
-            several = options_that_differ(mine)
-            rows = [_row(record, spec.columns, known, several.get(record.solver, ())) for record in mine]
-            header, rows = _filled(spec.columns, rows)
+            header, rows = _filled(spec.columns, [_row(record, spec.columns, known) for record in mine])
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, min_wanted=MIN_WANTED)
             _print_marks(mine)
             print_best_known(mine, known)
     for line in _problem_lines(skipped, records):
         print_line(line)
-
-
-def options_that_differ(records: "Sequence[Record]") -> dict[str, tuple[str, ...]]:
-    """Return per solver the options that have several values on one instance with one seed, as in merged results."""
-    values: dict[tuple[str, str], dict[tuple[object, ...], set[str]]] = {}
-    for record in records:
-        case = (record.instance_digest, record.instance, record.seed, *sorted(map(str, record.labels.items())))
-        for name, value in record.options.items():
-            values.setdefault((record.solver, name), {}).setdefault(case, set()).add(str(value))
-    found: dict[str, tuple[str, ...]] = {}
-    for (solver, name), by_case in values.items():
-        if any(len(each) > 1 for each in by_case.values()):
-            found[solver] = (*found.get(solver, ()), name)
-    return found
 
 
 def _named(solver: str, records: "Sequence[Record]") -> str:
@@ -439,17 +423,14 @@ def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tup
     return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
 
 
-def _row(
-    record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]", several: Sequence[str]
-) -> tuple[object, ...]:
-    """Return a record's row with its values of options in `several`; CPU seconds also cover compilation."""
-    values = ", ".join(f"{name}={record.options.get(name)}" for name in several)
+def _row(record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]") -> tuple[object, ...]:
+    """Return a record's row; seconds cover the complete solve, CPU seconds also compilation."""
     decision = record.decision_ms or {}
     best = known.get(instance_of(record)) if record.verified else None
     return (
         record.instance,
         *(record.figure(name) for name in columns),
-        _named(record.solver, [record]) + (f" ({values})" if values else ""),
+        _named(record.solver, [record]),
         "error" if record.error is not None else record.termination,
         record.objective,
         record.bound,
@@ -566,14 +547,15 @@ def _finish(
     golden: "Sequence[Record] | None",
     compare: "Callable[[Sequence[Record], Sequence[Record]], list[Difference]]",
     joined: str = "",
+    shown: "Sequence[Record] | None" = None,
 ) -> ExitCode:
-    """Write the report and golden results, and compare."""
+    """Write the report, of the records as `shown`, and golden results, and compare."""
     from optim.benchmarks.compare import write_golden as store_golden
     from optim.benchmarks.report import write_report
 
     report = files.report_path
     if report is not None:
-        write_report(records, skipped, report)
+        write_report(records if shown is None else shown, skipped, report)
     info(f"{len(records)} records{joined} in {files.results_path}" + (f", report in {report}" if report else ""))
     if files.write_golden is not None:
         store_golden(records, files.write_golden)
@@ -619,11 +601,12 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
     for place in filter(None, (files.results_path, files.report_path, files.write_golden)):
         prepare_folder(place)
     records = merge_results(sources, files.results_path)
+    shown = named_by_options(records)
     if output is OutputFormat.TABLE:
         show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
         show(
             [spec for name in sorted({record.suite or "" for record in records}) if (spec := SUITES.find(name))],
-            records,
+            shown,
             (),
         )
     else:
@@ -633,7 +616,7 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
         seeds=tuple({row.seed for row in golden or ()}),
     )
     joined = f" of {len(sources)} files"
-    return _finish(records, (), files, golden, lambda now, then: compare(now, then, everything), joined)
+    return _finish(records, (), files, golden, lambda now, then: compare(now, then, everything), joined, shown)
 
 
 def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:

@@ -203,8 +203,15 @@ def test_two_values_of_an_option_are_compared_by_joining_two_runs(folder, monkey
         assert "price=" not in done.stdout
     files = ("zero-start.jsonl", "exponential.jsonl", "--results", "all.jsonl", "--no-report")
     joined = CliRunner().invoke(app, ["bench", "--merge", *files])
-    assert joined.stdout.count("online* (price=zero-start) ") == 3
-    assert joined.stdout.count("online* (price=exponential) ") == 3
+    assert joined.stdout.count("online (price=zero-start)* ") == 3
+    assert joined.stdout.count("online (price=exponential)* ") == 3
+    assert "online (price=exponential)*: bounds=oracle" in joined.stdout
+    rows = [json.loads(line)["solver"] for line in (folder / "all.jsonl").read_text().splitlines()]
+    assert rows == ["online"] * 6
+    monkeypatch.setattr("optim.cli.bench.MAX_ROWS", 0)
+    board = CliRunner().invoke(app, ["bench", "--merge", *files]).stdout
+    assert board.count("online (price=zero-start)*") >= 1
+    assert board.count("online (price=exponential)*") >= 1
 
 
 def test_joining_makes_the_folders_of_what_it_writes(folder):
