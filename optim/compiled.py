@@ -413,13 +413,15 @@ def _go_without(error: Exception) -> None:
     """Log once per process that there is no usable cache folder."""
     if LoopCache.may_write:
         LoopCache.may_write = False
-        LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
+        LOGGER.warning(
+            "compiled loops can't be stored: %s; until this is corrected, every process compiles them again", error
+        )
 
 
 def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
     """Restore a loop from an entry, after verifying that the entry is complete and unchanged."""
     if _digest(payload) != digest:
-        raise ValueError("the entry is cut short or changed")
+        raise ValueError("the entry is truncated or changed")
     parts, constants = pickle.loads(payload)
     # The entry of a caller may have defined the loop's environment without the parts needed by the loop's wrapper.
     present = parts[ENVIRONMENT].consts
@@ -458,7 +460,9 @@ def check_private(folder: Path) -> None:
     if not {folder.lstat().st_uid, found.st_uid} <= {os.geteuid(), ADMINISTRATOR}:
         raise SharedFolderError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise SharedFolderError(f"others may write to {folder}; remove it, and it is created again for you alone")
+        raise SharedFolderError(
+            f"other users may write to {folder}; remove it, and optim creates it again with access for you alone"
+        )
 
 
 def drop_oldest(folder: Path, max_bytes: int) -> None:

@@ -240,7 +240,7 @@ def test_without_a_place_to_write_loops_run_and_one_line_says_so(modules, monkey
     assert call(ONE) == {"results": [0], "compiled": ONE}
     assert call(ONE)["compiled"] == ONE
     (line,) = caplog.messages
-    assert "compiled loops can't be kept" in line
+    assert "compiled loops can't be stored" in line
 
 
 def test_a_user_without_a_home_has_a_folder_of_their_own(modules, tmp_path, monkeypatch):
@@ -283,8 +283,8 @@ def give_away_a_link(path, monkeypatch):
 
 
 OPENED = {
-    "all may write": (lambda path, _: path.chmod(0o777), "others may write to"),
-    "a group may write": (lambda path, _: path.chmod(0o770), "others may write to"),
+    "all may write": (lambda path, _: path.chmod(0o777), "other users may write to"),
+    "a group may write": (lambda path, _: path.chmod(0o770), "other users may write to"),
     "somebody else's": (give_away, "belongs to another user"),
     "somebody else's link": (give_away_a_link, "belongs to another user"),
 }
@@ -301,7 +301,7 @@ def test_what_others_may_have_written_is_not_run_and_one_line_says_so(modules, m
     assert call(ONE)["compiled"] == ONE
     assert {path.name: path.stat().st_mtime_ns for path in modules.entries} == before
     (line,) = caplog.messages
-    assert "compiled loops can't be kept" in line
+    assert "compiled loops can't be stored" in line
     assert cause in line
 
 

@@ -110,7 +110,7 @@ class StartChoice:
         now = own_state["state"].pop("now", None)
         if own_state["state"]:
             raise InvalidOptionError(
-                f"unknown option state.{next(iter(own_state['state']))[:40]}; the state has the option now"
+                f"unknown option state.{next(iter(own_state['state']))[:40]}; the only one is state.now"
             )
         queue = read_queue_state(self.state, now)
         jobs, present, limit_s = begin_from(queue, cluster)

@@ -359,7 +359,9 @@ class LineProgress:
         """Return the tasks with completed work, elapsed time and, if the total is known, the estimated time left."""
         now = time.monotonic()
         told = [_told(task, now) for task in list(self._tasks)] or ["working"]
-        return "; ".join([f"{_clock(now - self._begun_s)} gone: {told[0]}", *told[1:], *filter(None, [_compiling()])])
+        return "; ".join(
+            [f"{_clock(now - self._begun_s)} elapsed: {told[0]}", *told[1:], *filter(None, [_compiling()])]
+        )
 
 
 @contextmanager

@@ -119,9 +119,7 @@ class Outputs:
         """
         paths = [Path(name) for name in split_list([given.pop("clusters")] if "clusters" in given else [])]
         if given:
-            raise InvalidOptionError(
-                f"unknown option study.{next(iter(given))[:40]}; the study has the option clusters"
-            )
+            raise InvalidOptionError(f"unknown option study.{next(iter(given))[:40]}; the only one is study.clusters")
         if paths and not self.study:
             raise InvalidOptionError("study.clusters requires --study; add it")
         for path in paths:

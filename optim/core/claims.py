@@ -299,7 +299,7 @@ class AbstractClaims(ABC):
         """Recompute every claim of the solution."""
         certificate = self.solution.certificate
         violations = self._check_names()
-        if violations:  # of another instance every further row would be wrong, too
+        if violations:  # for another instance, all further rows would fail as well
             return Verification(violations=tuple(violations))
         wrong_bound, bound = self._check_bound()
         wrong_decision, objective = self._check_decision()

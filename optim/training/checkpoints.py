@@ -28,7 +28,7 @@ VERSION = 2
 NUM_KEPT = 2
 """Number of checkpoints kept in the folder."""
 
-WHAT, REMEDY = "a checkpoint", "remove it: a run goes on from the newest whole one, or begins anew"
+WHAT, REMEDY = "a checkpoint", "remove it: training resumes from the newest intact checkpoint, or starts again"
 
 
 class StartingPoint(NamedTuple):
@@ -96,7 +96,9 @@ class DurableStorage(Machine):
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; write a checkpoint if it brings the last shard of a clock."""
         replies = super().handle(message)
-        if isinstance(message, Copy):  # here, as an error of `_replies` would pass for one of the application
+        if isinstance(
+            message, Copy
+        ):  # raised here, since an error of `_replies` would be attributed to the application
             self._write(message.values.clock)
         elif isinstance(message, Keep) and message.last is not None:
             self._rewind(message.last)

@@ -602,7 +602,7 @@ class Controller:
         """Register a copy; discard older copies once a newer clock is safe, and write a checkpoint when one is due."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
-            return  # the last words of a machine that has died since
+            return  # the last message of a machine that has failed since
         copies.confirm(message.holder, message.shard, message.clock)
         if self._rebuild is not None:
             if message.clock == self._clock and message.holder == self._rebuild.roles.backups[message.shard]:

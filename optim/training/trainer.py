@@ -246,7 +246,7 @@ class Trainer:
     def take(self, message: Message | Lost) -> None:
         """Pass a message to the controller and record the result."""
         if isinstance(message, Lost):
-            self._last_lost = f"machine {message.machine} was the last to go, {message.reason}"
+            self._last_lost = f"machine {message.machine} was the last to leave, {message.reason}"
         self.controller.receive(message)
         self._note()
 

@@ -191,7 +191,7 @@ def test_says_a_line_now_and_then_in_a_pipe(become_pipe):
         wait_for(pipe, "left; a part, 7 done, objective 12.346\n")
     line = pipe.getvalue().splitlines()[-1]
     assert re.fullmatch(
-        r"optim: \d+ s gone: the whole, 1 of 4, about \d+ s left; a part, 7 done, objective 12.346", line
+        r"optim: \d+ s elapsed: the whole, 1 of 4, about \d+ s left; a part, 7 done, objective 12.346", line
     )
     told = pipe.getvalue()
     time.sleep(0.05)
@@ -202,15 +202,15 @@ def test_what_is_left_is_reckoned_from_what_was_done(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("optim.cli.output.time.monotonic", lambda: now[0])
     lines = LineProgress()
-    assert lines.line() == "0 s gone: working"
+    assert lines.line() == "0 s elapsed: working"
     lines.start("bench", 10)
     now[0] += 90
-    assert lines.line() == "1:30 gone: bench, 0 of 10"
+    assert lines.line() == "1:30 elapsed: bench, 0 of 10"
     lines.update(2)
-    assert lines.line() == "1:30 gone: bench, 2 of 10, about 6:00 left"
+    assert lines.line() == "1:30 elapsed: bench, 2 of 10, about 6:00 left"
     now[0] += 7200
     lines.update(10)
-    assert lines.line() == "2:01:30 gone: bench, 10 of 10"
+    assert lines.line() == "2:01:30 elapsed: bench, 10 of 10"
 
 
 def test_says_that_it_compiles(monkeypatch, become_terminal):
@@ -218,7 +218,7 @@ def test_says_that_it_compiles(monkeypatch, become_terminal):
     monkeypatch.setattr("optim.cli.output.COMPILING", compiling)
     compiling.begin("outer")
     compiling.begin("inner")
-    assert LineProgress().line() == "0 s gone: working; compiling (1; first use only)"
+    assert LineProgress().line() == "0 s elapsed: working; compiling (1; first use only)"
     terminal = become_terminal()
     with terminal_progress(patience_s=0.0) as progress:
         progress.start("a task")
@@ -226,9 +226,9 @@ def test_says_that_it_compiles(monkeypatch, become_terminal):
     compiling.end("inner")
     assert (compiling.name, compiling.done) == ("outer", 1)
     compiling.end("outer")
-    assert LineProgress().line() == "0 s gone: working"
+    assert LineProgress().line() == "0 s elapsed: working"
     compiling.begin(XLA)
-    assert LineProgress().line() == "0 s gone: working; compiling (3; once per run)"
+    assert LineProgress().line() == "0 s elapsed: working; compiling (3; once per run)"
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -179,7 +179,7 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
         (("--apps", "3"), "requires --generate themis"),
         (("--from", "2017-10-03"), "the trace has no dates"),
         (("--gpus", "60x"), "60x8"),
-        (("--option", "study.nonsense=1"), "the study has the option clusters"),
+        (("--option", "study.nonsense=1"), "the only one is study.clusters"),
         (("--option", "study.clusters=a.csv"), "requires --study; add it"),
         (("--study", "--option", "study.clusters=absent.csv"), "absent.csv is not a file"),
     ],

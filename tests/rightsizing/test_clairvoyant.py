@@ -100,7 +100,7 @@ def test_the_checker_proves_bounds_and_attained_plans_from_the_series_alone(gene
         ({"price": 0.5}, "proves a bound of"),
         ({"price": 2.0}, "proves a bound of"),
         ({"total": 0.999}, "totals"),
-        ({"allowed": 0.2}, "the plan's harm is"),
+        ({"allowed": 0.2}, "the plan's violations are"),
         ({"first": 1.1}, "in cycle 0"),
     ],
 )

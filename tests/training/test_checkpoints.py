@@ -53,7 +53,7 @@ def test_only_the_last_ones_are_kept_and_a_damaged_one_costs_one_more(tmp_path):
     paths[-1].write_bytes(bytes(content))
     assert begun(tmp_path).clock < newest
     paths[0].write_bytes(b"")
-    with pytest.raises(InvalidProblemError, match="goes on from the newest whole one, or begins anew"):
+    with pytest.raises(InvalidProblemError, match="resumes from the newest intact checkpoint, or starts again"):
         begun(tmp_path)
 
 

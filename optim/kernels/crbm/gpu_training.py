@@ -378,7 +378,7 @@ def _product(weights: list[list[jax.Array]], inputs: tuple[Any, ...], sizes: Siz
 
 
 def _sigmoid(activation: jax.Array) -> jax.Array:
-    root = lax.rsqrt(1.0 + jnp.exp2(activation * -LOG2_E))  # two instructions of a card; a division is many
+    root = lax.rsqrt(1.0 + jnp.exp2(activation * -LOG2_E))  # two instructions on a GPU; a division takes many
     return root * root
 
 

@@ -186,7 +186,7 @@ def _maximise(
     spread = jnp.einsum("tk,tkv,tkw->kvw", weight, error, error, precision=FULL)
     prior = RIDGE * jnp.einsum("krv,krw->kvw", regression, regression, precision=FULL)
     prior += PRIOR_SAMPLES * PRIOR_VARIANCE * jnp.eye(num_features, dtype=flat.dtype)[None]
-    # One transition more to every state, shared, keeps each state within reach.
+    # One extra transition, shared among all states, keeps every state reachable.
     seen = pairs + 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=flat.dtype)
     start = jnp.sum(belief[0] * counts[0][:, None], axis=0) + 1.0 / num_states
     return HmmParameters(

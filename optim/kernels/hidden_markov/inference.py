@@ -18,7 +18,7 @@ MIN_PROBABILITY = 1e-30
 
 
 @partial(jax.jit)
-def filter(  # the field's word; the built-in of that name isn't used here
+def filter(  # the usual term; the built-in of that name isn't used here
     parameters: HmmParameters, series: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return the states' probabilities given the samples so far, and each series' log-likelihood.
@@ -110,7 +110,7 @@ def backward(
 
 def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return what `forward` does, one sample after the other."""
-    # One scale a sample, taken out before: within the scan there are only products, sums and one division.
+    # One scale per sample is factored out beforehand: the scan has only products, sums and one division.
     largest = jnp.max(log_emission, axis=2)
     likelihood = jnp.exp(log_emission - largest[:, :, None]).swapaxes(1, 2)
     backwards = jnp.exp(parameters.log_transition).T

@@ -68,7 +68,7 @@ def _by_blocks(visit_blocks: Callable[..., Arrays], arrays: Arrays, pushes: Arra
     """
     size = arrays[0].size
     start = size // BLOCK * BLOCK
-    # XLA doesn't know this 0. It would unroll a loop of one known turn, and round its block otherwise.
+    # A 0 unknown to XLA: it would unroll a loop with one known iteration, and round that block differently.
     unknown = (step & 1) >> 1
     if start:
         arrays = visit_blocks(arrays, pushes, start // BLOCK + unknown)
@@ -76,10 +76,10 @@ def _by_blocks(visit_blocks: Callable[..., Arrays], arrays: Arrays, pushes: Arra
         return arrays
 
     def rest(array: jax.Array) -> jax.Array:
-        # One element more than a block: XLA would simplify slices of the full array.
+        # One element more than a block, since XLA would simplify a slice of the full array.
         return jnp.pad(array[start:], (0, BLOCK + 1 - (size - start)))
 
-    # The remaining elements are read after the loop: XLA would copy arrays that are read before and changed after.
+    # Read the remaining elements after the loop: XLA would copy arrays that are read before it and changed after.
     new = visit_blocks(tuple(map(rest, arrays)), tuple(map(rest, pushes)), 1 + unknown)
     kept = [block[: size - start] for block in new]
     return tuple(lax.dynamic_update_slice(*pair, (start,)) for pair in zip(arrays, kept, strict=True))
@@ -107,7 +107,7 @@ def _visit_blocks(
         gradient = part(scratch, start * 0)
         written: list[jax.Array] = []
         for number, array in enumerate(arrays):
-            # Read and written at the same place, an array changes in place. XLA leaves out the other arrays' updates.
+            # XLA updates an array in place if it is read and written at the same index; it omits unused updates.
             place = after(start, written[-1], start) if written else start
             new = update(tuple(part(each, place) for each in arrays), gradient)[number]
             written.append(put(array, new, place))

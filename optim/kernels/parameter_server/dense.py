@@ -74,7 +74,7 @@ def apply_pushes(
     for push in pushes:
         if push.shape != parameters.shape:  # it would be broadcast
             raise InvalidOptionError(
-                f"each push must have shape {parameters.shape}, got {push.shape}; push the shard's own range"
+                f"each push must have shape {parameters.shape}, got {push.shape}; push only the shard's range"
             )
     total = None
     if len(pushes) > MAX_FOLD:

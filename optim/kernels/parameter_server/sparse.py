@@ -362,7 +362,7 @@ def _go_through_chunk(
             total = jnp.where(begins[place], pushed[place], total + pushed[place])
             for reference, new in zip(written, update(old[place], total, step), strict=True):
                 write(reference, clipped[place], is_due[place], new)
-            # At most once a chunk: the end of a run that began before it.
+            # At most once per chunk: the end of a run that began before it.
             write(partial_sums, 2 * chunk, is_row[place] & ends[place] & ~began[place], total)
         return total, has_begun
 

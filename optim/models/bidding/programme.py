@@ -221,7 +221,7 @@ def _add_rows(model: Model, instance: BiddingInstance, data: _Data) -> None:
     model.hit = pyo.Constraint(
         [(j, c) for c in model.OPEN for j in np.flatnonzero(data.eviction_mask[:, c]).tolist()],
         rule=lambda m, j, c: m.evicted[c] >= m.taken[j],
-        doc="somebody chosen is evicted",
+        doc="a chosen bid is evicted",
     )
     model.sure = pyo.Constraint(model.OPEN, rule=lambda m, c: m.evicted[c] <= tau)
     model.loss = pyo.Constraint(

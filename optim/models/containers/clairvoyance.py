@@ -99,7 +99,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
     if claim.price < 0 or claim.bound > proven + TOL * (abs(proven) + claim.price * budget):
         wrong.append(f"the price proves a bound of {proven:.12g}, not of {claim.bound:.12g}")
     if violations > budget + TOL:
-        wrong.append(f"the plan's harm is {violations:.12g}, more than {budget:.12g}")
+        wrong.append(f"the plan's violations are {violations:.12g}, more than {budget:.12g}")
     if abs(total - claim.total) > TOL * abs(total):
         wrong.append(f"the plan totals {total:.12g}, not {claim.total:.12g}")
     if total > (1 + gap) * claim.bound:

@@ -37,7 +37,7 @@ class RoundsOptions:
     "rounds",
     world="wrappers",
     options=RoundsOptions,
-    summary="The policy decides at multiples of round_s only.",
+    summary="The policy decides only at multiples of round_s.",
     source="Narayanan et al., OSDI 2020, section 5; Zheng et al., NSDI 2023",
 )
 class Rounds(Wrapper):

@@ -120,7 +120,7 @@ def queue_use(jobs: Workload, log: EventLog, quotas: QueueQuotas) -> QueueUse:
             runs.discard(job)
             used[which] -= gang[job]
         else:
-            wait(job, -1)  # sent away while it waits
+            wait(job, -1)  # rejected while it waits
         if kind in (Event.PREEMPT, Event.CRASH, Event.FAULT):
             wait(job, 1)
         stopped[which] += kind == Event.PREEMPT

@@ -210,7 +210,7 @@ class IsolateOptions:
     "isolate",
     world="wrappers",
     options=IsolateOptions,
-    summary="Wide gangs and small jobs run on machines of their own.",
+    summary="Wide gangs and small jobs run on separate machines.",
     source=LESSONS,
 )
 class Isolate(Wrapper):
@@ -278,7 +278,7 @@ class PatienceOptions:
     "patience",
     world="wrappers",
     options=PatienceOptions,
-    summary="A gang insists on a good place for a while per GPU, then takes any.",
+    summary="A gang waits for a good place for a time per GPU, then accepts any place.",
     source=LESSONS,
 )
 class Patience(Wrapper):

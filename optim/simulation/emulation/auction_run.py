@@ -141,7 +141,7 @@ def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease,
     leases = []
     for app in np.unique(plan.grants[:, APP]).tolist():
         own = instance.profiles[app]
-        assert isinstance(own, AppProfile), "instances are read so"
+        assert isinstance(own, AppProfile), "codec reads profiles as AppProfile"
         granted = plan.grants[plan.grants[:, APP] == app]
         leases.append(lease_of(instance, app, own, granted[:, [SLOT, COUNT]].tolist()))
     return tuple(leases)

@@ -214,7 +214,7 @@ def run_rounds(
     """
     states = {}
     for app, profile in enumerate(instance.profiles):
-        assert isinstance(profile, AppProfile), "instances are read so"
+        assert isinstance(profile, AppProfile), "codec reads profiles as AppProfile"
         if profile.needs is not None:
             raise UnsupportedProblemError(f"app {instance.apps.ids[app]} has needs without trials; give its trials")
         states[app] = AppState(profile=profile)
@@ -286,7 +286,7 @@ def freed(instance: AuctionInstance) -> Cluster:
     """Return the cluster after the first leases have ended, when the GPUs held before them are on offer as well."""
     free = instance.cluster.slot_free.copy()
     for profile in instance.profiles:
-        assert isinstance(profile, AppProfile), "instances are read so"
+        assert isinstance(profile, AppProfile), "codec reads profiles as AppProfile"
         for slot, count in profile.held_places:
             free[slot] += count
     return replace(instance.cluster, slot_free=np.minimum(free, instance.cluster.slot_gpus))
@@ -384,7 +384,7 @@ def _played(
     for lease in leases:
         if lease.app not in apps:
             own = instance.profiles[lease.app]
-            assert isinstance(own, AppProfile), "instances are read so"
+            assert isinstance(own, AppProfile), "codec reads profiles as AppProfile"
             apps[lease.app] = LeasedApp(
                 app=lease.app,
                 profile=own,

@@ -89,7 +89,9 @@ class GreedySolver(AbstractHeuristic):
     resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182, BidBrain.
     """
 
-    summary: ClassVar[str] = "one-step search: add bids by least cost per work, and by largest drop of the total's"
+    summary: ClassVar[str] = (
+        "one-step search: add bids by least cost per work, and by largest drop of the total cost per work"
+    )
 
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
         """Add bids to the empty footprint by each rule; if neither reaches the least work, continue by moves."""

@@ -196,7 +196,7 @@ def outcome_of(
         if can_work(instance):
             message = "no footprint with enough work was found"
             if instance.survival is not None:
-                message = "no footprint that keeps enough was found"
+                message = "no footprint that satisfies the survival constraint was found"
             return Outcome(iterations=iterations, counts=figures, termination=termination, message=message)
         hopeless = Termination.INFEASIBLE
         return Outcome(iterations=iterations, counts=figures, termination=hopeless, message="no bid does any work")

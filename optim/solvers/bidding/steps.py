@@ -116,7 +116,7 @@ class GreedySearch(SteepestAdditions):
         """Choose the addition with the least added cost per added work."""
         now = evaluate(self.instance, self.counts)
         cost, work = evaluate_many(self.instance, table)
-        # An addition that lowers the cost per work at no lower cost adds work; one that only raises survival may not.
+        # Additions that only raise the survival probability may add no work.
         adds = work > now.work
         ratio = np.divide(cost - now.cost, work - now.work, out=np.full(len(cost), np.inf), where=adds)
         is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()) if adds.any() else ~adds)

@@ -515,7 +515,7 @@ class TraceSummary:
             f"{self.num_jobs} sampled, {self.schedulable_jobs} can finish alone; these need {self.gpu_slots:.0f} of the "
             f"{self.sampled_gpu_slots:.0f} sampled GPU-slots ({self.covered:.0%}), the cluster has "
             f"{self.cluster_gpu_slots:.0f}{cut}",
-            f"invented: {', '.join(self.invented)}",
+            f"assumed: {', '.join(self.invented)}",
             *self.notes,
         )
 

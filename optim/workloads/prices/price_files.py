@@ -308,7 +308,7 @@ def _why_not_azure(entry: _Azure) -> str | None:
     if entry.currency_code != "USD":
         return f"in {entry.currency_code}, not in dollars"
     if entry.unit_of_measure != "1 Hour":
-        return f"by {entry.unit_of_measure}, not by the hour"
+        return f"by {entry.unit_of_measure}, not per hour"
     if entry.type != "Consumption":
         return f"of type {entry.type}, not a price of use"
     if entry.sku_name.endswith("Low Priority"):
@@ -325,7 +325,7 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
         elif entry.category.usage_type not in kinds:
             left_out[f"of usage type {entry.category.usage_type}"] += 1
         elif not entry.pricing_info:
-            left_out["without a price by the hour"] += 1
+            left_out["without a price per hour"] += 1
         else:
             for pricing in entry.pricing_info:  # one entry per change of price
                 money = _dollars(pricing, left_out)
@@ -344,7 +344,7 @@ def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
     """Return the dollars per hour of one of Google's prices, None if it isn't one."""
     rates = pricing.pricing_expression.tiered_rates[-1:]
     if not rates or pricing.pricing_expression.usage_unit != "h":
-        left_out["without a price by the hour"] += 1
+        left_out["without a price per hour"] += 1
         return None
     money = rates[0].unit_price
     if money.currency_code != "USD":

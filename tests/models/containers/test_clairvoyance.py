@@ -45,4 +45,4 @@ def test_without_restarts_samples_above_the_amount_are_all_that_counts():
     for resource in (CPU, MEMORY):
         free = replace(CLAIM, resource=resource.name, checkpoint_s=None, allowed=0.25, price=12.0)
         assert check_clairvoyant(SERIES, free) == []
-        assert "the plan's harm is 0.25, more than 0.2" in check_clairvoyant(SERIES, replace(free, allowed=0.2))
+        assert "the plan's violations are 0.25, more than 0.2" in check_clairvoyant(SERIES, replace(free, allowed=0.2))

@@ -155,7 +155,7 @@ def test_the_summary_says_how_much_of_the_work_is_covered_and_what_is_invented(t
     assert summary.covered == 240 / (240 + 720)
     for part in (
         "these need 240 of the 960 sampled GPU-slots (25%), the cluster has 816",
-        "invented: utilities, up to 2 workers per recorded GPU, PSs of 2 vCPUs and 8 GB, bandwidth (one PS for 4 workers)",
+        "assumed: utilities, up to 2 workers per recorded GPU, PSs of 2 vCPUs and 8 GB, bandwidth (one PS for 4 workers)",
         "workers' 4 vCPUs and 16 GB, servers of 2 GPUs and of 2 PSs",
     ):
         assert part in str(summary)

@@ -123,7 +123,7 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
     if wrong.any():
         job = runs.job[np.flatnonzero(wrong)[0]]
         raise BrokenEventError(
-            f"{_name(jobs, job)} has a promise made outside the time from its submission to its first start"
+            f"{_name(jobs, job)} has a start reserved outside the time from its submission to its first start"
         )
 
 
@@ -162,7 +162,7 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
         is_last = at + 1 == len(changes) or changes[at + 1][0] > time
         if is_last and time >= begins_us and counts[1] and counts[0] < rules.reservation_depth and not counts[2]:
             raise BrokenEventError(
-                f"a job waits at {time} us without a promise, but fewer than {rules.reservation_depth} have one"
+                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} have one"
             )
     if not (log.kind == MACHINE_DOWN).any():
         _check_order(jobs, reserved, began)
@@ -179,7 +179,7 @@ def _check_order(jobs: Workload, reserved: IntArray, began: IntArray) -> None:
         while open_jobs and min(reserved[open_jobs[0]], began[open_jobs[0]]) <= made:
             heappop(open_jobs)
         if open_jobs and open_jobs[0] < job and began[open_jobs[0]] < ENDLESS:
-            said = f"is promised a start at {made} us, before {_name(jobs, open_jobs[0])}, which waits longer"
+            said = f"has a start reserved at {made} us, before {_name(jobs, open_jobs[0])}, which waits longer"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 
@@ -201,7 +201,7 @@ def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
     outlasted = runs.progress + (runs.estimate << np.minimum(doublings, 62))
     if not ((times >= 1) & (outlasted > made)).any():
         raise BrokenEventError(
-            f"{_name(jobs, runs.job[at])} starts at {int(runs.begin[at])} us, later than the promised {promised} us, although no estimate was exceeded"
+            f"{_name(jobs, runs.job[at])} starts at {int(runs.begin[at])} us, later than the reserved {promised} us, although no estimate was exceeded"
         )
 
 
@@ -228,7 +228,7 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
                 held.setdefault(machine, []).append((ends, gpus))
         earliest = _earliest(jobs, cluster, job, made, held)
         if earliest != log.promised_us[runs.event[at]]:
-            said = f"is promised {int(log.promised_us[runs.event[at]])} us at {made} us, but estimates give a place at {earliest} us"
+            said = f"has a start at {int(log.promised_us[runs.event[at]])} us reserved at {made} us, but estimates allow {earliest} us"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 

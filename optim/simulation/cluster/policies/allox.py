@@ -84,7 +84,7 @@ class Allox(PlanningPolicy):
             return Plan(gpus=gpus)
         time, free_in = self._times(view, waiting, up)
         count = len(waiting)
-        cost = free_in[:, None] + time[:, :, None] * np.arange(1, count + 1)  # k-th from the end delays k jobs
+        cost = free_in[:, None] + time[:, :, None] * np.arange(1, count + 1)  # the k-th job from the end delays k jobs
         cost = np.where(can[:, :, None], cost, np.inf).reshape(count, -1)
         rows, places = linear_sum_assignment(cost)
         self.matchings += 1

@@ -142,7 +142,7 @@ def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | Planning
         thresholds=limits,
         ranks=tuple(range(len(limits) + 1)),
         demotion_thresholds=limits,
-        needs="quantiles of the jobs' total service (not which job has which)"
+        needs="quantiles of the jobs' total service, not that of a single job"
         if options.limits_gpu_s == BY_QUANTILES
         else "",
     )
@@ -232,5 +232,5 @@ def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
         thresholds=tuple(thresholds.tolist()),
         ranks=tuple(rank.tolist()),
         demotion_thresholds=tuple(thresholds.tolist()),
-        needs="" if options.service else "the distribution of the jobs' total service (not which job has which)",
+        needs="" if options.service else "the distribution of the jobs' total service, not that of a single job",
     )

@@ -89,13 +89,13 @@ class PriceSearch:
     @property
     def best(self) -> DualPoint:
         """The best point of the LP with its present cuts."""
-        assert self._best is not None, "a walk prices at least its start"
+        assert self._best is not None, "the first step prices the start"
         return self._best
 
     @property
     def proven(self) -> DualPoint:
         """The point with the lowest bound so far, whichever cuts were active."""
-        assert self._proven is not None, "a walk prices at least its start"
+        assert self._proven is not None, "the first step prices the start"
         return self._proven
 
     def add_rows(self, right_hand_side: FloatArray) -> None:

@@ -79,7 +79,7 @@ def test_a_promise_of_conservative_that_is_dropped_is_refused(seed):
     log = simulate(jobs, cluster, make_policy("conservative", jobs), EngineOptions(overhead_s=0)).log
     for event in np.flatnonzero(log.promised_us >= 0).tolist():
         gone = {name: np.where(np.arange(len(log)) == event, -1, getattr(log, name)) for name in PROMISES[1:]}
-        assert "without a promise" in _said(jobs, cluster, replace(log, **gone), ALL)
+        assert "without a reserved start" in _said(jobs, cluster, replace(log, **gone), ALL)
 
 
 def _log(rows, estimates, reserved, promised):
@@ -113,7 +113,7 @@ class TestKept:
     def test_a_late_start_is_refused_while_estimates_hold(self, depth):
         jobs = workload([(0, 3, 10), (0, 4, 2), (0, 1, 14)], estimate_us=np.array([10, 2, 14]) * US)
         log = _log(self.ROWS, [10, 2, 14], [-1, 0, -1], [-1, 10, -1])
-        assert "later than the promised 10000000 us, although no estimate was exceeded" in _said(
+        assert "later than the reserved 10000000 us, although no estimate was exceeded" in _said(
             jobs, Cluster.grid("1x4"), log, depth
         )
 
@@ -173,7 +173,7 @@ def test_a_file_keeps_promises_and_a_changed_one_is_refused(tmp_path):
     assert check_runs(record)[1][1].is_ok
     other = replace(run.log, promised_us=np.where(run.log.promised_us >= 0, 9 * US, -1))
     changed = replace(record, runs=(replace(record.runs[0], log=other),))
-    assert "job j1 starts at 10000000 us, later than the promised 9000000 us" in str(
+    assert "job j1 starts at 10000000 us, later than the reserved 9000000 us" in str(
         check_runs(changed)[1][1].violations
     )
 
