@@ -292,7 +292,7 @@ class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
 class Loop(CPUDispatcher):  # type: ignore[misc]
     """A loop called by Python: machine code of the loop and its callees, optimised as a unit.
 
-    It is compiled for the types of its arguments, and not anew for each number that a caller spells out.
+    It is compiled once for the types of its arguments, not once per literal number in a call.
     """
 
     def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -432,7 +432,7 @@ def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
 def cache_folder() -> Path:
     """Return the cache folder, under NUMBA_CACHE_DIR or else the user's cache directory.
 
-    Numba's own setting isn't asked: it may come from a file of the current folder, and entries are run.
+    Numba's configured folder is not used: it may come from a file in the current folder, and entries are executed.
     """
     if folder := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(folder) / FOLDER

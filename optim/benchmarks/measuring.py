@@ -82,7 +82,7 @@ def _restart_peak() -> int | None:
 
 
 MIN_ROUNDS, SIDE_S = 3, 4.0
-"""Minimum rounds, and seconds after which a slow function leaves the race."""
+"""Minimum rounds, and seconds after which a slow function is no longer timed."""
 
 Call = Callable[[], Any]
 
@@ -119,9 +119,9 @@ def race(
     progress
         Receives each round with the milliseconds of the first function.
     always
-        Functions that never leave.
+        Functions that are timed in every round.
     side_s
-        Seconds after which any other function leaves; the race ends when none remains.
+        Seconds after which any other function is no longer timed; the rounds end when none remains.
     """
     times: Times = {name: [] for name in calls}
     shown = next(iter(always or calls))

@@ -62,7 +62,7 @@ class PhaseClock:
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """Ctrl-C was pressed during a solve; the solution's `termination` tells whether it cut the solve short.
+    """Ctrl-C was pressed during a solve; the solution's `termination` shows whether it ended the solve.
 
     The exception is raised in both cases, so that Ctrl-C also ends a loop of short solves.
 

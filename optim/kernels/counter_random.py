@@ -15,7 +15,7 @@ _HALF_WORD = 1 << 16
 
 
 def seed_words(key: jax.Array, count: int) -> jax.Array:
-    """Return `count` words, shape (count,) uint32, that stand for a key of any of the library's generators."""
+    """Return `count` words, shape (count,) uint32, that represent a key of any of JAX's generators."""
     return jax.random.bits(key, (count,), jnp.uint32)
 
 
@@ -58,7 +58,7 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
     seed
         Shape (2,), uint32.
     draw
-        Scalar uint32: which draw of this seed; no two draws share a word.
+        Scalar uint32: number of the draw for this seed; no two draws share a word.
     probability
         Shape (rows, columns), fewer than 2^32 elements. An element's draw depends on its row, its column and the number
         of columns. More rows of padding change no draw.
@@ -81,7 +81,7 @@ def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Arra
 
 
 def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.Array:
-    """Return where a pseudo-random permutation of ``0, ..., outer * inner - 1`` sends each index.
+    """Return the image of each index under a pseudo-random permutation of ``0, ..., outer * inner - 1``.
 
     An index is split into two digits. Each digit in turn is shifted, modulo its base, by a hash of the other. Every
     such round has an inverse, so their composition is a permutation, and any element is computed without the others.

@@ -1,4 +1,4 @@
-"""Which problems there are: by name, by file schema, by instance type. Each loads on first use.
+"""The problems, by name, by file schema and by instance type. Each loads on first use.
 
 A problem is a folder of this package with a module `problem`, whose `PROBLEM` declares name, schema, codec, programme and
 checker. Its generator, if it has one, is ``optim.workloads.<name>.generator``.

@@ -22,7 +22,7 @@ from optim.kernels.crbm.parameters import CrbmParameters
 
 
 class Sampling(StrEnum):
-    """How hiddens pass from the data to the reconstruction."""
+    """Form in which hidden units enter the reconstruction."""
 
     BERNOULLI = "bernoulli"
     """As ones and zeros drawn with their probabilities."""

@@ -48,7 +48,7 @@ def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) 
     Parameters
     ----------
     parameters
-        The machine. Padded hiddens each take log 2 off: trim the machine first.
+        The machine. Each padded hidden unit lowers the energy by log 2, so trim the machine first.
     series
         Shape (T, V), concatenated series.
     ends

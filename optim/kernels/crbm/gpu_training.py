@@ -1,7 +1,7 @@
-"""The batches of an epoch on a card: many in one launch where they are small, one launch each where one fills the card.
+"""The batches of an epoch on a GPU: many small batches per launch, or one launch per large batch.
 
-Launched batch by batch, an epoch of small batches would be spent on launches. One block of threads therefore visits all
-batches in order, a thread per window. It loads the next windows while it computes with the present ones, and reads
+With one launch per batch, launches would dominate an epoch of small batches. One block of threads therefore visits all
+batches in order, one thread per window. It loads the next windows while it computes with the present ones, and reads
 the parameters, which it changes, from memory.
 
 All sums over a batch are entries of one product of two matrices, whose rows run over windows:
@@ -9,8 +9,8 @@ All sums over a batch are entries of one product of two matrices, whose rows run
 - left: errors of the visibles, differences of the hiddens' two probabilities, the second ones, and the first ones;
 - right: samples and histories, ones, and errors of the visibles.
 
-Here rows and columns of P are turned so that visibles come first among both (columns: sample, history, one), and P is filled
-up with zeros to a square.
+Here rows and columns of P are permuted so that visibles come first in both (columns: sample, history, one), and P is
+padded with zeros to a square.
 """
 
 from functools import partial
@@ -26,25 +26,25 @@ from optim.kernels.counter_random import drawn
 
 FULL = lax.Precision.HIGHEST
 PRODUCT = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
-"""How products of blocks are made: on tensor cores, from three products of TF32's parts, as exact as float32 but for the last bits."""
+"""Precision of products of blocks: three TF32 products on tensor cores, which equal float32 up to the last bits."""
 
 MIN_SIDE, HEIGHT, LOG2_E = 16, 64, float(np.log2(np.e))
-"""The least side of a matrix in a product of blocks, and the least height with which all warps share one such product."""
+"""Minimum side of a matrix in a product of blocks, and minimum height at which all warps share one product."""
 
 TILE, WARPS = 128, 4
-"""Windows that a block of threads takes at a time, and groups of 32 threads that share them."""
+"""Windows that a block of threads processes at a time, and the number of warps that share them."""
 
 MAX_WEIGHTS = 512
-"""Most entries of P: each is a number of its own in the kernel."""
+"""Maximum number of entries of P, each of which is a separate variable in the kernel."""
 
 LARGEST_BATCH = 256
-"""Windows of a batch up to which all batches go through one block; larger ones are cut into tiles, a block each."""
+"""Maximum windows of a batch for the kernel with one block; larger batches are cut into tiles, one block per tile."""
 
 BLOCKS, CHUNK, UNROLLED = 128, 4, 16
-"""Most blocks that sum up a batch; how many blocks' sums are read at a time; and batches per turn of the loop over launches."""
+"""Maximum number of blocks that sum a batch, number of block sums read at a time, and batches per turn of the loop over launches."""
 
 LAUNCH_WINDOWS = 1 << 20
-"""Windows for which random words are made at once, before the launch that takes them."""
+"""Windows for which random words are generated at once, before the launch that uses them."""
 
 
 def _filled(least: int) -> int:
@@ -52,7 +52,7 @@ def _filled(least: int) -> int:
 
 
 class Sizes(NamedTuple):
-    """Numbers that a kernel is compiled for."""
+    """Compile-time constants of a kernel."""
 
     num_visible: int
     num_delays: int
@@ -101,7 +101,7 @@ class Steps(NamedTuple):
     Attributes
     ----------
     support, step, decay, sparsity
-        Where there are parameters, their rates, their decays, and the pushes of the hiddens' biases per unit of activity.
+        Mask of the parameters, their rates, their decays, and the change of the hiddens' biases per unit of activity.
     numbers
         Momentum, largest norm of a gradient, and the hiddens' target: shape (3,), or three numbers in a kernel.
     """
@@ -114,7 +114,7 @@ class Steps(NamedTuple):
 
 
 def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
-    """Return whether a machine is small enough."""
+    """Return whether a machine is small enough for the kernels."""
     return (num_visible + num_hidden) * ((num_delays + 1) * num_visible + 1) <= MAX_WEIGHTS
 
 
@@ -142,7 +142,7 @@ def epoch(
     steps: Steps,
     sizes: Sizes,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Make a step for each batch; return machine, velocity, and the squared errors (V,) summed over all windows.
+    """Perform one step per batch; return machine, velocity, and the squared errors (V,) summed over all windows.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def epoch(
 def _launches(
     series: jax.Array, seed: jax.Array, steps: Steps, sizes: Sizes, carry: Any, order: jax.Array, first: jax.Array
 ) -> Any:
-    """Make the steps of some batches."""
+    """Perform the steps of some batches."""
     missing = sizes.tiles * sizes.tile - sizes.batch
     ends = jnp.pad(order, ((0, 0), (0, missing)), constant_values=-1)
     counts = jnp.sum(order >= 0, axis=1).astype(jnp.float32)
@@ -187,7 +187,7 @@ def _launches(
 
 
 def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
-    """Make the steps in one launch of one block."""
+    """Perform the steps in one launch of one block."""
     count, tiles = inputs[0].shape[0], sizes.tiles
     last = count * tiles - 1
 
@@ -228,9 +228,9 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
 
 
 def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
-    """Make the steps, a launch for each batch: every block makes the step of the batch before, and then sums up some tiles.
+    """Perform the steps with one launch per batch: every block performs the previous batch's step, and then sums some tiles.
 
-    All blocks come to the same machine, and write it to the same place. One launch more makes the last step.
+    All blocks compute the same machine, and write it to the same memory. A further launch performs the last step.
     """
     count, tiles = inputs[0].shape[0], sizes.tiles
     blocks = min(tiles, BLOCKS)
@@ -294,7 +294,7 @@ def _sum_of_chunk(parts: Any, blocks: int, chunk: int, turn: jax.Array, sizes: S
 
 
 def _words(seed: jax.Array, first: jax.Array, count: int, sizes: Sizes) -> jax.Array:
-    """Return the words of so many batches' draws, shape (batches, k, H, windows), float32: the same as one by one."""
+    """Return the random words of several batches, shape (batches, k, H, windows), float32; equal to those of single batches."""
     if not sizes.is_drawn:
         return jnp.zeros((1,), jnp.float32)
     draws = (first + jnp.arange(count, dtype=jnp.uint32))[:, None] * jnp.uint32(sizes.num_gibbs_steps)
@@ -316,7 +316,7 @@ def _read_ends(ends: Any, sizes: Sizes, number: jax.Array) -> jax.Array:
 
 
 def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: jax.Array) -> tuple[Any, ...]:
-    """Return a tile's inputs, which of its windows there are, and the words of its draws by hidden and step, (1, tile) each."""
+    """Return a tile's inputs, the mask of its windows, and its random words by hidden and step, (1, tile) each."""
     batch, lane = (each if each.ndim == 0 else each[None, :] for each in _place(sizes, number))
     begin = (jnp.maximum(end - sizes.num_delays, 0) * sizes.num_visible)[None, :]
     offsets = (*range(sizes.length, sizes.num_inputs), *range(sizes.length))

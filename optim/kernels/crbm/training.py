@@ -77,11 +77,11 @@ def initial_state(parameters: CrbmParameters) -> TrainingState:
 
 
 Way = Literal["scan", "launches", "interpreted"]
-"""Batch after batch as the compiler does it, or the kernels by hand: on a card, or stepped through on any device for tests."""
+"""Implementation: an XLA loop over batches, Pallas kernels on a GPU, or interpreted kernels on any device for tests."""
 
 
 class _Plan(NamedTuple):
-    """What of the rates and the mask a step needs, each packed as the parameters are."""
+    """Rates and mask as a step uses them, each packed like the parameters."""
 
     support: jax.Array
     step: jax.Array

@@ -1,7 +1,7 @@
 """Hidden Markov models with Gaussian emissions, plain or autoregressive: filtering, smoothing and fitting by EM.
 
-Series are padded to one length and advance together; every pass is one scan over time, on probabilities
-whose scale is taken out sample by sample.
+Series are padded to one length and advance together; every pass is one scan over time, on probabilities that are
+normalised at each sample.
 """
 
 from optim.kernels.hidden_markov.fitting import Fit as Fit

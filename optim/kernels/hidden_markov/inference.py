@@ -14,7 +14,7 @@ FEW_STATES = 8
 """Up to this number of states, an accelerator processes full series by doubling; work per sample grows with its cube."""
 
 MIN_PROBABILITY = 1e-30
-"""No state is ruled out further: a sample that no state allows leaves probabilities that can still be normalised."""
+"""Lower limit of probabilities, so that they can be normalised even after a sample that no state allows."""
 
 
 @partial(jax.jit)

@@ -99,7 +99,7 @@ class AbstractOptimiser(ABC):
 
     @abstractmethod
     def transformation(self) -> optax.GradientTransformation:
-        """Return the rule as optax has it."""
+        """Return the equivalent optax transformation."""
 
     def initial_slots(self, parameters: jax.Array) -> OptState:
         """Return the slots before the first update: zeros."""
@@ -203,7 +203,7 @@ class Adam(AbstractOptimiser):
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW(Adam):
-    """Adam whose parameters decay besides: w -= rate (step of Adam + weight_decay w).
+    """Adam with decoupled weight decay: w -= rate (step of Adam + weight_decay w).
 
     References
     ----------
@@ -223,8 +223,8 @@ class AdamW(Adam):
 def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
     """Return an integer that is `value`, and that XLA computes only after an array of float32 has been written.
 
-    Parameters and slots change in place, one after the other, each made of the old ones. Nothing but a dependence keeps XLA
-    from changing a slot before the parameters have read it, and it would copy the entire slot for that.
+    Parameters and slots change in place, one after the other, each computed from the old values. Without this
+    dependence XLA may change a slot before the parameters have read it, and would copy the entire slot for that.
 
     Parameters
     ----------

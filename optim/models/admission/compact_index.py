@@ -172,7 +172,7 @@ class CompactIndex:
         return result
 
     def demand(self, job: int, number: int, resource: int) -> tuple[int, int]:
-        """Return what one worker and one PS of a job's segment use of a resource, in 1e-6 units."""
+        """Return the use of a resource by one worker and by one PS of a job's segment, in 1e-6 units."""
         jobs, segment = self.instance.jobs, self.windows[job].segments[number]
         return int(jobs.worker_demand[segment, resource]), int(jobs.ps_demand[segment, resource])
 

@@ -166,7 +166,7 @@ class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     id
         Name.
     gang
-        Multiple in which GPUs come.
+        Gang size: numbers of GPUs are multiples of it.
     bids
         Bid table.
     profile

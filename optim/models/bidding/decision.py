@@ -94,7 +94,7 @@ class Multipliers(ComparesByValue):
     eviction
         Shape (cells,): share, 0 to 1, to which the loss by evictions counts in cells where the box leaves it open.
     attribution_cell, attribution_bid, attribution
-        Shape (entries,): by which share a bid's eviction stands for all evictions of a cell. The shares of a cell add
+        Shape (entries,): share with which a bid's eviction represents all evictions of a cell. The shares of a cell add
         up to at most 1.
     cap
         Shape (caps,): prices of the joint limits, at least 0.

@@ -54,7 +54,7 @@ class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defau
 
 
 class CoverDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """Hard hours: those in which less than `short_of` lasts of a holding by market."""
+    """Hard hours: hours in which less than `short_of` of the given capacity by market survives."""
 
     weight: list[Count]
     short_of: PositiveInt
@@ -75,7 +75,7 @@ FORMER_NAMES = {
     "own": "by_market",
     "one_bid_a_market": "one_bid_per_market",
 }
-"""Fields of ``optim/bidding/1`` that are called otherwise now."""
+"""Present names of fields by their names in ``optim/bidding/1``."""
 
 FORMER_TERMS = {"own": "per-bid", "any": "any-bid", "market": "per-market"}
 """Former values of its field `eviction_term`."""

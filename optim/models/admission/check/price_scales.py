@@ -1,7 +1,7 @@
 """U, the lower scale and the competitive ratio of an `online` run, recomputed from the instance and the run's options.
 
-U and the lower scale of each row, eps, and conditions C1, C2, C3 and C5 are derived from the checker's own reading of the
-instance. Nothing here comes from the solver's code.
+U and the lower scale of each row, eps, and conditions C1, C2, C3 and C5 are derived from the instance as the checker
+reads it, without the solver's code.
 """
 
 import math
@@ -39,7 +39,7 @@ class RatioRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _JobFigures:
-    """One schedulable job: value at the earliest and last completion, most worker-slots, and demands in whole units."""
+    """One schedulable job: value at the earliest and last completion, maximum worker-slots, and demands in integer units."""
 
     most: float
     least: float

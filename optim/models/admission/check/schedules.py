@@ -125,7 +125,7 @@ class Prices:
 
 
 def no_prices(exact: ExactInstance) -> Prices:
-    """Return the prices at which everything is free."""
+    """Return prices of 0."""
     size = (exact.horizon, len(exact.resources))
     return Prices(
         worker=np.zeros((len(exact.worker_servers.count), *size)),

@@ -474,7 +474,7 @@ def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: 
 ANY, UNCHANGED, CHANGED = (0.0, math.inf), (0, 0), (1, math.inf)
 
 VECTOR = 16
-"""Bids that are gone over in a step."""
+"""Bids that one step processes."""
 
 
 def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | None, list[Violation]]:
@@ -533,7 +533,7 @@ def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> t
 
 
 class _Path:
-    """The box of the node that a walk is at; a condition is a range (least, most), of a split by change (0, 0) or (1, inf)."""
+    """The box of the current node of a traversal; a condition is a range (least, most), of a split by change (0, 0) or (1, inf)."""
 
     def __init__(self, facts: VerifierContext) -> None:
         self._facts, bids = facts, facts.instance.bids

@@ -37,8 +37,8 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     Notes
     -----
     The first price above a bid that is at least the present price is a record since then. Records form a chain
-    from each step to the next higher one, which all steps walk at once; a larger delta goes on where a smaller
-    one stopped.
+    from each step to the next higher one, which all steps walk at once; a larger delta continues where a smaller one
+    stopped.
     """
     price = path.price_micro
     size = len(price)
