@@ -67,7 +67,7 @@ class GeneratedTable(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the parsed table, and complain of notes that don't fit."""
+        """Return the parsed table, and warn of missing or unknown notes."""
         notes = told(self.content)
         names = self.names()
         for name in sorted(set(notes) ^ set(names) if notes else ()):
@@ -76,7 +76,7 @@ class GeneratedTable(SphinxDirective):
         return self.parse_text_to_nodes(self.text(notes), allow_section_headings=True)
 
     def names(self) -> tuple[str, ...]:
-        """Return what notes are due for."""
+        """Return the names that need notes."""
         return ()
 
     def text(self, notes: Mapping[str, str]) -> str:
@@ -158,7 +158,7 @@ class Commands(GeneratedTable):
     """What `--help` says of every command."""
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """Return a section a command, with its own help text and its options."""
+        """Return one section per command, with its help text and options."""
         del notes
         return "".join(self._sections(typer.main.get_command(command_line), "optim"))
 

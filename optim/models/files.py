@@ -108,12 +108,12 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
 
 
 def of_kind(instance: Any, kind: type[Any] | None) -> Any:
-    """Return an instance if it is of the kind wanted, or if none is.
+    """Return an instance if it has the expected type, or if no type is expected.
 
     Raises
     ------
     InvalidProblemError
-        If it is of another kind.
+        If it has another type.
     """
     if kind is None or isinstance(instance, kind):
         return instance
@@ -216,7 +216,7 @@ def read_solution(data: bytes, instance: Any) -> Solution:
 
 
 def _as_tuples(value: Any) -> Any:
-    """Return an option as a solver's options hold it: with tuples for a file's lists."""
+    """Return a file's option in the form of solver options: lists become tuples."""
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 

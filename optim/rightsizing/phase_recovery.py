@@ -1,4 +1,4 @@
-"""How well each encoder finds phases that are known: fitted on some generated containers, scored on others."""
+"""Recovery of known phases by each encoder, fitted on some generated containers and scored on others."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +19,7 @@ from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_c
 
 TRAINING_SHARE = 0.8
 HISTORY = 3
-"""Least history, in samples, of a scored sample, for every encoder; a sample that has no phase there yet counts as a
-separate class."""
+"""Minimum history of a scored sample, in samples, for every encoder; a sample without a phase counts as a separate class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,9 @@ class Recovery:
     ami
         Adjusted mutual information.
     f1
-        F1 of each true phase after matching; None where no sample has that phase.
+        F1 of each true phase after matching; None if no sample has that phase.
     num_phases
-        Phases that were fitted.
+        Number of fitted phases.
     confusion
         Samples by true phase and fitted phase.
     """
@@ -64,7 +63,7 @@ class RecoverySummary:
     encoder
         Which.
     ari, ari_low, ari_high
-        Mean adjusted Rand index and its 95 % interval (Student's t over the seeds); None where there is one seed.
+        Mean adjusted Rand index and its 95 % interval (Student's t over the seeds); None with one seed.
     ari_inner, ami
         Means, see `Recovery`.
     f1

@@ -1,1 +1,1 @@
-"""Worlds that policies run in: the engine owns time, money and progress, a policy sees what its real counterpart would."""
+"""Simulations of policies: the engine tracks time, money and progress; a policy has the information of its real counterpart."""

@@ -72,7 +72,7 @@ def solvers_of(problem: str) -> tuple[Solver, ...]:
 
 
 def default_solver(problem: str, instance: Any) -> str:
-    """Return the default solver of `optim solve`: the first by name that says so.
+    """Return the default solver of `optim solve`: the first in alphabetical order that is a default for the instance.
 
     Raises
     ------

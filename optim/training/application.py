@@ -314,7 +314,7 @@ class UserApplication(ABC):
 
     @abstractmethod
     def sizes(self) -> Sequence[float]:
-        """Return how many examples each partition has; its length is the number of partitions."""
+        """Return the number of examples of each partition: one entry per partition."""
 
     @abstractmethod
     def start(self) -> ArrayLike:

@@ -1,9 +1,9 @@
-"""Vectors of the trainer, on JAX's device or in the host's memory, and the explicit ways between the two.
+"""The trainer's vectors on JAX's device or in host memory, and explicit transfers between the two.
 
-In one process parameters and gradients stay on the device from clock to clock. What goes between device and host goes
-through `to_device` and `to_host`, and only: a gradient's loss and whether it is finite; clocks, weights and numbers of rows;
-parameters and gradients of a NumPy application, and of machines that are processes; values for checkpoints; and the
-parameters that a run ends with. Functions for NumPy arrays don't load JAX: machines that only compute need it not.
+In one process parameters and gradients stay on the device from clock to clock. Only the following values are
+transferred, by `to_device` and `to_host`: a gradient's loss and whether it is finite; clocks, weights and numbers of
+rows; parameters and gradients of a NumPy application, and of machines that are processes; values for checkpoints; and a
+run's final parameters. Functions for NumPy arrays don't import JAX, as machines that only compute don't need it.
 """
 
 from collections.abc import Sequence

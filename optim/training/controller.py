@@ -249,7 +249,7 @@ class Rebuild:
         self.parts: list[Vector] = [np.empty(0, np.float32)] * num_shards
 
     def has_come(self, kind: type[Message], key: int | str) -> bool:
-        """Note an answer, and return whether it was missing."""
+        """Record an answer, and return whether it was missing."""
         is_missing = (kind, key) in self.waiting
         self.waiting.discard((kind, key))
         return is_missing
@@ -616,7 +616,7 @@ class Controller:
             self._send(holder, Keep(generation=self.generation, first=clock))
 
     def _store_start(self, start: StartingPoint) -> None:
-        """Put the beginning of the run into the storage: there is always a clock to return to."""
+        """Store the state at the beginning of the run, so that every rollback has a clock to return to."""
         for values in self.flow.begin_at(start):
             self._send(STORAGE, Copy(generation=0, values=values))
             self._copies.confirm(STORAGE, values.shard, start.clock)

@@ -238,7 +238,7 @@ class Dataflow:
         return (replace(push, generation=generation) for push in self.log.pushes(self.read_clock))
 
     def begin_at(self, start: StartingPoint) -> list[ShardValues]:
-        """Stand where a run begins; return each shard's values there."""
+        """Set the state to a run's starting point; return each shard's values there."""
         self.losses = list(start.losses)
         self.reset(start.clock, [start.parameters[part].copy() for part in self.ranges])
         return [

@@ -1,4 +1,4 @@
-"""Fire drill: active servers are killed at random moments of a run, and its losses compared with an undisturbed one."""
+"""Chaos test: active servers are killed at random moments of a run, whose losses are compared with those of an undisturbed run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

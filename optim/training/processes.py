@@ -152,11 +152,11 @@ class SharedMemory:
         self._rows: Vector = np.frombuffer(shared, dtype=np.float32, offset=plan.rows_at)
 
     def __reduce__(self) -> tuple[type["SharedMemory"], tuple[MemoryPlan, Any]]:
-        """Travel to a process that is being made, which opens the same memory."""
+        """Pickle the plan and the file descriptor for a new process, which maps the same memory."""
         return SharedMemory, (self.plan, DupFd(self.descriptor))
 
     def to_machine(self, message: Message) -> WireMessage:
-        """Return the controller's message as it travels."""
+        """Return a message of the controller in wire format: long vectors are replaced by their places in shared memory."""
         if isinstance(message, Compute):
             return self._placed(message, self.plan.published(message.read_clock), 0, self.plan.num_parameters)
         if isinstance(message, Push):
@@ -167,7 +167,7 @@ class SharedMemory:
         return WireMessage(message)
 
     def from_machine(self, message: Message, place: int) -> WireMessage:
-        """Return a machine's message as it travels, its long vector copied into its row."""
+        """Return a machine's message in wire format, after copying its long vector into its row of the shared memory."""
         if isinstance(message, Pushed):
             row = self.plan.gradient(place, message.partition, message.clock)
             travelling, vector = self._placed(message, row, 0, len(message.gradient)), message.gradient
@@ -360,7 +360,7 @@ class Processes:
     # -- the seam -----------------------------------------------------------------------------------------------------
 
     def start(self, machine: str) -> None:
-        """Have a process for a machine."""
+        """Start a process for a machine."""
         taken = {child.place for child in self._children.values()}
         place = next((at for at in range(self._memory.plan.max_machines) if at not in taken), None)
         if place is None:
@@ -513,7 +513,7 @@ def _pinned_env() -> Iterator[None]:
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
-    """Count for as long as the controller lives; once it is gone, end, also from within a gradient that lasts for ever."""
+    """Increment the heartbeat while the controller lives; then exit the process, even if a gradient never returns."""
     controller = parent_process()
     while controller is None or controller.is_alive():
         memory.beats[place] += 1

@@ -93,7 +93,7 @@ class Stage(StrEnum):
     TRADITIONAL = "traditional"
     """No tiers: servers and workers on all machines, checkpoints the only safety. The baseline."""
     SEPARATE = "separate"
-    """Servers on reliable machines, workers on transient ones only: the cluster that schedulers of both speak of."""
+    """Servers on reliable machines, workers on transient ones only, as schedulers of servers and workers assume."""
 
 
 class StagePolicy(Protocol):

@@ -1,4 +1,4 @@
-"""Run a training job through machines that come, go and die, and write down what happened."""
+"""Training of a job while machines are added, removed and killed, and a record of its clocks."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What happens to machines."""
+    """Type of a change of machines."""
 
     ADD_RELIABLE = "add-reliable"
     ADD_TRANSIENT = "add-transient"
@@ -213,7 +213,7 @@ class Trainer:
         )
 
     def apply(self, event: Event) -> None:
-        """Have an event happen now."""
+        """Apply an event now."""
         match event.action:
             case Action.ADD_RELIABLE:
                 self.controller.add(reliable=event.machines)
@@ -251,7 +251,7 @@ class Trainer:
         self._note()
 
     def _note(self) -> None:
-        """Write a row when a clock has come; go back where a failure has."""
+        """Record a row for each newly completed clock; clocks repeated after a rollback get a row again."""
         controller = self.controller
         for clock in range(self._seen_clock, self.clock):
             row = ClockRow(

@@ -11,7 +11,7 @@ from optim.training.stages import STORAGE
 
 
 class Lost(NamedTuple):
-    """The news that a machine has gone without a word, and how it went where that is known."""
+    """Notice that a machine was lost without a message, with the reason if it is known."""
 
     machine: str
     reason: str = "it is gone"
@@ -71,7 +71,7 @@ class InProcess:
         self._place(STORAGE)
 
     def start(self, machine: str) -> None:
-        """Have a machine of that name."""
+        """Create a machine of that name."""
         self._place(machine)
         self.outboxes[machine].append(Ready(machine=machine))
 
@@ -101,7 +101,7 @@ class InProcess:
             self.inboxes[machine].append(message)
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Return the next message to the controller; None if all is quiet."""
+        """Return the next message to the controller; None if no message is left."""
         del wait_s  # all messages are available already
         while True:
             for outbox in self.outboxes.values():
@@ -113,11 +113,11 @@ class InProcess:
             self.run_machine(name)
 
     def run_machine(self, machine: str) -> None:
-        """Let a machine take one message."""
+        """Let a machine process one message."""
         self.outboxes[machine].extend(self.machines[machine].handle(self.inboxes[machine].popleft()))
 
     def close(self) -> None:
-        """Forget all machines."""
+        """Remove all machines and messages."""
         self.machines.clear()
         self.inboxes.clear()
         self.outboxes.clear()

@@ -185,14 +185,14 @@ def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Ca
     outcomes
         Outcomes at moments before now.
     num_known
-        Number of jobs that have ended by now. The error of what n jobs teach is proportional to 1 / sqrt(n), so a
+        Number of jobs that have ended by now. Estimates from n jobs have errors proportional to 1 / sqrt(n), so a
         spread now corresponds to a larger one at a moment when fewer jobs had ended.
 
     Notes
     -----
     As in split conformal prediction, intervals are widened until they have the target coverage on a calibration set;
-    the factor (n + 1) / n is from there. The units are moments, because jobs that wait at the same time share their
-    error. The set is from the past: coverage holds as far as the future resembles it.
+    the factor (n + 1) / n comes from that method. The units are moments, because jobs that wait at the same time share
+    their error. The set is from the past: coverage holds as far as the future resembles it.
 
     References
     ----------

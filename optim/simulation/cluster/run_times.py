@@ -63,7 +63,7 @@ class JobTraits:
 
     @classmethod
     def of(cls, jobs: Workload, shift_s: float = 0.0) -> "JobTraits":
-        """Return those of jobs, whose virtual clusters are the partitions, on a clock that shows so much more."""
+        """Return the traits of a workload's jobs: virtual clusters are partitions, and `shift_s` is added to submission times."""
         return cls(
             user=[jobs.users[number] for number in jobs.user.tolist()],
             partition=[jobs.groups[number] for number in jobs.group.tolist()],
@@ -76,12 +76,12 @@ class JobTraits:
         return len(self.gpus)
 
     def select(self, rows: IntArray) -> "JobTraits":
-        """Return those of some jobs."""
+        """Return the traits of the jobs at some rows."""
         user, partition = ([texts[row] for row in rows.tolist()] for texts in (self.user, self.partition))
         return JobTraits(user=user, partition=partition, gpus=self.gpus[rows], submit_s=self.submit_s[rows])
 
     def joined(self, other: "JobTraits") -> "JobTraits":
-        """Return these and those of other jobs behind them."""
+        """Return the traits of these jobs, followed by those of other jobs."""
         return JobTraits(
             user=[*self.user, *other.user],
             partition=[*self.partition, *other.partition],
@@ -91,7 +91,7 @@ class JobTraits:
 
     @cached_property
     def _columns(self) -> dict[str, tuple[list[str | int], IntArray]]:
-        """What jobs are grouped by: the distinct values of each trait, and which of them each job has; sizes are powers of two, so that 5 to 8 GPUs are one."""
+        """Distinct values of each trait, and the index of each job's value; sizes are rounded up to powers of two, so that 5 to 8 GPUs are one size."""
         sizes = np.ceil(np.log2(self.gpus)).astype(np.int64).tolist()
         traits: dict[str, Sequence[str | int]] = {
             "user": self.user, "partition": self.partition, "size": sizes, "gpus": self.gpus.tolist()
@@ -104,7 +104,7 @@ class JobTraits:
         return columns
 
     def groups(self, grouping: Sequence[str]) -> tuple[list[Group], IntArray]:
-        """Return the groups that there are by some traits, and the number of each job's; shape (jobs,)."""
+        """Return the distinct groups by some traits, and the index of each job's group; shape (jobs,)."""
         code = np.zeros(len(self), np.int64)
         for name in grouping:
             values, codes = self._columns[name]
@@ -114,7 +114,7 @@ class JobTraits:
         return (list(zip(*parts, strict=True)) if grouping else [()] * len(first)), number
 
     def batches(self) -> IntArray:
-        """Return the number of each job's batch: each is submitted at most `BATCH_S` after the one before it; shape (jobs,)."""
+        """Return the number of each job's batch: each job of a batch is submitted at most `BATCH_S` after the previous one; shape (jobs,)."""
         group = self.groups(BATCHED)[1]
         order = np.lexsort((self.submit_s, group))
         is_first = (np.diff(group[order], prepend=-1) > 0) | (np.diff(self.submit_s[order], prepend=-np.inf) > BATCH_S)
@@ -149,7 +149,7 @@ class SurvivalCurve:
         return np.asarray(share * np.maximum(1.0, time_s / self.time_s[-1]) ** -self.tail_exponent)
 
     def num_beyond(self, time_s: FloatArray) -> IntArray:
-        """Return how many ended after running for longer than each of some times."""
+        """Return the number of jobs that ended after running for longer than each of some times."""
         return np.asarray(len(self.ended_s) - np.searchsorted(self.ended_s, time_s, side="right"))
 
     def scores(self, run_s: FloatArray) -> FloatArray:
@@ -435,7 +435,7 @@ def _mean_product(group: IntArray, score: FloatArray, *, weigh_items: bool) -> f
 
 
 def _rows_of(traits: JobTraits, grouping: Sequence[str]) -> tuple[list[Group], list[IntArray]]:
-    """Return the groups that there are, and the rows of each, increasing."""
+    """Return the distinct groups and the rows of each, in increasing order."""
     keys, number = traits.groups(grouping)
     ends = np.cumsum(np.bincount(number, minlength=len(keys)))
     return keys, np.split(np.argsort(number, kind="stable"), ends)[: len(keys)]

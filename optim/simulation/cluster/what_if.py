@@ -1,4 +1,4 @@
-"""Two runs of the same jobs side by side, paired by job: who waits less under other settings, who more, and what queues lend."""
+"""Comparison of two runs of the same jobs under different settings: changes of each job's wait, and borrowing between queues."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
 
 MOVERS = 5
-"""Jobs that are named of those whose wait changes most, either way."""
+"""Number of jobs named in the summary with the largest decreases of wait, and likewise with the largest increases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,7 +207,7 @@ class PairedRuns:
         return rows
 
     def summary(self) -> dict[str, Any]:
-        """Return how many jobs wait less and more, by how many hours in all, who most, and which queues are over quota or starve: None without quotas."""
+        """Return the numbers of jobs that wait less and more, their total hours, the most affected jobs, and the queues that are over quota or starved (None without quotas)."""
         change = self.change_us
         order = np.argsort(change, kind="stable")
         rows = self.rows()
@@ -256,5 +256,5 @@ def _total(rows: list[dict[str, Any]], name: str) -> Any:
 
 
 def settings_of(path: Any) -> Mapping[str, Any]:
-    """Return which policy a file of other settings is for, with the option that names it: slurm.conf, else YAML of queues."""
+    """Return the policy that reads a settings file, with the option for its path: multifactor for `.conf` files, else hierarchical-quota."""
     return {"multifactor": "conf"} if str(path).casefold().endswith(".conf") else {"hierarchical-quota": "quotas"}

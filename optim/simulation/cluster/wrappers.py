@@ -106,7 +106,7 @@ class FailEarlyOptions:
     source=LESSONS,
 )
 class FailEarly(Wrapper):
-    """A gang's work on one GPU counts; a job that fails in its trial is sent away, its failure being one of every try."""
+    """A trial's work counts towards the job; a job that fails in its trial is dropped, because all its attempts would fail."""
 
     def __init__(self, options: FailEarlyOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)

@@ -97,7 +97,7 @@ class AppLease:
 
     @property
     def speed(self) -> float:
-        """Serial GPU minutes a minute."""
+        """Serial GPU minutes per minute."""
         return self.profile.work_min / self.left_min
 
     def work_min(self, lease_min: float) -> float:

@@ -1,4 +1,4 @@
-"""What a policy holds over time in one simulated start: machines that come and go, work, the bill so far."""
+"""Leases, work and bill of a policy over time, for one start time of a simulation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WORK_TOL = 1e-9
 
 
 class Change(StrEnum):
-    """What happens to a lease, or to the job."""
+    """Type of a change of a lease or of the job."""
 
     GRANTED = "granted"
     WORKING = "working"
@@ -124,12 +124,12 @@ class Timeline:
 
     @cached_property
     def over_s(self) -> int:
-        """When the last lease is gone and the bill is complete; later than the job's end if leases outlast it."""
+        """Time at which the last lease has ended and the bill is complete; later than the job's end if leases outlast it."""
         ends = [line.end_s for line in self.result.ledger if line.reason is Reason.EVICTED_FREE]
         return max([self.steps[-1].time_s, self.result.end_s, *ends])
 
     def bill_usd(self, time_s: float) -> float:
-        """Return the bill at a time: each hour is due when it begins, except an hour cut short by an eviction."""
+        """Return the bill at a time: each hour is charged when it begins, except an hour cut short by an eviction."""
         return to_usd(sum(line.amount_micro for line in self.result.ledger if line.begin_s <= time_s))
 
     def free_hours(self, time_s: float) -> float:
@@ -192,7 +192,7 @@ def record_timeline(world: World, policy: str, start_s: int) -> Timeline:
 
 
 def record_start(world: World, policies: Sequence[str], seed: int, index: int) -> tuple[Timeline, ...]:
-    """Run policies from a back-test's start: the bills are those of its rows.
+    """Simulate policies from one start time of a back-test, with the same bills as the back-test.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def record_start(world: World, policies: Sequence[str], seed: int, index: int) -
 
 
 class _Recorder:
-    """Compare each moment with the one before."""
+    """Recorder of the changes between successive snapshots."""
 
     def __init__(self, world: World, recovery: Recovery) -> None:
         self.leases: list[LeaseFacts] = []
@@ -230,7 +230,7 @@ class _Recorder:
         self._last: Snapshot | None = None
 
     def watch(self, moment: Snapshot) -> None:
-        """Take the next moment."""
+        """Record the changes since the last snapshot."""
         states = {self._number(holding.lease): (holding.is_working, holding.is_warned) for holding in moment.holdings}
         changes = list(self._changes(states, moment))
         is_smooth = self._last is not None and (moment.rate, moment.resumes_s) == (

@@ -4,10 +4,10 @@ Given a price q of work, the slots are independent. Each slot buys machines unti
 its cost. Consecutive slots of equal cost form one segment, and a price history has far fewer segments than slots.
 
 The lower bound comes from a relaxation. At every moment a machine-hour costs at least the lowest price of the past
-hour, or the on-demand price. It costs nothing at a moment that some bid could have had for free. Such a moment is less
-than an hour before the price rises above all prices since. Machines under warning also work for free. If start-up takes
-less time than a warning, they overlap with their replacements, above the limit on spot instances. The best price of
-work is found by bisection on this Lagrangian dual. Start-up times and pauses are omitted.
+hour, or the on-demand price. It costs nothing at a moment at which some bid would have obtained the machine for free:
+less than an hour before the price rises above all prices since that moment. Machines under warning also work for free.
+If start-up takes less time than a warning, they overlap with their replacements, above the limit on spot instances. The
+best price of work is found by bisection on this Lagrangian dual. Start-up times and pauses are omitted.
 
 If prices evict no machines (`Billing.has_bids`), no hour is free.
 

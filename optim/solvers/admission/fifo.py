@@ -54,14 +54,14 @@ class FixedWorkers:
         self._sampled_workers: dict[int, int] = {}
 
     def draw(self, view: JobView) -> int:
-        """Return a job's number: at most N_i, and enough to make progress."""
+        """Return a job's number of workers: at most N_i, and enough to make progress."""
         if view.job not in self._sampled_workers:
             number = int(self._rng.integers(self._least, self._most + 1))
             self._sampled_workers[view.job] = max(view.min_workers, min(number, len(view.progress) - 1))
         return self._sampled_workers[view.job]
 
     def wanted(self, view: JobView) -> int:
-        """Return the number for this slot: at most the workers that complete the job."""
+        """Return the number of workers in this slot: at most as many as complete the job."""
         return min(self.draw(view), view.useful_workers)
 
 

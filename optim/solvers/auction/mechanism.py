@@ -433,7 +433,7 @@ class Arbiter:
         cluster, agents
             The offer and the agents. Apps whose demand is met don't count as bidders.
         seed, round_number
-            Every round draws new lots and a new assignment of its leftover.
+            Seed of the random tie-breaks and of the assignment of leftover GPUs, which differ between rounds.
         name, kind
             Name of the auction, and type of its GPUs if there are several: each type has separate auctions.
         stop

@@ -136,7 +136,7 @@ class PaymentSolver:
     2. One linear programme of all apps: its prices, with counted GPUs, bound the others without each winner.
     3. If the count bound is the best, its choice is placed.
     4. A tree for each remaining winner; the trees run in turns of growing length, until all winners are settled or at
-       their limit. Of winners that look alike, one has a turn.
+       their limit. Of identical winners, only one is searched per turn.
 
     An allocation found without one winner also serves for others with the same capacity: they exchange places.
 

@@ -297,12 +297,13 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
     Parameters
     ----------
     release, duration, width, gpus
-        Jobs by their submission in whole microseconds, and all GPUs; gangs may be fractions of one.
+        Submission and run time of each job in integer microseconds, in order of submission; size of its gang, possibly
+        below 1; and total number of GPUs.
     key, is_by_work
-        The smaller, the more urgent; times the run time left if `is_by_work`.
+        Priority of each job, smaller is more urgent; multiplied by the remaining run time if `is_by_work`.
     mark, marginal
-        Receive when each spell begins and the least urgent job that runs while no GPU is free, -1 while one is; room for two
-        a job.
+        Output arrays with two entries per job: the beginning of each spell, and its least urgent running job, -1 if a
+        GPU is free.
     """
     count, remaining_us = len(release), duration.astype(np.float64)
     flow, run, rate = np.zeros(count), np.empty(count, np.int64), np.empty(count)
@@ -355,7 +356,8 @@ def prices_of_fluid(mark, marginal, end, width, duration, edge):
     """Return mean prices by slot, in seconds per GPU-second, at which the schedule is nearly optimal for each job.
 
     While a job is the least urgent one with GPUs, the price falls by ``1 / (w d)`` per second, so that its end doesn't affect its cost;
-    it goes on at the price where it left off when another comes between, and is 0 whenever a GPU is free.
+    if another job is the least urgent in between, the first one's price line continues afterwards. The price is 0
+    whenever a GPU is free.
     """
     price = np.zeros(len(edge) - 1)
     line, round_of = np.zeros(len(width)), np.full(len(width), -1)
@@ -393,7 +395,7 @@ class Master:
     count
         Number of jobs of each kind.
     dearest
-        Price of a GPU-second above the supply.
+        Penalty per GPU-second above the supply.
     """
 
     def __init__(self, supply: FloatArray, count: FloatArray, dearest: float) -> None:
@@ -774,7 +776,7 @@ class _Search:
         self.try_schedule(who, chosen, np.repeat(self.count, PARTS) / PARTS, pool)
 
     def try_schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray, pool: IntArray) -> None:
-        """Find the total flow time of parts of jobs, with the weights' parts of their gangs, that are to end when said."""
+        """Schedule parts of jobs by target flow times, each with a share `weight` of the gang, and keep the schedule if its total flow time is the least."""
         nothing = np.zeros(0, np.int64)
         duration = np.ceil(self.duration[who] * self.ratio[self.class_of[who], pool]).astype(np.int64)
         start = np.maximum(0.0, self.release[who] / US + flow - duration / US)

@@ -22,7 +22,7 @@ from optim.training.messages import Vector
 from optim.training.stages import bounds
 
 MARKS = ("::", ",", ";", "\t")
-"""What may stand between the columns of ratings, besides blanks."""
+"""Separators between the columns of ratings, besides whitespace."""
 
 TableT = TypeVar("TableT")
 
@@ -43,7 +43,7 @@ def _read_once(parse: Callable[[str], TableT]) -> Callable[[str], TableT]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the numbers and words of all lines that hold something."""
+    """Yield the numbers and words of all lines that are neither blank nor comments."""
     try:
         text = read_bytes(Path(path)).decode()
     except UnicodeDecodeError as error:
@@ -201,7 +201,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
     @property
     @abstractmethod
     def num_examples(self) -> int:
-        """Number of things that are dealt out to partitions."""
+        """Number of examples, to be divided among the partitions."""
 
     @abstractmethod
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> DataT:
@@ -212,12 +212,12 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
         """Return examples of the user's file."""
 
     def size(self, partition: int) -> int:
-        """Return how many examples a partition has."""
+        """Return the number of examples of a partition."""
         start, stop = bounds(self.num_examples, self.num_partitions, partition)
         return stop - start
 
     def weight(self, partition: int) -> float:
-        """Return how much data stands behind a partition's gradient."""
+        """Return the weight of a partition's gradient: its number of examples."""
         return float(self.size(partition))
 
     def data(self, partition: int) -> DataT:

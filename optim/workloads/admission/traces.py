@@ -481,7 +481,7 @@ class TraceSummary:
     cut_jobs
         Jobs whose run time was cut (`TraceOptions.max_duration_s`).
     invented
-        Data that the options or a draw supply, one phrase each.
+        Assumed data that the trace lacks, from options or random draws, one phrase each.
     notes
         Further remarks, one line each.
     """
@@ -507,7 +507,7 @@ class TraceSummary:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines on the rows read, the fit to the cluster, the invented data, and the notes."""
+        """Lines on the rows read, the fit to the cluster, the assumed data, and the notes."""
         cut = f"; {self.cut_jobs} run times cut" if self.cut_jobs else ""
         return (
             f"{self.trace_format}: {self.rows_read} rows read, left out: {_left_out(self.dropped)}; "
@@ -531,8 +531,7 @@ def read_trace(
     A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
     N = `chunks_per_gpu` G, so that it may run faster or slower than recorded. Its utility, which no trace records, is
     drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the
-    number of PSs. The cluster's size follows `TraceOptions.cluster_share`. The summary lists the invented
-    data.
+    number of PSs. The cluster's size follows `TraceOptions.cluster_share`. The summary lists the assumed data.
 
     Parameters
     ----------

@@ -534,7 +534,7 @@ class Gangs:
     first_submit, workers, gpu_s
         Per job: first submission, GPUs of the last attempts of all components, GPU-time of all rows.
     notes
-        Remarks on what was combined.
+        Remarks on combined rows.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class AttemptTracker:
 
 
 def fates(jobs: Workload, rules: Rules) -> list[AttemptTracker]:
-    """Return each job's attempts at the beginning."""
+    """Return the initial attempt tracker of each job."""
     found = []
     columns = (jobs.fails_us, jobs.tries, jobs.good_us, jobs.duration_us, jobs.reason)
     for fails, tries, good, duration, reason in zip(*(column.tolist() for column in columns), strict=True):

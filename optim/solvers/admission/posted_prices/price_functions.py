@@ -28,11 +28,11 @@ from optim.models.admission.data import MICRO, ServerClasses, curve_of
 from optim.models.admission.instance import AdmissionInstance
 
 MIN_RATIO = 1e-9
-"""U is at least (1 + this) times the lower scale: tiny jobs can turn the two around."""
+"""U is at least (1 + this) times the lower scale: with tiny jobs, the formulas could give a U below it."""
 
 
 class PriceFloorRule(StrEnum):
-    """Which lower scale goes with U."""
+    """Choice of the lower scale, the counterpart of U."""
 
     PAPER_L = "paper-l"
     """L of the paper, with eta: sums over resources, so it depends on their units."""

@@ -73,7 +73,7 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-"""Ends of a range that cross by this, or by this share of the upper one, may cross by rounding only."""
+"""Lower ends may exceed upper ends by this, absolutely or relative to the upper end, through rounding."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
