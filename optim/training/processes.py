@@ -183,7 +183,7 @@ class SharedMemory:
         return travelling
 
     def arrived(self, travelling: WireMessage) -> Message:
-        """Return the message at the other end, its long vector a view of its row."""
+        """Return a received message in its original form: its long vector is a view of a row in shared memory."""
         message, places = travelling
         return message if places is None else replace(message, **{_VECTORS[type(message)]: self._rows[places]})
 

@@ -100,8 +100,8 @@ def _ordered_weighted_sum(
 ) -> jax.Array:
     """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
     for index, push in enumerate(pushes):
-        # The product comes first: compilers contract the first product of a sum. So the sum so far is rounded and the
-        # new product isn't.
+        # The product is the first summand, because compilers fuse a sum's first product with the addition: the partial
+        # sum is rounded, and the new product isn't.
         product = weights[index] * push.astype(jnp.float32)
         partial_sum = product if partial_sum is None else product + partial_sum
     assert partial_sum is not None, "there is a push"

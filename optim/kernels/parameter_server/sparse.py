@@ -387,7 +387,7 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
         row, index = message
         return lax.dynamic_update_slice(first, index[None], (row,)), None
 
-    # From the last to the first, so that the first stays; one more place takes the rows that are out of range.
+    # In reverse order, so that the first push of each row is written last; the extra place is for rows out of range.
     first = lax.scan(note, jnp.zeros((num_rows + 1,), jnp.int32), (safe, place), reverse=True)[0]
     owner = first[safe]
 

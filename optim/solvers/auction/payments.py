@@ -197,8 +197,9 @@ class PaymentSolver:
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)  # with another winner's results
-            if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved yet
+            # Results passed on from other winners may have settled the claim. Without a proof, no linear programme has bounded it.
+            is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)
+            if claim.proof is None and not is_settled and not self._monitor.is_over():
                 self._count(claim)
                 self._pass_on(claim, still_open())
         self.by_count = len(claims) - len(still_open())

@@ -292,7 +292,7 @@ def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], residual: FloatArray) 
         order = np.argsort(-slope, kind="stable")
         ends = np.cumsum(np.concatenate([[0.0], max_gain[order] / slope[order]]))
         reach = np.cumsum(np.concatenate([[0.0], max_gain[order]]))
-        # Among equal ends (jobs that use nothing) the last counts.
+        # Of equal ends (from jobs that use nothing), the last one is kept.
         last = np.append(np.diff(ends) > 0, True)
         most = np.minimum(most, np.interp(residual[:, column] * (1 + ROUNDING), ends[last], reach[last]))
     return most

@@ -150,7 +150,11 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
     if instance.one_bid_per_market:
         number = np.bincount(instance.bids.market[counts > 0], minlength=len(instance.markets))
         violations += [
-            violation(f"one bid [{instance.markets[m]}]", f"{number[m]} bids are taken", amount=str(number[m] - 1))
+            violation(
+                f"one bid [{instance.markets[m]}]",
+                f"the footprint uses {number[m]} bids, at most one is allowed",
+                amount=str(number[m] - 1),
+            )
             for m in np.flatnonzero(number > 1).tolist()
         ]
     survival = instance.survival

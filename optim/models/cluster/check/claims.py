@@ -62,10 +62,10 @@ WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_shar
 """Metrics that earlier versions defined differently; they aren't compared if a log lacks the last one."""
 
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
-"""Rules that affect the causes of waiting, but not which events are allowed."""
+"""Rules that affect the causes of waiting, but not the set of allowed events."""
 
 OF_LIMITS = ("kills_at_limit", "reservation_depth")
-"""Rules of single runs that are allowed for index policies."""
+"""Rules that runs of index policies may set individually."""
 
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:

@@ -45,7 +45,7 @@ def users_of(view: View) -> IntArray:
 
 
 class HeldUp:
-    """Jobs that must wait behind jobs without room in a pass.
+    """Jobs without room in a pass, and the later jobs that they block.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Box:
 
     @property
     def is_single(self) -> bool:
-        """Whether it contains one footprint."""
+        """Whether the box contains exactly one footprint."""
         return bool((self.low == self.high).all())
 
     def exceeds_a_cap(self, instance: BiddingInstance) -> bool:
