@@ -42,7 +42,8 @@ def apply_pushes(
         One array of shape (n,) for each data partition, float32 or bfloat16. Any number: more than `MAX_FOLD` are added
         in groups, in the same order. Each group costs two more passes over the sum.
     weights
-        Shape (pushes,): data behind each push. Where their sum is zero there is no mean, and the gradient counts as zero.
+        Shape (pushes,): number of examples of each push. Where their sum is zero there is no mean, and the gradient
+        counts as zero.
     version
         Scalar int32: updates applied before this one.
     optimiser

@@ -197,7 +197,8 @@ class PaymentSolver:
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            # Results passed on from other winners may have settled the claim. Without a proof, no linear programme has bounded it.
+            # Results passed on from other winners may have settled the claim. Without a proof, no linear programme has
+            # bounded it.
             is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)
             if claim.proof is None and not is_settled and not self._monitor.is_over():
                 self._count(claim)

@@ -16,10 +16,10 @@ MICRO = 1_000_000
 MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
-"""Time without any change of price in any market that counts as a gap in the recording, for active markets."""
+"""Minimum time without a price change in any market that counts as a gap in the recording, for active markets."""
 
 CALM_GAP_S = 25 * HOUR_S
-"""The same for calm markets, whose histories only list changes, and each price at least once per day."""
+"""The same for calm markets, whose histories list changes of the price, and repeat the price at least once per day."""
 
 CALM_EVERY_DAYS = 10
 """Markets are calm if there are more than two quiet times of `GAP_S`, and more than one per this number of days."""
