@@ -1,4 +1,4 @@
-"""User classes by `./file.py:Class` or entry point, and what failed within them."""
+"""User classes by `./file.py:Class` or entry point, and the errors raised within them."""
 
 import ast
 import hashlib

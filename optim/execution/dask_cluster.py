@@ -46,7 +46,7 @@ LOOK_S = 2.0
 class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for us
     """Local workers with nannies (Dask's term) that restart them; replaces nannies that have given up.
 
-    A nanny gives up if its worker dies before it reports that it runs, for example on a piece that kills each worker.
+    A nanny gives up if its worker dies before it reports that it runs, for example if a piece kills each worker.
     Without replacement, a cluster without nannies would wait for ever.
     """
 

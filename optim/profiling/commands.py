@@ -238,7 +238,8 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
 def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
     """Fit and assemble a script's profile; bandwidths are the options', since one machine can't measure them.
 
-    A mini-batch takes a full step of one worker, even if only a part was timed alone: this is what a job of this type takes.
+    A mini-batch takes a full step of one worker, even if only a part was timed alone, because a job of this type needs
+    the full step.
     """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])

@@ -1,9 +1,9 @@
 """Machines as processes, monitored by heartbeats.
 
 Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that two ends never
-wait for each other with full pipes. The storage lives with the controller. Gradients and parameters lie in shared memory: an
-anonymous file, which the system deletes when the last process that has it open ends, normally or not. Unwritten pages take
-no memory, so every machine gets separate rows.
+wait for each other with full pipes. The storage is in the controller's process. Gradients and parameters are in shared
+memory: an anonymous file, which the operating system deletes when the last process that has it open ends, normally or
+not. Unwritten pages take no memory, so every machine gets separate rows.
 
 A machine that joins a run computes a gradient before it is ready, so that no clock waits for its compilation. The machines
 share compiled functions in JAX's persistent cache: the user's, or a folder that is removed with the controller.

@@ -109,7 +109,7 @@ def backward(
 
 
 def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return what `forward` does, one sample after the other."""
+    """Return the results of `forward`, computed one sample after the other."""
     # One scale per sample is factored out beforehand: the scan has only products, sums and one division.
     largest = jnp.max(log_emission, axis=2)
     likelihood = jnp.exp(log_emission - largest[:, :, None]).swapaxes(1, 2)
@@ -169,7 +169,7 @@ def forward_by_doubling(parameters: HmmParameters, log_emission: jax.Array) -> t
 def smoothed_by_doubling(
     parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return what `smoothed_by_sample` does, as `forward_by_doubling` goes forward."""
+    """Return the results of `smoothed_by_sample`, computed by an associative scan as in `forward_by_doubling`."""
     least = float(np.log(MIN_PROBABILITY))
     # A sample's evidence for a state is the filtered over the predicted probability, up to a factor.
     log_evidence = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
@@ -181,7 +181,7 @@ def smoothed_by_doubling(
 
 
 def _product(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Return the logarithms of matrices' products, but for a factor: shape (steps, K, K, N), the largest of each is 0."""
+    """Return the logarithms of matrix products, shape (steps, K, K, N), scaled so that the largest entry of each is 0."""
     terms = [first[:, :, k, None] + second[:, k, None] for k in range(first.shape[1])]
     largest = reduce(jnp.maximum, terms)
     total = largest + jnp.log(sum(jnp.exp(term - largest) for term in terms))

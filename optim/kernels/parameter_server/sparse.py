@@ -403,7 +403,7 @@ def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Ar
     table
         Shape (rows, width), float32.
     rows
-        Shape (N,), integers. A number outside the table stands for the nearest row of it.
+        Shape (N,), integers. A number outside the table is replaced by the nearest row.
     values
         Shape (N, width), float32.
     share

@@ -148,10 +148,10 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     Parameters
     ----------
     time, what
-        Times in order, and what happens then: numbers of events, then `events` + spell for begins of spells, then
-        `events` + `spells` + spell for their ends.
+        Times in order, and codes of what happens then: the index of an event, `events` + s for the beginning of spell
+        s, or `events` + `spells` + s for its end.
     part, host, kind_of, group_of
-        For each job its part of a GPU, its host resources per GPU, its demand class and its virtual cluster.
+        Part of a GPU, host resources per GPU, demand class and virtual cluster of each job.
     row, group
         Demand class and virtual cluster of each pair of the two.
     quota

@@ -190,12 +190,12 @@ STREAM = 0x0A7A6E
 """Key that separates these random draws from a policy's draws with the same seed."""
 
 MAX_FAILURES = 1_000_000
-"""Number of failures without an end or a submission after which a run ends with unfinished jobs, because none makes
-progress."""
+"""Number of failures without an end or a submission of a job after which a run ends with unfinished jobs, because
+no job makes progress."""
 
 MAX_STALLED = 100
-"""Number of stops per waiting or running job, each of which undid all work of its turn, after which a run ends
-likewise."""
+"""Number of stops per waiting or running job, each of which undid all work since its start, after which a run
+ends likewise."""
 
 MAX_IDLE_CALLS = 1_000
 """Number of consecutive instants without a running job, while all machines are up that will return, after which a run

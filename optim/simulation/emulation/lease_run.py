@@ -94,7 +94,7 @@ class TrainingRow:
     hours
         Simulated hours since the start.
     machines, processes
-        Instances held by the simulated job, and the processes that stand for them.
+        Instances held by the simulated job, and the processes that represent them.
     clock, loss
         Completed clocks that were not undone, and the mean loss at the beginning of the last; None before the first.
     bill_usd, free_hours
@@ -206,7 +206,7 @@ class ReplayOptions:
     hour_s
         Minimum real seconds per simulated hour. A slow machine takes longer, and the summary states the delay.
     max_processes
-        Maximum number of simultaneous processes; each stands for as many machines as this limit requires.
+        Maximum number of simultaneous processes; each represents as many machines as this limit requires.
     is_warned
         Whether machines of an elastic job are warned before an eviction; otherwise they are killed while they work.
     seed

@@ -254,7 +254,7 @@ def _read_tasks(path: str | Path, *, is_headerless: bool) -> JobTable:
 
 
 def _submissions(path: str | Path, ids: TextArray, begin: FloatArray) -> tuple[FloatArray, TextArray | None, str]:
-    """Return when jobs were submitted and by whom, from the job table; without this table their starts, and None."""
+    """Return submission times and users from the job table, with a note; without this table, the jobs' starts and None."""
     place = next((each for each in (Path(path).parent / name for name in JOB_NAMES) if each.exists()), None)
     if place is None:
         return (

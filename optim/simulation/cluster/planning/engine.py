@@ -406,7 +406,7 @@ class _Run:
         self.places.extend(gpus)
 
     def finish(self) -> Run:
-        """Return what happened."""
+        """Return the results of the run."""
         books = self.books
         for job in list(books.shown):  # only if the run was given up
             self._preempt(job)
