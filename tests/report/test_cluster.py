@@ -118,4 +118,4 @@ def test_the_first_screen_has_five_numbers_and_four_pictures_before_all_else(rec
     assert "submitted 2026-11-02 to 2026-11-02" in screen
     assert "date (UTC)" in screen
     assert "seed=0" in rest
-    assert "Philly study" not in page
+    assert "The Philly study under" not in page
