@@ -106,7 +106,7 @@ class FailEarlyOptions:
     source=LESSONS,
 )
 class FailEarly(Wrapper):
-    """A trial's work counts towards the job; a job that fails in its trial is dropped, because all its attempts would fail."""
+    """A trial's work counts towards the job; a job that fails in its trial is dropped, as if it failed at every attempt."""
 
     def __init__(self, options: FailEarlyOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)
