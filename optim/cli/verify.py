@@ -82,11 +82,15 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
         if path.endswith(".npz"):
             raise
         raise InvalidProblemError(f"{error}; to verify a solution, give INSTANCE SOLUTION") from error
-    violations: list[Violation] = []
-    for name, found in check_runs(record):
-        fields = {"policy": name, "verified": found.is_ok, "jct_mean_h": found.objective, "proven": list(found.proven)}
-        violations += found.violations
-        _print(fields, found.violations, output)
+    found = list(check_runs(record))
+    violations = [violation for _, one in found for violation in one.violations]
+    if output is OutputFormat.JSON:
+        for name, one in found:
+            fields = {"policy": name, "verified": one.is_ok, "jct_mean_h": one.objective, "proven": list(one.proven)}
+            _print(fields, one.violations, output)
+    else:
+        print_table(("policy", "verified", "jct_mean_h"), [(name, one.is_ok, one.objective) for name, one in found])
+        _print({"proven": [claim for _, one in found for claim in one.proven]}, violations, output)
     return _exit_code(path, violations)
 
 
