@@ -10,6 +10,7 @@ from scipy.stats import ttest_rel
 from optim.benchmarks.summary import (
     compare_solvers,
     compare_with,
+    named_by_options,
     performance_profile,
     shifted_geometric_mean,
     stopped_at_limits,
@@ -163,3 +164,20 @@ def test_solvers_that_a_limit_stopped_are_named_with_it():
     ]
     assert stopped_at_limits(records) == ["stopped by a limit: exact in 2 of 3 runs, on one, two (30 s, max_nodes=10)"]
     assert stopped_at_limits(records[2:]) == []
+
+
+def test_names_state_only_options_that_differ_on_one_instance_with_one_seed():
+    """A history may differ by seed and by instance; runs of these are still one solver's."""
+
+    def names(*runs):
+        records = [
+            replace(make_record("online", name, EASY), seed=seed, options=options) for name, seed, options in runs
+        ]
+        return [each.solver for each in named_by_options(records)]
+
+    assert names(("a", 0, {"history": "x"}), ("a", 1, {"history": "y"}), ("b", 0, {"history": "z"})) == ["online"] * 3
+    assert names(("a", 0, {"eps": 0.1, "history": "x"}), ("a", 0, {"eps": 0.2, "history": "x"}), ("b", 1, {})) == [
+        "online (eps=0.1)",
+        "online (eps=0.2)",
+        "online",
+    ]

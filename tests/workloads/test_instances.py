@@ -75,10 +75,11 @@ def test_is_found_by_name_as_those_that_ship_are(monkeypatch):
         assert optim.reference_instance(name).name == find_instance(name).name == name
 
 
+@pytest.mark.parametrize("wrong", ["nothing", "s", "spo"])
 @pytest.mark.parametrize("find", [optim.reference_instance, find_instance])
-def test_an_unknown_name_is_answered_with_every_whole_name(find):
+def test_an_unknown_name_is_answered_with_every_whole_name(find, wrong):
     with pytest.raises(InvalidProblemError, match=r"there are: .*auction-tiny-0, .*heavy-0 to heavy-2, .*xl-0") as told:
-        find("nothing")
+        find(wrong)
     assert len(f"optim: error: {told.value}") < MAX_CHARACTERS
 
 

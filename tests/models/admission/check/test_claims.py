@@ -493,6 +493,16 @@ def test_a_smaller_spread_than_the_jobs_need_is_refused_with_its_own_ratio(name,
         assert optim.verify(instance, forged).is_ok == is_accepted or shown < solution.bound
 
 
+def test_the_least_spread_of_an_exponential_price_is_that_of_twice_the_value_of_all_servers():
+    """Workers and PSs need one unit each, so U is at least the job's value for each unit of the servers."""
+    day = tiny_instance(job_document("one"))
+    capacity = sum(
+        float((side.capacity.sum(axis=(1, 2)) * side.count).sum()) / 1e6
+        for side in (day.worker_servers, day.ps_servers)
+    )
+    assert least_spread(read_exact_instance(day), "exponential") == pytest.approx(math.log(2 * capacity))
+
+
 @given(tiny_instances())
 def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
     """U of C2 and the lower scale of C5 are taken by the solver's own constants."""
@@ -579,6 +589,10 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
     assert "the value of wide jobs must be at least 0" in optim.verify(day, other).violations[0].message
     other = replace(solution, options={**solution.options, "history": ""})
     assert "bounds=history contradicts history=''" in optim.verify(day, other).violations[0].message
+    conditions = (*certificate.conditions[:4], "C5 holds: D_0 = 0, optimum >= 1", certificate.conditions[5])
+    stated = certificate.statement.replace("zero-start", "exponential")
+    other = replace(solution, certificate=replace(certificate, statement=stated, conditions=conditions))
+    assert "the theorem of online-learned is on the zero-start price" in optim.verify(day, other).violations[0].message
 
 
 @pytest.mark.parametrize(
