@@ -101,6 +101,8 @@ class NodeMaster:
         self._live = np.flatnonzero((rows.capacity > 0) & ~dominated_rows(tables, rows))
         self._scale = np.zeros(rows.num_rows)
         self._scale[self._live] = 1.0 / rows.capacity[self._live]
+        self._place = np.full(rows.num_rows, -1)
+        self._place[self._live] = np.arange(len(self._live))
         self.schedules = PricedSchedules.blank(tables, np.zeros(0, dtype=np.int64))
         self._keys = ScheduleKeys()
         self.cuts = CutTable(tables.instance)
@@ -301,9 +303,17 @@ class NodeMaster:
         if not number:
             return
         usage = usage_matrix(self._tables, self._rows, schedules)
-        share = csr_array(usage.multiply(self._scale[:, None]))[self._live]
-        matrix = csc_array(vstack([share, self._job_rows(schedules.jobs), csr_array(self._cut_shares(schedules, 0))]))
-        matrix.sort_indices()
+        shares = self._cut_shares(schedules, 0)
+        cut, of_cut = np.nonzero(shares)
+        each = np.arange(number)
+        row = np.concatenate([self._place[usage.indices], len(self._live) + schedules.jobs, self.num_base_rows + cut])
+        column = np.concatenate([np.repeat(each, np.diff(usage.indptr)), each, of_cut])
+        entry = np.concatenate([usage.data * self._scale[usage.indices], np.ones(number), shares[cut, of_cut]])
+        # One construction from sorted triplets: stacking SciPy's matrices takes several times as long for a few columns.
+        order = np.lexsort((row, column))
+        order = order[row[order] >= 0]
+        first = np.concatenate([[0], np.cumsum(np.bincount(column[order], minlength=number))])
+        matrix = csc_array((entry[order], row[order], first), shape=(self.num_base_rows + len(shares), number))
         value = self._tables.value[schedules.jobs, schedules.completion]
         add_columns(self._highs, value, matrix, np.where(is_allowed, np.inf, 0.0))
         self._is_allowed = np.concatenate([self._is_allowed, is_allowed])
@@ -508,7 +518,9 @@ class NodeBounder:
 
     def payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
         """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
-        cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
+        usage = usage_matrix(self._tables, self._rows, schedules)
+        column = np.repeat(np.arange(len(schedules)), np.diff(usage.indptr))
+        cost: FloatArray = np.bincount(column, usage.data * point.row_prices[usage.indices], len(schedules))
         if len(self.master.cuts):
             cost = cost + point.multiplier @ self.master.cuts.use(schedules)
         payoff: FloatArray = self._tables.value[schedules.jobs, schedules.completion] - cost
