@@ -115,6 +115,7 @@ def test_the_log_of_a_what_if_is_verified(world, now, then, names):
     record = load_run(log)
     assert tuple(each.policy for each in record.runs) == names
     assert record.settings["what_if"] == str(world / then)
+    assert record.bounds["jct_mean_h"] > 0
     assert ("keys" in record.settings) == (now[-1] != "quotas={}/then.yaml"), "equal runs have equal keys"
     assert RUNNER.invoke(app, ["verify", str(log)]).exit_code == 0
     waits = [waited_by_job(record.jobs, each.log) / US / 3600 for each in record.runs]

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.quota_tree import QueueRules, Reclaim
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.what_if import PairedRuns, QueueQuotas, queue_use, quotas_of
+from optim.simulation.cluster.what_if import PairedRuns, QueueQuotas, queue_use, quotas_of, settings_of
 from optim.workloads.cluster.queue_files import write_kueue
 from tests.support.cluster_worlds import WORLDS
 from tests.support.quota_trees import quota_tree
@@ -126,3 +127,55 @@ def test_a_queue_starves_while_its_unused_quota_would_do_for_a_job_that_waits():
     wide = queue_use(jobs, run.log, replace(quotas, quota=np.array([0.0, 2.0])))
     assert wide.starved_h.tolist() == [0, 90]
     assert wide.borrowed_gpu_hours.tolist() == [200, 0]
+
+
+def log_of(*events):
+    """Return the log of events (hour, type, job) on one machine; starts take one GPU."""
+    hour, kind, job = (np.array(column) for column in zip(*events, strict=True))
+    starts = kind == Event.START
+    return EventLog(
+        time_us=hour * HOUR * US,
+        kind=kind.astype(np.int8),
+        job=job,
+        first=np.concatenate([[0], np.cumsum(starts)]),
+        machine=np.zeros(starts.sum(), np.int64),
+        gpus=np.ones(starts.sum(), np.int64),
+    )
+
+
+ONE_EACH = QueueQuotas(names=("a", "b"), queue=np.array([0, 1]), quota=np.array([1.0, 1.0]))
+
+
+def two_jobs(submit_h=0):
+    """Jobs of 40 h of the queues a and b, the second submitted at a given hour."""
+    rows = [(0, 1, 40 * HOUR), (submit_h * HOUR, 1, 40 * HOUR)]
+    return workload(rows, group=np.array([0, 1]), groups=("a", "b"))
+
+
+@pytest.mark.parametrize("kind", [Event.PREEMPT, Event.CRASH, Event.FAULT])
+def test_a_job_that_loses_its_gpus_waits_again(kind):
+    log = log_of((0, Event.START, 0), (10, kind, 0), (30, Event.START, 0), (60, Event.END, 0))
+    use = queue_use(two_jobs(100), log, ONE_EACH)
+    assert use.starved_h.tolist() == [20, 0]
+    assert use.gpu_hours.tolist() == [40, 0]
+    assert use.stopped.tolist() == [int(kind == Event.PREEMPT), 0]
+
+
+def test_a_rejected_job_waits_no_longer_and_one_that_never_starts_waits_to_the_end():
+    events = ((10, Event.LEAVE, 0), (20, Event.START, 1), (60, Event.END, 1))
+    assert queue_use(two_jobs(), log_of(*events), ONE_EACH).starved_h.tolist() == [10, 20]
+    assert queue_use(two_jobs(), log_of(*events[1:]), ONE_EACH).starved_h.tolist() == [60, 20]
+
+
+def test_queues_of_two_runs_are_paired_by_name():
+    log = log_of((0, Event.START, 0), (40, Event.END, 0), (40, Event.START, 1), (80, Event.END, 1))
+    turned = QueueQuotas(names=("b", "a"), queue=np.array([1, 0]), quota=np.array([2.0, 0.0]))
+    paired_runs = PairedRuns(jobs=two_jobs(), now=log, then=log, quotas_now=turned, quotas_then=ONE_EACH)
+    rows = {row["queue"]: row for row in paired_runs.rows()}
+    assert [(rows[name]["quota_now"], rows[name]["borrowed_gpu_hours_now"]) for name in "ab"] == [(0, 40), (2, 0)]
+    assert [(rows[name]["quota_then"], rows[name]["starved_h_then"]) for name in "ab"] == [(1, 0), (1, 40)]
+
+
+def test_the_ending_of_a_file_names_the_policy_in_any_case():
+    assert settings_of("etc/SLURM.CONF") == {"multifactor": "conf"}
+    assert settings_of("queues.yml") == {"hierarchical-quota": "quotas"}
