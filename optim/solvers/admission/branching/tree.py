@@ -94,7 +94,7 @@ def _count_splits(job: int, weight: FloatArray, workers: IntArray, ps: IntArray)
 
 @dataclass(slots=True)
 class _Losses:
-    """Losses of one child, a unit of forbidden weight."""
+    """Losses of one child, per unit of forbidden weight."""
 
     total: float = 0.0
     number: int = 0
@@ -106,10 +106,10 @@ class _Losses:
 
 @dataclass(slots=True)
 class PseudoCosts:
-    """What splits have cost so far: the mean loss of the bound a unit of weight that the child forbids.
+    """Mean loss of the bound in earlier splits, per unit of weight that the child forbids.
 
-    Kept by kind of split, job, place and child, where the place is the class and slot of a count. What a place lacks is
-    taken from the job, and what a job lacks from all jobs together.
+    Losses are stored by kind of split, job, place and child, where the place is the class and slot of a count. Without
+    losses of the place those of the job are used, and without those of the job those of all jobs.
     """
 
     _losses: dict[tuple[object, ...], _Losses] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class PseudoCosts:
     def number(self, candidate: Candidate) -> int:
         """Return how often the split's kind was tried on its job, in the child tried less often; 0 for counts.
 
-        What a count lost once says too little of other nodes.
+        The loss of a split on counts predicts too little at other nodes.
         """
         branch = candidate.branch
         if branch.kind in (BranchKind.WORKERS, BranchKind.PS):
@@ -146,7 +146,7 @@ class PseudoCosts:
 
 
 def _keys(branch: Branch, *, is_high: bool) -> tuple[tuple[object, ...], ...]:
-    """Return where the losses of a split's child are kept, from the most to the least specific."""
+    """Return the keys of the losses of a split's child, from the most to the least specific."""
     kind, job = branch.kind, branch.job
     return (kind, is_high, job, branch.server_class, branch.slot), (kind, is_high, job), (kind, is_high)
 
@@ -382,9 +382,10 @@ With counts chosen by known losses, the bound of small-1 could stand still for 2
 """
 
 COUNT_CANDIDATES = 100
-"""Splits on counts that are ranked by what their places have cost so far; few places matter, and those are found again.
+"""Maximum number of splits on counts that are ranked by earlier losses at their places.
 
-With the twelve most balanced ones, at most two a job, and losses by job alone, 120 nodes of small-1 could have one bound.
+Few places affect the bound. With the twelve most balanced splits, at most two per job, and losses by job alone, the bound
+of small-1 could stay the same for 120 nodes.
 """
 
 DIVE_EVERY = 25
