@@ -592,23 +592,24 @@ def _check_merged(is_alone: bool) -> None:
 
 def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) -> ExitCode:
     """Merge results files of several machines and finish as after a run; a golden row missing in all files is a regression."""
+    from optim.benchmarks.best_known import best_known
     from optim.benchmarks.compare import Selection, compare, merge_results
     from optim.benchmarks.records import row_of
     from optim.benchmarks.suite import SUITES
     from optim.core.files import prepare_folder
 
-    golden = _golden(files)
     for place in filter(None, (files.results_path, files.report_path, files.write_golden)):
         prepare_folder(place)
     records = merge_results(sources, files.results_path)
     shown = named_by_options(records)
+    baseline = files.compare if files.compare in {record.solver for record in shown} else None
+    golden = _golden(files) if baseline is None else None
     if output is OutputFormat.TABLE:
+        specs = [spec for name in sorted({record.suite or "" for record in records}) if (spec := SUITES.find(name))]
         show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
-        show(
-            [spec for name in sorted({record.suite or "" for record in records}) if (spec := SUITES.find(name))],
-            shown,
-            (),
-        )
+        show(specs, shown, ())
+        if baseline is not None:
+            print_paired(specs, shown, baseline, best_known(records))
     else:
         print_rows([row_of(record) for record in records], output)
     everything = Selection(

@@ -128,7 +128,7 @@ class StartChoice:
         unknown = queue.dropped.get(NO_REQUEST, 0)
         if unknown and not pending:
             raise InvalidProblemError(
-                f"{self.state}: the GPUs of all {unknown} pending jobs are unknown; print the column ReqTRES (sacct --format)"
+                f"{self.state}: no pending job states its GPUs; print the column ReqTRES (sacct --format)"
             )
         left_out = f", {unknown} of them left out: their GPUs are unknown (print ReqTRES)"
         info(

@@ -233,6 +233,13 @@ def merge(*words):
     return CliRunner().invoke(app, ["bench", "--merge", "a.jsonl", *words, "--results", "all.jsonl", "--no-report"])
 
 
+def test_joined_results_are_compared_with_a_solver_by_pairs(apart):
+    result = merge("b.jsonl", "--compare", "idle")
+    assert result.exit_code == 0
+    assert "compared with idle" in result.stdout
+    assert any(line.split()[:2] == ["tiny-only", "3"] for line in result.stdout.splitlines())
+
+
 def test_joined_results_are_printed_stored_and_compared(folder, apart):
     stored = merge("b.jsonl", "--write-golden", "new/golden.jsonl", "--format", "json")
     assert stored.exit_code == 0

@@ -163,7 +163,7 @@ def test_a_state_without_the_gpus_of_any_pending_job_is_one_line(without_request
     result = run("--state", without_requests, "--gpus", "1x8", "--policy", "easy", *words)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
-    assert line.endswith("the GPUs of all 2 pending jobs are unknown; print the column ReqTRES (sacct --format)")
+    assert line.endswith("no pending job states its GPUs; print the column ReqTRES (sacct --format)")
 
 
 def test_pending_jobs_whose_gpus_are_unknown_are_counted_as_pending(without_requests):

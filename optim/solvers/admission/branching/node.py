@@ -520,7 +520,8 @@ class NodeBounder:
         """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
         usage = usage_matrix(self._tables, self._rows, schedules)
         column = np.repeat(np.arange(len(schedules)), np.diff(usage.indptr))
-        cost: FloatArray = np.bincount(column, usage.data * point.row_prices[usage.indices], len(schedules))
+        cost = np.zeros(len(schedules))
+        np.add.at(cost, column, usage.data * point.row_prices[usage.indices])
         if len(self.master.cuts):
             cost = cost + point.multiplier @ self.master.cuts.use(schedules)
         payoff: FloatArray = self._tables.value[schedules.jobs, schedules.completion] - cost
