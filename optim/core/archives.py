@@ -98,7 +98,7 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
     """
     for name in (*fields, *arrays):
         if name not in arrays or name not in fields:
-            raise ValueError(f"{name!r} {'is missing' if name in fields else 'is not a field of such a file'}")
+            raise ValueError(f"{name!r} {'is missing' if name in fields else 'is not a field of this format'}")
     known: dict[int | str, int] = {}
     known.update(sizes)
     for name, field in fields.items():

@@ -175,7 +175,7 @@ class Monitor:
     clock
         Clock of the solve; a new one by default.
     unit
-        Factor by which objectives and bounds of the run are multiplied for the rule and the progress.
+        Factor that converts the run's objectives and bounds to the units of `stop` and `progress`.
     """
 
     def __init__(

@@ -195,7 +195,7 @@ def default_names(world: str) -> tuple[str, ...]:
 
 
 def clairvoyant_names(world: str) -> tuple[str, ...]:
-    """Return the sorted names of a world's references, which know the future."""
+    """Return the sorted names of a world's clairvoyant policies: references that know the future."""
     return tuple(name for name, entry in policies_of(world).items() if entry.is_reference)
 
 

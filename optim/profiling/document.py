@@ -241,7 +241,7 @@ def read_profiles(path: Path) -> ProfileDocument:
     Raises
     ------
     InvalidProblemError
-        If the file isn't a profile; the text gives field and remedy.
+        If the file isn't a profile; the message gives field and remedy.
     """
     content = read_bytes(path)
     try:

@@ -1,11 +1,8 @@
 """Recurring jobs with requests by phase: packed on equal servers by an admission solver, then replayed with their true series.
 
-The previous run of a job gives its sequence of phases, with their lengths and mean levels. Other containers give the
-distribution of samples relative to the level of their run, by phase. A run of phase z at level v requests
-
-    v q_z,   q_z the (1 - risk)-quantile of demand over the run's level in phase z,
-
-so that a share `risk` of a phase's samples exceeds the request.
+A run is a maximal sequence of samples in one phase, and its level is their mean. A job's previous execution gives its sequence of
+runs. Other containers give the quantiles of the ratio of samples to the level of their run: q_z is the (1 - risk)-quantile in
+phase z. A run in phase z at level v requests v q_z, so that a share `risk` of its samples exceeds the request.
 """
 
 import copy

@@ -252,7 +252,7 @@ def check_names(names: Sequence[str]) -> None:
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown; the text lists the known ones.
+        If a policy is unknown; the message lists the known ones.
     """
     known = shipped_names("containers")
     for name in names:

@@ -156,7 +156,7 @@ def make_world(
     *,
     cycle_s: float = CYCLE_S,
 ) -> World:
-    """Arrange series in cycles.
+    """Return a world for simulation: series divided into cycles, at whose starts policies decide.
 
     Parameters
     ----------

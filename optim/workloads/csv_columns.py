@@ -97,7 +97,7 @@ def read_columns(
     Raises
     ------
     InvalidProblemError
-        If the file is invalid; the text gives file, column, row and remedy.
+        If the file is invalid; the message gives file, column, row and remedy.
     """
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     for columns in column_blocks(path, numbers, texts, separator, names=names):
@@ -149,7 +149,7 @@ class CodedColumn:
         Raises
         ------
         InvalidProblemError
-            If a field isn't a finite number; the text names its row.
+            If a field isn't a finite number; the message names its row.
         """
         pd = require_package("pandas", "reading CSV files")
 
@@ -380,7 +380,7 @@ def refuse(
     *,
     is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first row with an invalid field; the text gives place, expectation (`due`) and value.
+    """Raise InvalidProblemError at the first row with an invalid field; the message gives place, expectation (`due`) and value.
 
     Without `is_table` the value alone identifies the field.
     """

@@ -153,7 +153,7 @@ def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
     Raises
     ------
     InvalidProblemError
-        If no instance has this name (the text lists the names), its type differs, or the generated instance differs from the
+        If no instance has this name (the message lists the names), its type differs, or the generated instance differs from the
         pinned one.
 
     Examples
@@ -412,7 +412,7 @@ def find_instance(name: str) -> Any:
     Raises
     ------
     InvalidProblemError
-        If there is neither, or the file is invalid; the text gives field and remedy.
+        If there is neither, or the file is invalid; the message gives field and remedy.
     """
     if os.path.exists(name):
         return load(name)

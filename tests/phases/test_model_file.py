@@ -123,7 +123,7 @@ def test_other_shapes_and_kinds_are_refused_in_any_array(kind, saved, tmp_path):
     assert "'centres' is missing" in refusal(
         tmp_path / "model.npz", {name: array for name, array in whole.items() if name != "centres"}
     )
-    assert "'more' is not a field of such a file" in refusal(tmp_path / "model.npz", {**whole, "more": np.zeros(1)})
+    assert "'more' is not a field of this format" in refusal(tmp_path / "model.npz", {**whole, "more": np.zeros(1)})
 
 
 @pytest.mark.parametrize(

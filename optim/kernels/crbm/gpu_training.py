@@ -1,8 +1,8 @@
 """The batches of an epoch on a GPU: many small batches per launch, or one launch per large batch.
 
-With one launch per batch, launches would dominate an epoch of small batches. One block of threads therefore visits all
-batches in order, one thread per window. It loads the next windows while it computes with the present ones, and reads
-the parameters, which it changes, from memory.
+With one launch per batch, launches would dominate an epoch of small batches. One block of threads therefore processes all
+batches in order, one thread per window. The block loads the windows of the next batch while it computes the current one.
+It reads the parameters from memory for each batch, and writes them back.
 
 All sums over a batch are entries of one product of two matrices, whose rows run over windows:
 

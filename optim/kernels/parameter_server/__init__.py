@@ -1,7 +1,7 @@
 """Parameter-server kernels: push, aggregate, apply, pull.
 
-Pure functions on arrays: no I/O, no processes, no terms of a particular problem. Only NumPy, JAX and optax are needed. Functions
-with *donated* arguments consume these arrays: don't use them after the call.
+Pure functions on arrays: no I/O, no processes, no terms of a particular problem. Only NumPy, JAX and optax are needed. Some
+functions overwrite the arrays of their *donated* arguments: don't use these arrays after the call.
 """
 
 from optim.kernels.parameter_server.dense import apply_pushes as apply_pushes

@@ -267,7 +267,7 @@ def fields_from_document(document: AdmissionDocument) -> dict[str, Any]:
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the format; the text names its path, value and remedy.
+        If a field contradicts the format; the message names its path, value and remedy.
     """
     horizon, num_resources = document.horizon, len(document.resources)
     check_limit("count", horizon, "horizon")

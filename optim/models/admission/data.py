@@ -53,7 +53,7 @@ def validate_speedups(jobs: "Jobs") -> None:
     Raises
     ------
     InvalidProblemError
-        If a table is invalid; the text names the job, the entry and the remedy.
+        If a table is invalid; the message names the job, the entry and the remedy.
     """
     if jobs.speedup and len(jobs.speedup) != len(jobs):
         raise InvalidProblemError(f"jobs.speedup must hold one table per job or none, got {len(jobs.speedup)}")
@@ -289,7 +289,7 @@ class AdmissionData(ComparesByValue):
     Raises
     ------
     InvalidProblemError
-        If any field contradicts the definitions; the text names field, value and remedy.
+        If any field contradicts the definitions; the message names field, value and remedy.
     """
 
     name: str
@@ -494,7 +494,7 @@ def validate(instance: AdmissionData) -> None:
     Raises
     ------
     InvalidProblemError
-        If a field is invalid; the text names the path of the first such field, its value and the remedy.
+        If a field is invalid; the message names the path of the first such field, its value and the remedy.
     """
     if instance.horizon < 1:
         raise InvalidProblemError(f"horizon must be at least 1 slot, got {instance.horizon}")

@@ -116,7 +116,7 @@ def read_forecast(path: str | Path) -> Forecast:
     Raises
     ------
     InvalidProblemError
-        If the file cannot be read, is not a forecast, or is inconsistent; the text names the file.
+        If the file cannot be read, is not a forecast, or is inconsistent; the message names the file.
     """
     with naming(path):
         return _forecast(decode(read_bytes(path), ForecastDocument))
@@ -128,7 +128,7 @@ def is_forecast(path: str | Path) -> bool:
     Raises
     ------
     InvalidProblemError
-        If the file cannot be read or is not JSON; the text names the file.
+        If the file cannot be read or is not JSON; the message names the file.
     """
     with naming(path):
         return peek_schema(read_bytes(path)) == SCHEMA

@@ -74,12 +74,12 @@ class AdmissionInstance(AdmissionData):
         Raises
         ------
         InvalidProblemError
-            If a field is unknown, missing, or contradicts the definitions; the text names it.
+            If a field is unknown, missing, or contradicts the definitions; the message names it.
 
         Warns
         -----
         UserWarning
-            If jobs can never run; the text names the first of them with the reasons, and `never_run` lists
+            If jobs can never run; the message names the first of them with the reasons, and `never_run` lists
             all.
 
         Examples
@@ -141,7 +141,7 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the format; the text names its path, value and remedy.
+        If a field contradicts the format; the message names its path, value and remedy.
     """
     return AdmissionInstance(**fields_from_document(document))
 

@@ -225,7 +225,7 @@ def instance_from_document(document: AuctionDocument, instance_type: type[Instan
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the format; the text names its path, value and remedy.
+        If a field contradicts the format; the message names its path, value and remedy.
     """
     cluster = cluster_from_documents(document.machines)
     horizon = Horizon(document.horizon)

@@ -224,14 +224,14 @@ BoundProof = CountProof | PriceProof | TreeProof
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionProof(ComparesByValue):
-    """Proofs of bounds on the welfare of all apps, and on the welfare of the other apps without each app.
+    """Proofs of bounds on the welfare of all apps, and, for each app, on the welfare of the others in its absence.
 
     Parameters
     ----------
     welfare
         Proof for all apps.
     without
-        By app, the proof for the other apps; it proves the plan's `share_low`.
+        By absent app, the proof for the others; it proves the plan's `share_low`.
     others
         Shared prices that bound the other apps' welfare for every app not listed in `without`.
     counts_others

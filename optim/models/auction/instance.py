@@ -38,7 +38,7 @@ class AuctionInstance(AuctionData):
     Raises
     ------
     InvalidProblemError
-        If any field contradicts the definitions; the text names field, value and remedy.
+        If any field contradicts the definitions; the message names field, value and remedy.
     """
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ def validate(instance: AuctionData) -> None:
     Raises
     ------
     InvalidProblemError
-        If a field is invalid; the text names the path of the first such field, its value and the remedy.
+        If a field is invalid; the message names the path of the first such field, its value and the remedy.
     """
     if not 0 < instance.lease_min < np.inf:
         raise InvalidProblemError(f"lease_min must be positive, got {instance.lease_min}")

@@ -228,7 +228,7 @@ def instance_from_document(document: BiddingDocument, instance_type: type[Instan
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the format; the text names its path, value and remedy.
+        If a field contradicts the format; the message names its path, value and remedy.
     """
     number = {name: m for m, name in enumerate(document.markets)}
     if len(number) < len(document.markets):

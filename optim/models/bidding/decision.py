@@ -101,7 +101,7 @@ class Multipliers(ComparesByValue):
     work
         Price of the instance's `min_work`, at least 0.
     cover
-        Shape (covers or fewer,): prices of the proof's covers, at least 0; those of the others are 0.
+        Prices of the proof's first covers, at least 0; the remaining covers have price 0.
     lost_by_rate, lost_by_theta
         Slopes, at least 0, of a plane below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``. K is
         the sum of all rates. The plane is lowered until it lies below the loss at the corners of the box's

@@ -43,7 +43,7 @@ class BiddingInstance(BiddingData):
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the definition; the text names it.
+        If a field contradicts the definition; the message names it.
     """
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class BiddingInstance(BiddingData):
         Raises
         ------
         InvalidProblemError
-            If a field is unknown, missing, or contradicts the definitions; the text names it.
+            If a field is unknown, missing, or contradicts the definitions; the message names it.
 
         Examples
         --------
@@ -120,7 +120,7 @@ def validate(instance: BiddingData) -> None:
     Raises
     ------
     InvalidProblemError
-        If a field is invalid; the text names the path of the first such field, its value and the remedy.
+        If a field is invalid; the message names the path of the first such field, its value and the remedy.
     """
     for name in ("fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work"):
         value = getattr(instance, name)

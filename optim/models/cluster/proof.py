@@ -53,7 +53,7 @@ class PriceProof(ComparesByValue):
         if len(self.end_us) and not (
             self.end_us[0] > 0 and self.end_us[-1] <= LAST_US and (self.end_us[1:] > self.end_us[:-1]).all()
         ):
-            raise InvalidProblemError(f"end_us must rise from above 0 to at most {LAST_US}")
+            raise InvalidProblemError(f"end_us must increase, from more than 0 to at most {LAST_US}")
 
     @classmethod
     def of_equal_slots(cls, slot_us: int, price: FloatArray) -> "PriceProof":

@@ -137,7 +137,7 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
     Raises
     ------
     UnsupportedProblemError
-        If it does not; the text gives the reason.
+        If it does not; the message gives the reason.
     InvalidProblemError
         If a gang can never get its vCPUs and memory under the engine's placement rule.
     """

@@ -403,7 +403,7 @@ def check_policies(names: Iterable[str], world: str = "spot") -> None:
     Raises
     ------
     InvalidOptionError
-        If a name is unknown; the text lists the known names.
+        If a name is unknown; the message lists the known names.
     """
     listed = shipped_names(world)
     for name in names:

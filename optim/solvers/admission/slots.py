@@ -534,7 +534,7 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
     Raises
     ------
     NotAllowedError
-        If an allocation is infeasible; the text names the job and the violated limit.
+        If an allocation is infeasible; the message names the job and the violated limit.
     """
     worker_free = servers.worker_capacity.copy()
     ps_free = worker_free if servers.is_shared else servers.ps_capacity.copy()

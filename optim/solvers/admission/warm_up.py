@@ -65,13 +65,13 @@ def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
 
 @cache
 def compile_bound(*, is_shared: bool) -> None:
-    """Bound the plan that rejects every job."""
+    """Compile the loops of bounds, with the plan that rejects every job."""
     certified_point(JobTables.build(smallest_instance(is_shared=is_shared)), AdmissionPlan.from_rows([], []))
 
 
 @cache
 def compile_online(*, is_shared: bool) -> None:
-    """Run the online rule, and bound its plan."""
+    """Compile the loops of the online rule and of the bound of its plan."""
     compile_bound(is_shared=is_shared)
     instance = smallest_instance(is_shared=is_shared)
     run_online(instance, bounds=price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA), function=ZeroStartPrice())
@@ -79,7 +79,7 @@ def compile_online(*, is_shared: bool) -> None:
 
 @cache
 def compile_placement() -> None:
-    """Run the loops of slot-by-slot policies on empty input."""
+    """Compile the loops of slot-by-slot policies, with empty input."""
     none, table = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
     take_in_turn(0, 0, none, table, none, none, none, none, none, table)
     add_in_turn(0, 0, 0, 0, table, table, none, none, none, none, none, none, table)
@@ -88,7 +88,7 @@ def compile_placement() -> None:
 
 @cache
 def compile_columns(*, is_shared: bool) -> None:
-    """Run pricing and the master once."""
+    """Compile the loops of pricing and of the master."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     subgradient = SubgradientOptions(num_steps=2)
     PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=subgradient, between=subgradient)
@@ -96,7 +96,7 @@ def compile_columns(*, is_shared: bool) -> None:
 
 @cache
 def compile_first_order() -> None:
-    """Take one first-order step: small masters use Newton's method only."""
+    """Compile first-order steps, which only large masters take; small ones use Newton's method."""
     one = csc_array((np.ones(1), (np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))), shape=(1, 1))
     solve_pdhg(one, np.zeros(1, dtype=np.int64), np.ones(1), 1, tol=1e-3, most_steps=1)
 
@@ -109,7 +109,7 @@ def has_large_master(instance: AdmissionInstance) -> bool:
 
 @cache
 def compile_moves(*, is_shared: bool) -> None:
-    """Run insertions, one move of the neighbourhood search, and moves of single units."""
+    """Compile the loops of insertions, of the neighbourhood search, and of moves of single units."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
     point = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
@@ -125,7 +125,7 @@ def compile_moves(*, is_shared: bool) -> None:
 
 @cache
 def compile_nodes(*, is_shared: bool) -> None:
-    """Run the restricted pricing of branch and price."""
+    """Compile the loops of restricted pricing in branch and price, and of its cuts."""
     compile_cuts()
     compile_count_cuts(is_shared=is_shared)
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
@@ -134,7 +134,7 @@ def compile_nodes(*, is_shared: bool) -> None:
 
 @cache
 def compile_cuts() -> None:
-    """Separate a point with three quarters of two jobs, of which a server fits one, and lift the cut."""
+    """Compile the loops that separate and lift cuts, with two jobs of which a server fits one, at 3/4 each."""
     # Writable arrays: read-only ones would be compiled for separately.
     units, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
     space, fractional = PackingSpace(np.arange(3), units, np.full((2, 1), 2), np.full(1, 3), 10), np.empty(2)
@@ -146,7 +146,7 @@ def compile_cuts() -> None:
 
 @cache
 def compile_count_cuts(*, is_shared: bool) -> None:
-    """Separate a cut, and price with a curve."""
+    """Compile the loops of cuts on counts, and of pricing with their curves."""
     compile_cuts()
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)

@@ -126,9 +126,10 @@ class BiddingOptions:
     startup_min, scale_min, eviction_min
         Minutes until new machines work, and minutes that all machines lose by a change of the portfolio and by an eviction.
     term
-        Scope of eviction losses, in the one-hour form.
+        Scope of eviction losses; used if `windows` is 0.
     windows, slots
-        Scenarios, and slots per hour; 0 windows for the one-hour form.
+        Number of scenarios, and slots per hour of a scenario. With 0 windows the instance has the one-hour form: expectations
+        instead of scenarios.
     one_bid_per_market
         Whether each market allows only one margin.
     """

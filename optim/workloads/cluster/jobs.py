@@ -66,7 +66,7 @@ def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
     Raises
     ------
     InvalidProblemError
-        If there are rows; the text gives the first job's request and the cluster's types or partitions.
+        If there are rows; the message gives the first job's request and the cluster's types or partitions.
     """
     if not len(rows):
         return

@@ -120,7 +120,7 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
     metric
         The metric's name, "" if the response has none.
     overrides
-        Statements of the user.
+        Units and counters that the user states.
 
     Raises
     ------

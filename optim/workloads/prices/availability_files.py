@@ -271,7 +271,7 @@ def read_windows(
     Raises
     ------
     InvalidOptionError, InvalidProblemError
-        As `read_availability`; the text names every unusable recording.
+        As `read_availability`; the message names every unusable recording.
     """
     files = files_of(folder, is_deep=True)
     _check_polarity(folder, files, told.get("polarity"))
@@ -308,7 +308,7 @@ def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> Availabili
     Raises
     ------
     InvalidOptionError
-        If there is no such zone; the text lists the zones.
+        If there is no such zone; the message lists the zones.
     """
     if zone not in traces:
         raise unknown_name("zone", zone, traces)
@@ -654,7 +654,7 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
     Raises
     ------
     InvalidOptionError
-        If a zone is unknown (the text lists all) or named twice, ticks differ in length, or no time is common.
+        If a zone is unknown (the message lists all) or named twice, ticks differ in length, or no time is common.
     """
     chosen = [zone_named(traces, zone) for zone in zones]
     if tick_s is not None:
@@ -689,7 +689,7 @@ def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = Non
     Raises
     ------
     InvalidOptionError
-        If the deadline can't be met even on demand; the text gives the minimum.
+        If the deadline can't be met even on demand; the message gives the minimum.
     InvalidProblemError
         If the cost of a possible move is unknown.
     """

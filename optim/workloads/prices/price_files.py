@@ -424,7 +424,7 @@ def read_prices(
     ------
     InvalidProblemError
         If the file is invalid, out of order, lacks the product, names products for some entries only, or has a type without
-        an on-demand price or a rate; the text gives row and remedy.
+        an on-demand price or a rate; the message gives row and remedy.
     """
     paths_in = [path] if isinstance(path, str | Path) else list(path)
     tables = [_table_of(each, product) for each in paths_in]

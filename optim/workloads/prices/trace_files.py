@@ -157,7 +157,7 @@ def need_polarity(path: str | Path, polarity: Polarity | None) -> Polarity:
     Raises
     ------
     InvalidOptionError
-        If it is None; the text explains both meanings.
+        If it is None; the message explains both meanings.
     """
     if polarity is None:
         raise InvalidOptionError(
@@ -219,7 +219,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], Read], *, root: str 
     Raises
     ------
     InvalidProblemError
-        If a file is unusable; the text gives every such file with its cause. With `skip_bad`, only if all are unusable.
+        If a file is unusable; the message gives every such file with its cause. With `skip_bad`, only if all are unusable.
     """
     good: list[Read] = []
     bad: list[str] = []

@@ -231,7 +231,7 @@ def is_elsewhere(cluster: TextArray, options: ReadOptions) -> BoolArray:
     Raises
     ------
     InvalidProblemError
-        If the virtual cluster has no job; the text lists the virtual clusters of the trace.
+        If the virtual cluster has no job; the message lists the virtual clusters of the trace.
     """
     if options.virtual_cluster is None:
         return np.zeros(len(cluster), dtype=bool)

@@ -118,14 +118,14 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
 
     A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, and its type is a node selector of `PRODUCTS`. Its
     queue is Kueue's (``namespace/name``), else the namespace. Pods that share one of the labels `GANGS` are one gang, which runs
-    once all of them run. A workload is named after its owner and has the GPUs of its pod sets. It runs since its condition
-    `Admitted`, on the type in the node labels of its flavor. Where workloads are listed, pods with a queue's label are counted
+    once all of them run. A workload is named after its owner and has the GPUs of its pod sets. It runs since the time of
+    its condition `Admitted`; its GPU type comes from the node labels of its flavor. Where workloads are listed, pods with a queue's label are counted
     with their workload only. The current time is the latest in the file.
 
     Raises
     ------
     InvalidProblemError
-        If the file isn't such a list, has another kind of object, no job is running or pending, or a number or date is invalid.
+        If the file isn't a list of these objects, has another kind of object, no job is running or pending, or a number or date is invalid.
     InvalidOptionError
         If `now` isn't a date.
     """

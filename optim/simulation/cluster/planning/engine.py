@@ -65,7 +65,7 @@ def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> No
     Raises
     ------
     BrokenRuleError
-        If it may not; the text names job and rule.
+        If it may not; the message names job and rule.
     """
     site, rules, room = books.site, books.rules, books.free_room
     if not 0 <= job < submitted or not books.is_active[job]:

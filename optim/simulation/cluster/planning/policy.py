@@ -41,7 +41,7 @@ class Oracle(StrEnum):
 
 
 class BrokenRuleError(InvalidProblemError):
-    """A policy's plan breaks a rule; the text names event, job and rule."""
+    """A policy's plan breaks a rule; the message names event, job and rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

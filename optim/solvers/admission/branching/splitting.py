@@ -310,10 +310,10 @@ def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[
 def nogood_branch(
     limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, unpackable: UnpackableSet
 ) -> Branch | None:
-    """Return a split of a count in a unpackable place that the node leaves lower, the largest count first.
+    """Return a split of the largest count in an unpackable place that may still be lower in the node.
 
-    A job with several demand segments may be in another one there as long as its earlier workers aren't fixed: then
-    they are split next. None if the node leaves nothing that is less unpackable.
+    If no such count is left, a job with several demand segments may still be in another segment in this slot, until the
+    numbers of its earlier workers are fixed. The split is then of such a number. None if all are fixed.
     """
     place = (unpackable.server_class, unpackable.slot)
     open_counts = []

@@ -99,7 +99,7 @@ class PriceSearch:
         return self._proven
 
     def add_rows(self, right_hand_side: FloatArray) -> None:
-        """Append rows for new cuts; the best point stays valid, its multipliers 0."""
+        """Append rows for new cuts; the best point remains valid, with multiplier 0 for each new row."""
         self.limit = np.concatenate([self.limit, right_hand_side])
         self.scale = np.concatenate([self.scale, 1.0 / right_hand_side])
         self.average_use = np.concatenate([self.average_use, right_hand_side])

@@ -35,7 +35,7 @@ class PriceFloorRule(StrEnum):
     """Choice of the lower scale, the counterpart of U."""
 
     PAPER_L = "paper-l"
-    """L of the paper, with eta: sums over resources, so it depends on their units."""
+    """The paper's L, which contains eta. It adds up amounts of different resources, so it depends on their units."""
     SIMPLE_L = "simple-l"
     """L = f_min / (4 sum of all capacities of the side): at least the paper's, same guarantee."""
     UNIT_FREE_L = "unit-free-l"
