@@ -303,7 +303,7 @@ def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
 
 
 WIDEST_OVERVIEW = 7.7
-"""Inches of a picture at half the page's width, where its letters are as large as they are drawn."""
+"""Width in inches of a picture that fills half the page, so that its text isn't scaled."""
 
 NO_SUITE = "single solves"
 

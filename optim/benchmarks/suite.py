@@ -362,7 +362,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         return found
 
     def find(self, name: str) -> BenchSpec | None:
-        """Return a suite by name, None if it is unknown; imports one module where that has the suite's name."""
+        """Return a suite by name, None if it is unknown; a module of that name is imported first, and all suites only if it has none."""
         if name not in self._items and not self._is_complete:
             self._import_one(name)
         if name not in self._items:

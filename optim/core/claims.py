@@ -482,7 +482,7 @@ class AbstractClaims(ABC):
         return self.why_false_claim(stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
-        """Return why a further claim of a sentence is false, None if it is true; `stated` has its words by name."""
+        """Return why a further claim of a sentence is false, None if it is true; `stated` contains the values in the sentence by name."""
         del stated
         return None
 

@@ -1,4 +1,4 @@
-"""Named reference instances that ship with the library, and the best solutions known of some."""
+"""Named reference instances that ship with the library, with the best known solutions of some of them."""
 
 import os
 from importlib.resources import files
@@ -109,7 +109,7 @@ def reference_instance(name: str) -> Any:
 
 
 def reference_solution(name: str) -> Solution:
-    """Return the best solution known of a shipped instance: its decision, and a bound with its proof.
+    """Return the best known solution of a shipped instance: its decision, and a bound with its proof.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def reference_solution(name: str) -> Solution:
 
 
 def solved_reference_names() -> tuple[str, ...]:
-    """Return the names of the shipped instances of which a solution ships, sorted."""
+    """Return the sorted names of the shipped instances that have a shipped solution."""
     return _names("solutions")
 
 
@@ -156,7 +156,7 @@ def history_instance(name: str) -> Any:
 
 
 def read_day(name: str) -> Any:
-    """Return an earlier day of the admission problem, by its file or as a shipped one's name.
+    """Return an earlier day of the admission problem, given as a file or as the name of a shipped day.
 
     Raises
     ------

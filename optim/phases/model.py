@@ -188,7 +188,7 @@ def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) ->
 
 
 class FittedPhases(PhaseParameters):
-    """The part of `PhaseModel` that needs a fit and changes nothing; `PhaseModel` documents the attributes."""
+    """The methods of `PhaseModel` that use a fitted model without changing it; `PhaseModel` documents the attributes."""
 
     resources_: tuple[Resource, ...]
     scaling_: Scaling

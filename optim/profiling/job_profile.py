@@ -75,7 +75,7 @@ MEGA = 1e6
 MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
-"""Longer than steps of users' scripts and their preparation take."""
+"""Default of `patience_s` in seconds: longer than the preparation and the steps of users' scripts take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Uncensored:
     Attributes
     ----------
     series
-        Series with the insufficient amount at each kill, complete `kills`, and unknown values for limits that were reached.
+        Series in which the sample at each kill is the insufficient amount, all `kills` are known, and limits that were reached are unknown.
     kills
         Shape (S, R): number of kills per segment and resource.
     kills_per_day

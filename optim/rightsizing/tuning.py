@@ -91,7 +91,7 @@ def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
 
 
 class Measure(StrEnum):
-    """Risk measure that is equal for all policies."""
+    """Risk measure, the same for all policies of a comparison."""
 
     HARM = "harm"
     """Kills for incompressible resources and throttled samples for rates; restarts are charged."""

@@ -6,7 +6,7 @@ It reads the parameters from memory for each batch, and writes them back.
 
 All sums over a batch are entries of one product of two matrices, whose rows run over windows:
 
-- left: errors of the visibles, differences of the hiddens' two probabilities, the second ones, and the first ones;
+- left: errors of the visibles, p_0 - p_k, p_k and p_0 of the hiddens (before, p_0, and after, p_k, the Gibbs steps);
 - right: samples and histories, ones, and errors of the visibles.
 
 Here rows and columns of P are permuted so that visibles come first in both (columns: sample, history, one), and P is
@@ -119,14 +119,14 @@ def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
 
 
 def squared(packed: jax.Array, sizes: Sizes) -> jax.Array:
-    """Return P as a kernel holds it."""
+    """Return P in the layout of the kernels: permuted and padded to a square."""
     length = sizes.length
     turned = jnp.concatenate([packed[:, length:-1], packed[:, :length], packed[:, -1:]], axis=1)
     return jnp.pad(turned, ((0, sizes.side - turned.shape[0]), (0, sizes.side - turned.shape[1])))
 
 
 def unsquared(square: jax.Array, sizes: Sizes) -> jax.Array:
-    """Return P from the square of a kernel."""
+    """Return P from the layout of the kernels; the inverse of `squared`."""
     visible, length = sizes.num_visible, sizes.length
     rows = square[: visible + sizes.num_hidden]
     last = visible + length

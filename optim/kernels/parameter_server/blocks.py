@@ -23,7 +23,7 @@ def update_in_blocks(
     pushes: Arrays,
     step: jax.Array,
 ) -> Updated:
-    """Return ``optimiser.update`` by ``aggregate(pushes)``, both elementwise on flat arrays.
+    """Return ``optimiser.update`` with the gradient ``aggregate(pushes)``; both functions are elementwise on flat arrays.
 
     On a CPU, XLA compiles one loop per output, and each loop computes the shared terms again. An optimiser with slots would
     therefore read all pushes once per slot. Block by block, the second and third reading come from the cache. The loop over

@@ -17,7 +17,7 @@ from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, compiled_for_rule
 
 MAX_FOLD = 16
-"""Most pushes that one compiled function adds; more are folded through it, in order."""
+"""Maximum number of pushes of one compiled call; more are added in several calls, in order."""
 
 
 def apply_pushes(
@@ -59,7 +59,7 @@ def apply_pushes(
     Raises
     ------
     InvalidOptionError
-        If there is no push, not one weight for each, or one of another length than the parameters, or if parameters or
+        If there is no push, the number of weights differs from that of pushes, a push and the parameters differ in length, or parameters or
         pushes are pytrees.
     """
     for name, vector in (("parameters", parameters), *(("each push", push) for push in pushes)):
@@ -92,7 +92,7 @@ def apply_pushes(
 
 @partial(jax.jit)
 def copy_arrays(arrays: Any) -> Any:
-    """Return a pytree's copies, which outlive the donation of the originals."""
+    """Return a copy of a pytree, which stays valid when the original is donated."""
     return jax.tree.map(jnp.copy, arrays)
 
 

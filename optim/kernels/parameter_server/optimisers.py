@@ -59,14 +59,14 @@ class WarmupCosine:
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractOptimiser(ABC):
-    """A rule of update; hashable, so that it can be a static argument of a compiled function.
+    """An update rule; hashable, so that it can be a static argument of a compiled function.
 
     Attributes
     ----------
     num_slots
         Number of arrays of the parameters' shape in the rule's state; they are zeros before the first update.
     learning_rate
-        Positive, or a schedule: a hashable function of the updates before. It may be traced: a caller may compile, map or
+        Positive, or a schedule: a hashable function of the number of earlier updates. It may be traced: a caller may compile, map or
         differentiate over it.
     zero_grad_is_noop
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
@@ -128,7 +128,7 @@ class AbstractOptimiser(ABC):
         return parameters + updates, tuple(leaf for leaf, counts in kept if not counts)
 
     def update_arrays(self, arrays: Arrays, gradient: jax.Array, step: jax.Array) -> Arrays:
-        """Do as `update`, with parameters and slots in one tuple."""
+        """Update as `update` does, but with parameters and slots in one tuple."""
         parameters, slots = self.update(arrays[0], arrays[1:], gradient, step)
         return parameters, *slots
 

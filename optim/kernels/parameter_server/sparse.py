@@ -99,7 +99,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     table
         R rows.
     rows
-        Shape (N,), integers of any width. Rows of number R and more are padding and change nothing; so do negative ones.
+        Shape (N,), integers of any width. Numbers of at least R and negative numbers are padding, and change no row.
     values
         Shape (N, layout.width): gradients, float32 or bfloat16.
     version

@@ -219,7 +219,7 @@ PLAIN = ("name", "one_bid_per_market", "fixed_usd", "fixed_rate", "eviction_loss
 """Fields that a file holds as an instance does."""
 
 WHOLE_TOL = 1e-3
-"""Dollars must be whole micro-dollars to this part of one."""
+"""Largest allowed distance of an amount from whole micro-dollars, in micro-dollars."""
 
 
 def instance_from_document(document: BiddingDocument, instance_type: type[Instance]) -> Instance:

@@ -267,7 +267,7 @@ SURVIVAL_TOL = 1e-9
 """Probabilities may fall short by this through rounding alone."""
 
 MAX_CAPACITY = 4096
-"""Largest capacity of an instance, or required: probabilities are sums over all amounts up to it."""
+"""Largest capacity of an instance, and largest required capacity: probabilities are sums over all amounts up to it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

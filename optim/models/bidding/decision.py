@@ -108,7 +108,7 @@ class Multipliers(ComparesByValue):
         ranges. It then lies below everywhere in the box, because the loss is linear in K and concave in
         theta.
     theta, rate
-        Prices of theta and of K: where positive of their upper, where negative of their lower limits in the box.
+        Prices of theta and of K. A positive price is for the upper limit in the box, a negative one for the lower limit.
     """
 
     point: FloatArray

@@ -111,7 +111,7 @@ LARGEST = 1e14
 """Largest number in an instance, so that sums and products stay below the limit of proofs (1e100)."""
 
 WEIGHT_TOL = 1e-9
-"""Probabilities add up to 1 to this."""
+"""Largest allowed deviation of the sum of probabilities from 1."""
 
 
 def validate(instance: BiddingData) -> None:

@@ -56,9 +56,9 @@ class ShareRule(StrEnum):
     """When fair sharing lets a queue over its quota preempt another queue's job (Kueue's ``preemptionStrategies``)."""
 
     FINAL_SHARE = "LessThanOrEqualToFinalShare"
-    """Its share with the waiting job is at most the other queue's share without the preempted job."""
+    """The preempting queue's share with the waiting job is at most the other queue's share without the preempted job."""
     INITIAL_SHARE = "LessThanInitialShare"
-    """Its share with the waiting job is less than the other queue's present share."""
+    """The preempting queue's share with the waiting job is less than the other queue's present share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 The method is that of Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
 management, HotCloud 2020): k-means on the hidden units' probabilities. The options ``autoregression=trained``,
 ``output=probability``, ``pooling=1``, ``spread=none`` are the paper's, with up to 2,000 epochs; the defaults did best on
-generated containers. With both, histories have the same order in training and in use, an embedding belongs to
+generated containers. With either set of options, histories have the same order in training and in use, an embedding belongs to
 its window's last sample, and samples without history have no embedding instead of zeros.
 """
 

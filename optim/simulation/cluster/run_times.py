@@ -130,7 +130,7 @@ class SurvivalCurve:
     Parameters
     ----------
     time_s, survival
-        Times, increasing, and the share behind each, above 0.
+        Increasing times, and the share of jobs that run longer than each, above 0.
     ended_s
         Sorted run times of the jobs that ended.
     tail_exponent

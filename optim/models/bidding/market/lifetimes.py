@@ -231,8 +231,8 @@ class CommonShocks(ComparesByValue):
     def probability(self, capacity: Sequence[float] | FloatArray, least: float) -> float:
         """Return the exact probability that the surviving machines have a capacity of at least `least`.
 
-        Capacities are added up as distributions: of a zone's kinds without its shock, mixed with capacity 0; of a
-        region's zones alike; then of all regions.
+        The distribution of the capacity is computed for each zone from its kinds, for each region from its zones,
+        and for all regions. A shock to a zone or region sets its capacity to 0.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ def check_promises(
     Parameters
     ----------
     begins_us
-        Time from which the policy decides; None if unknown, in a log with an initial state: then the time of its first promise.
+        Time from which the policy decides. If it is None (unknown, in a log with an initial state), the time of the first promise is used.
     where
         Name of the run for messages.
     """
