@@ -1,10 +1,14 @@
 """Proven optimal plans: branch and price, in parallel with two searches that find plans early.
 
-The tree of packing LPs has the better bounds, and its proof is checked; but its points are seldom whole. So two
-searches look for plans, each in a thread that leaves Python's lock to the tree: the neighbourhood search, and on small instances
-HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would. Each
-better plan cuts off nodes of the tree, and the search goes on from it. HiGHS' points are turned into plans whose rows are
-checked in integers and whose value is worked out from the instance; what HiGHS claims to have proven proves nothing here.
+The tree of packing LPs has tight bounds, and the checker verifies its proof, but its LP points are seldom integral. So
+two
+searches find plans, each in a thread that releases Python's lock to the tree: the neighbourhood search and, on small
+instances,
+HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would.
+Each
+better plan prunes nodes of the tree, and the neighbourhood search continues from it. HiGHS' points become plans whose rows
+are
+checked in integers and whose value is computed from the instance; the solver does not rely on HiGHS' bounds.
 """
 
 import queue
@@ -36,26 +40,26 @@ from optim.solvers.admission.warm_up import (
 from optim.solvers.lp.highs import CompiledModel, HighsState, run_highs, silent_highs
 
 SMALL_PROGRAMME = 20_000
-"""Variables up to which HiGHS finds better plans of the compact programme than the tree does: 50 jobs, 24 slots, 10 servers
-have some 5,000."""
+"""Default of `max_variables`: up to this size HiGHS finds better plans than the tree. 50 jobs, 24 slots and 10 servers have
+some 5,000 variables."""
 
 DEFAULT_PROGRAMME = 1_000
-"""Variables up to which `optim solve` proves optima where no solver is named: 16 jobs, 12 slots, 6 servers have some 600."""
+"""Maximum number of variables for which `exact` is the default solver: 16 jobs, 12 slots and 6 servers have some 600."""
 
 MAX_REST = 32.0
-"""Longest rest of the search after cycles without a better plan, in cycles."""
+"""Maximum pause of the search after cycles without a better plan, in durations of a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactOptions(BranchAndPriceOptions):
-    """Options of `exact`: those of `branch-and-price`, and two.
+    """Options of `exact`: those of `branch-and-price`, and two more.
 
     Parameters
     ----------
     max_variables
         Largest compact programme, in variables, that HiGHS solves in parallel with the tree; 0 for none.
     parallel
-        Whether plans are looked for in further threads. Without, the run is that of `branch-and-price`, and reproducible.
+        Whether further threads search for plans. If not, the run is that of `branch-and-price`, and reproducible.
     """
 
     max_variables: int = SMALL_PROGRAMME
@@ -69,15 +73,15 @@ class ExactOptions(BranchAndPriceOptions):
 
 @register("exact", problem="admission")
 class Exact(ScaledSolver[ExactOptions]):
-    """Prove the optimum by a tree of packing LPs, which takes plans from searches that run in parallel.
+    """Prove the optimum by a tree of packing LPs, with plans from searches in parallel threads.
 
     Notes
     -----
-    A run that comes to its end gives the same status and objective for the same seed. Which of several best plans it
-    gives, and the tree that proves it, depend on when a plan is handed over; under a limit of time or nodes so do
-    objective and bound.
+    Completed runs with the same seed have the same status and objective. Which of several optimal plans is returned,
+    and the tree that proves it, depend on the times at which the threads pass plans. Under a limit of time or nodes,
+    objective and bound depend on them as well.
 
-    The count `claimed_bound` is HiGHS' own bound, which comes without a proof.
+    The count `claimed_bound` is HiGHS' own bound, for which there is no proof.
     """
 
     summary = "proven optimal plans: the tree of branch-and-price, with plans from searches in parallel threads"
@@ -85,7 +89,7 @@ class Exact(ScaledSolver[ExactOptions]):
     is_reproducible = False
 
     def warm_up(self, instance: AdmissionInstance, options: ExactOptions) -> None:
-        """Compile what the tree needs."""
+        """Compile the loops of the tree."""
         compile_columns(is_shared=instance.has_shared_servers)
         if has_large_master(instance):
             compile_first_order()
@@ -93,7 +97,7 @@ class Exact(ScaledSolver[ExactOptions]):
         compile_nodes(is_shared=instance.has_shared_servers)
 
     def is_default_for(self, instance: AdmissionInstance) -> bool:
-        """Tell whether the optimum of such an instance is proven in a minute, as a rule."""
+        """Return whether the optimum of an instance of this size is usually proven within a minute."""
         return compact_size(instance) <= DEFAULT_PROGRAMME
 
     def run(self, instance: AdmissionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Outcome:
@@ -113,13 +117,7 @@ class Exact(ScaledSolver[ExactOptions]):
 
 
 class AbstractFinder(ABC):
-    """A thread that looks for plans.
-
-    Parameters
-    ----------
-    name
-        Of the thread.
-    """
+    """A thread that searches for plans; `name` is the thread's name."""
 
     def __init__(self, name: str) -> None:
         self._has_to_stop = threading.Event()
@@ -129,21 +127,21 @@ class AbstractFinder(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is at work."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait until it has ended."""
+        """Ask the thread to stop, and wait for its end."""
         self._has_to_stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def find_plan(self) -> AdmissionPlan | None:
-        """Return the newest plan, None if there is none since the last time; raise what the thread has raised."""
+        """Return the newest plan found since the last call, or None; raise the thread's error if there is one."""
         if self._error is not None:
             raise self._error
         newest = None
@@ -152,20 +150,20 @@ class AbstractFinder(ABC):
         return None if newest is None else self._plan_of(newest)
 
     def learn(self, plan: AdmissionPlan) -> None:
-        """Take note of the best plan."""
+        """Receive the best plan known; the default ignores it."""
         del plan
 
     def counts(self) -> dict[str, float]:
-        """Return figures for the solution's statistics."""
+        """Return counts for the solution's statistics."""
         return {}
 
     @abstractmethod
     def _run(self) -> None:
-        """Look for plans until there are no better ones, or it has to stop; what is found goes into the queue."""
+        """Put plans into the queue until none can be better, or the thread must stop."""
 
     @abstractmethod
     def _plan_of(self, found: Any) -> AdmissionPlan:
-        """Return an entry of the queue as a plan, in the tree's thread."""
+        """Convert an entry of the queue to a plan; called in the tree's thread."""
 
     def _guarded(self) -> None:
         try:
@@ -175,14 +173,15 @@ class AbstractFinder(ABC):
 
 
 class Finders:
-    """Threads that look for plans in parallel with a tree, through which each learns of the others' plans.
+    """Threads that search for plans in parallel with a tree; each receives the others' plans.
 
     Parameters
     ----------
-    finders
-        They are started.
+        finders
+        The threads, which are started here.
     instance
-        Whose plans they find.
+        Instance of the
+        plans.
     """
 
     def __init__(self, finders: Sequence[AbstractFinder], instance: AdmissionInstance) -> None:
@@ -193,7 +192,7 @@ class Finders:
             finder.start()
 
     def exchange(self, plan: AdmissionPlan) -> AdmissionPlan | None:
-        """Tell the finders of a new best plan, and return the best of theirs that are better."""
+        """Pass a new best plan to the threads; return the best of their plans if it is better, else None."""
         if plan is not self._last:
             self._last = plan
             for finder in self._finders:
@@ -206,12 +205,12 @@ class Finders:
         return best
 
     def stop(self) -> None:
-        """End them all."""
+        """Stop all threads, and wait for them."""
         for finder in self._finders:
             finder.stop()
 
     def counts(self) -> dict[str, float]:
-        """Return how many plans were handed over, and the finders' figures."""
+        """Return the number of better plans that the threads found, and the threads' statistics."""
         figures = {"plans_handed_over": float(self._num_plans)}
         for finder in self._finders:
             figures |= finder.counts()
@@ -219,12 +218,12 @@ class Finders:
 
 
 class SearchThread(AbstractFinder):
-    """The neighbourhood search, in cycles: after one without a better plan it rests, twice as long each time.
+    """The neighbourhood search, in cycles; after cycles without a better plan it pauses, each time twice as long.
 
     Parameters
     ----------
     guide
-        The search; only this thread may use it from now on.
+        The search, which only this thread may use afterwards.
     first
         The plan to begin with.
     instance
@@ -237,7 +236,7 @@ class SearchThread(AbstractFinder):
         guide.should_stop = self._has_to_stop.is_set
 
     def learn(self, plan: AdmissionPlan) -> None:
-        """Go on from the best plan in the next cycle."""
+        """Start the next cycle from this plan."""
         self._known = plan
 
     def _plan_of(self, found: AdmissionPlan) -> AdmissionPlan:
@@ -262,7 +261,7 @@ class CompactThread(AbstractFinder):
     Parameters
     ----------
     instance, monitor, seed
-        As a solver's `run` gets them; of the monitor only the clock counts here, as the tree asks it.
+        The arguments of a solver's `run`; this thread uses only the time left from the monitor.
     """
 
     def __init__(self, instance: AdmissionInstance, monitor: Monitor, seed: int) -> None:
@@ -271,7 +270,7 @@ class CompactThread(AbstractFinder):
         self._model: Any = None
         self._compiled: CompiledModel | None = None
         self.bound: float | None = None
-        """What HiGHS claims that no plan exceeds."""
+        """Upper bound on every plan's value as claimed by HiGHS; None before the end of its run."""
 
     def counts(self) -> dict[str, float]:
         """Return HiGHS' bound."""

@@ -85,9 +85,9 @@ class PaymentState:
     others
         The others' log welfare in the allocation.
     bound, proof
-        Upper bound for the others without the winner; without a proof here, the counts of all apps prove it.
+        Upper bound on the others' log welfare in the winner's absence, and its proof; None if the counts of all apps prove it.
     reached, witness
-        Best known log welfare of the others without it; None as witness means the main allocation.
+        Best known log welfare of the others in the winner's absence, and its allocation; None for the main allocation.
     """
 
     app: int
@@ -133,7 +133,7 @@ class PaymentSolver:
     """All payments of an auction, breadth first: cheap steps for all winners before expensive ones for one.
 
     1. The counts of all apps give a bound for each payment; a winner's GPUs are filled up greedily.
-    2. One linear programme of all apps: its prices, with counted GPUs, bound the others without each winner.
+    2. One linear programme of all apps: its prices, with counted GPUs, bound the others' welfare in each winner's absence.
     3. If the count bound is the best, its choice is placed.
     4. A tree for each remaining winner; the trees run in turns of growing length, until all winners are settled or at
        their limit. Of identical winners, only one is searched per turn.

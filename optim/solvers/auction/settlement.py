@@ -88,7 +88,7 @@ OPTIMALITY_TOL = 1e-6
 """Largest gap, both in log units and relative to the objective, that counts as optimal."""
 
 CLOSED_TOL = 1e-9
-"""A bound within this distance of a value, in log units, proves it optimal."""
+"""A value within this distance of a bound, in log units, counts as optimal."""
 
 TOUCHING_TOL = 1e-12
 """Relative difference of bounds and values that agree up to the order of summation."""

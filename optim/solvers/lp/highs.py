@@ -98,7 +98,7 @@ DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 """HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
 
 OnSolution = Callable[[FloatArray], None]
-"""Called with the columns' values at a point."""
+"""Function called with the columns' values at each better point."""
 
 
 def keep_going(state: HighsState) -> Termination | None:

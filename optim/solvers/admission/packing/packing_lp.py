@@ -519,7 +519,7 @@ class CutLoopResult:
     plain, plain_weight
         Best point of the LP without cuts, and each job's weight in it, shape (jobs,).
     guide, guide_weight
-        The same for the LP with server cuts only: insertions need unit costs, and count cuts' charges aren't.
+        The same for the LP with server cuts only: insertions need costs per unit, and the charges of count cuts aren't per unit.
     result
         The last result; its point has the best proven bound, whichever cuts were active then.
     """

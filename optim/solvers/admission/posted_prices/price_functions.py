@@ -101,7 +101,7 @@ class JobValueStats:
         return self.take(np.flatnonzero(np.isin(self.jobs, keep)))
 
     def take(self, places: IntArray) -> "JobValueStats":
-        """Return the part at some places of the arrays."""
+        """Return the entries at the given positions."""
         return JobValueStats(**{name: getattr(self, name)[places] for name in self.__slots__})
 
 
@@ -218,8 +218,8 @@ def paper_value_stats(instance: AdmissionInstance, stats: JobValueStats) -> JobV
     """Return the schedulable jobs with the values of the paper's U and L.
 
     The most is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. The
-    least is f(T - a), completion in the last slot; where that is 0, which the paper's sigmoids never are but for
-    underflow, the value in the last slot that earns, since L = 0 leaves no price.
+    least is f(T - a), the value of completion in the last slot. Where this is 0 (for the paper's sigmoids only by
+    underflow), the value in the last slot that earns is used, since L must be positive.
     """
     most, least = stats.most.copy(), stats.least.copy()
     for k, i in enumerate(stats.jobs.tolist()):
