@@ -454,13 +454,13 @@ def _parse(
                 _check_sealed(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidProblemError(
-                f"{path}: line {number} is not a record of such a run ({error}); "
+                f"{path}: line {number} is not a record of this kind ({error}); "
                 "choose another results file, or move this one"
             ) from error
     rest = data[whole_size:]
     if rest and not (records and rest.startswith(LINE_BEGINS[: len(rest)])):
         raise InvalidProblemError(
-            f"{path}: the last line is neither a record of such a run nor the beginning of one; "
+            f"{path}: the last line is neither a record of this kind nor the beginning of one; "
             "choose another results file, or move this one"
         )
     return records, whole_size

@@ -776,9 +776,9 @@ def _check_relations(model: "PhaseModel") -> None:
     """Raise ValueError unless arrays agree with each other."""
     offsets, quantiles = model.runs_.offsets, model.statistics_.quantiles
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(model.runs_.phase) or (np.diff(offsets) < 0).any():
-        raise ValueError("'runs.offsets' must rise from 0 to the number of runs")
+        raise ValueError("'runs.offsets' must increase from 0 to the number of runs")
     if (np.diff(quantiles, axis=-1) < -ROUNDED * np.abs(quantiles[..., 1:])).any():
-        raise ValueError("'statistics.quantiles' must rise")
+        raise ValueError("'statistics.quantiles' must increase")
 
 
 def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:

@@ -269,7 +269,9 @@ def _check(job: JobProfile, where: str) -> None:
         )
     workers = [point.workers for point in job.scaling]
     if workers[0] != 1 or sorted(set(workers)) != workers:
-        raise InvalidProblemError(f"{where}: scaling must begin at 1 worker and rise, got workers {workers}")
+        raise InvalidProblemError(
+            f"{where}: scaling must begin at 1 worker and list increasing numbers, got workers {workers}"
+        )
     if job.worker_mbps.value <= 0 or job.ps_mbps.value < job.worker_mbps.value:
         raise InvalidProblemError(
             f"{where}: worker_mbps must be positive and at most ps_mbps, got {job.worker_mbps.value} and "

@@ -11,7 +11,7 @@ that multipliers up to 1024 reach any safety; calibration corrects errors of the
 
 Both policies use the same `features`, which with phases include the current phase and its duration so far.
 
-The forest is a quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7). Its samples from leaves are
+The forest is a quantile regression forest (Meinshausen, "Quantile regression forests", JMLR 7, 2006). Its samples from leaves are
 pooled with the nearest neighbours of `knn`: their errors differ, and the pool saves more than either.
 """
 

@@ -31,7 +31,7 @@ class MeshTrainer:
     application, optimiser
         Application to train, and its optimiser.
     mesh
-        Devices along one axis, `AXIS`. Arrays whose first axis isn't divisible by their number are replicated.
+        Devices along one axis, `AXIS`. Arrays whose first axis isn't divisible by the number of devices are replicated.
 
     Attributes
     ----------

@@ -321,7 +321,7 @@ def test_a_record_that_was_changed_by_hand_is_not_taken_for_measured(tmp_path, b
     changed = path.read_bytes().replace(before, after, 1)
     path.write_bytes(changed)
     for read in (read_records, lambda path: open_results(path).__enter__()):
-        with pytest.raises(InvalidProblemError, match=r"line 1 is not a record of such a run .*changed after"):
+        with pytest.raises(InvalidProblemError, match=r"line 1 is not a record of this kind .*changed after"):
             read(path)
     assert path.read_bytes() == changed
     assert len(read_unsealed(path)) == 2

@@ -417,8 +417,8 @@ def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> Ap
     for slot, count in holding.places:
         if not (slot < len(slot_used) and count <= slot_used[slot]):
             raise InvalidProblemError(
-                f"held.places: {count} GPUs of slot {slot} cannot be held, "
-                f"{slot_used[slot] if slot < len(slot_used) else 0} are not free; "
+                f"held.places lists {count} GPUs of slot {slot}, of which "
+                f"{slot_used[slot] if slot < len(slot_used) else 0} are allocated; "
                 "correct the slot, or `free` of its machine"
             )
     if len({slot for slot, _ in holding.places}) < len(holding.places):

@@ -192,7 +192,7 @@ def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     if len({len(bids.app), len(bids.gpus), len(bids.locality), len(bids.rho)}) > 1:
         raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry per row")
     if len(bids) and ((np.diff(bids.app) < 0).any() or bids.app[0] < 0 or bids.app[-1] >= instance.num_apps):
-        raise InvalidProblemError(f"bids.app must rise from 0 to at most {instance.num_apps - 1}")
+        raise InvalidProblemError(f"bids.app must be ascending, from 0 to at most {instance.num_apps - 1}")
     for b in np.flatnonzero(bids.gpus < 1)[:1]:
         raise InvalidProblemError(
             f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; the empty row is empty_rho"

@@ -221,7 +221,7 @@ def _validate_outlook(outlook: Outlook, instance: BiddingData) -> None:
         same = np.diff(instance.bids.market) == 0
         for j in np.flatnonzero(same & (np.diff(outlook.evicted) > 0))[:1]:
             raise InvalidProblemError(
-                f"bids[{j + 1}].evicted must not rise with the delta, got {outlook.evicted[j + 1]} after "
+                f"bids[{j + 1}].evicted must not increase with the delta, got {outlook.evicted[j + 1]} after "
                 f"{outlook.evicted[j]}: a higher bid of a market lasts longer"
             )
         return
@@ -248,7 +248,7 @@ def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingData) -> None
     same = np.diff(instance.bids.market) == 0
     if (np.diff(later, axis=0)[same] < 0).any():
         raise InvalidProblemError(
-            "bids[].evicted_s must not fall with the delta: a higher bid of a market lasts longer"
+            "bids[].evicted_s must not decrease as the delta increases: a higher bid of a market lasts longer"
         )
     if instance.eviction_loss_h + instance.change_loss_h > outlook.slot_s / 3600:
         raise InvalidProblemError(

@@ -1,4 +1,4 @@
-"""Lower bounds of the makespan and the largest slowdown of all schedules, from loads."""
+"""Lower bounds of the makespan and the largest slowdown of all schedules, from the total work of the jobs in an interval."""
 
 import heapq
 

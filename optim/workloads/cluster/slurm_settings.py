@@ -202,7 +202,7 @@ def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: di
     elif name in DECIDED:
         if DECIDED[name] not in [part.casefold() for part in value.split(",")]:
             raise InvalidProblemError(
-                f"{where}: {key[:40]} must be {DECIDED[name]}, which is simulated, got {value[:40]!r}"
+                f"{where}: {key[:40]} must be {DECIDED[name]}, the only simulated value, got {value[:40]!r}"
             )
     elif name.startswith(ABOUT) and name != "schedulertype":
         ignored[key[:40]] = None

@@ -146,7 +146,7 @@ def read_prometheus(
     Raises
     ------
     InvalidProblemError
-        If a file isn't such a response, has no container, has no unit, has two simultaneous series of a container and resource,
+        If a file isn't a response to a range query, has no container, has no unit, has two simultaneous series of a container and resource,
         or steps differ.
     InvalidOptionError
         If a unit or counter is given for a missing resource, or a unit isn't one of the resource's.

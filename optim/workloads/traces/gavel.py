@@ -95,7 +95,7 @@ def read_throughputs(path: str | Path) -> Throughputs:
     Raises
     ------
     InvalidProblemError
-        If the file isn't such a table.
+        If the file isn't a throughput table.
 
     References
     ----------

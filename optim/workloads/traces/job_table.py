@@ -67,7 +67,7 @@ def by_one_name(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     Raises
     ------
     InvalidOptionError
-        If two of the names are given. Its text writes options with the prefix.
+        If two of the names are given; the message writes them with `prefix`.
     """
     called = [name for name in given if name in CLUSTER_NAMES]
     if len(called) > 1:

@@ -100,7 +100,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     Raises
     ------
     InvalidProblemError
-        If the file isn't such a log.
+        If the file isn't Philly's job log.
 
     References
     ----------

@@ -123,7 +123,7 @@ class QueueState:
                 raise InvalidProblemError(f"{said}: the limit must be above 0 seconds, got {job.limit_s:g}")
             if job.submit_s > now_s or (job.start_s is not None and not job.submit_s <= job.start_s <= now_s):
                 raise InvalidProblemError(
-                    f"{said}: submission and start must come in this order before now, "
+                    f"{said}: the submission must precede the start, and both must precede now, "
                     f"{(EPOCH + timedelta(seconds=now_s)):%Y-%m-%d %H:%M:%S} UTC; correct it, or give state.now=DATE"
                 )
         ordered = sorted(jobs, key=lambda job: job.submit_s)

@@ -76,7 +76,7 @@ def read_squeue(path: str | Path, now: str | None = None) -> QueueState:
     Raises
     ------
     InvalidProblemError
-        If the file isn't such a list, no job is running or pending, or a number is invalid.
+        If the file isn't the output of ``squeue --json``, no job is running or pending, or a number is invalid.
     InvalidOptionError
         If `now` isn't a date.
     """

@@ -176,8 +176,8 @@ def test_a_file_says_where_held_gpus_are():
     ("held", "text"),
     [
         ({}, "held must have gpus or places"),
-        ({"places": [[0, 1]]}, "1 GPUs of slot 0 cannot be held, 0 are not free"),
-        ({"places": [[9, 1]]}, "1 GPUs of slot 9 cannot be held, 0 are not free"),
+        ({"places": [[0, 1]]}, "1 GPUs of slot 0, of which 0 are allocated"),
+        ({"places": [[9, 1]]}, "1 GPUs of slot 9, of which 0 are allocated"),
         ({"places": [[1, 1], [1, 2]]}, "lists a slot twice"),
         ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but held.places differs"),
     ],

@@ -99,7 +99,7 @@ def test_bids_are_sorted_by_market_and_delta_and_last_longer_the_higher_they_are
         hour_instance([1, 0], [0.1, 0.1], [1.0, 1.0])
     with pytest.raises(InvalidProblemError, match="sort them"):
         hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], delta=[5, 3])
-    with pytest.raises(InvalidProblemError, match=r"bids\[1\].evicted must not rise"):
+    with pytest.raises(InvalidProblemError, match=r"bids\[1\].evicted must not increase"):
         hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], evicted=[0.1, 0.2])
     assert hour_instance([0, 1], [0.1, 0.1], [1.0, 1.0], evicted=[0.1, 0.2]).num_bids == 2
 
@@ -144,8 +144,8 @@ def test_accepts_windows_that_agree():
         ({"charge_micro": np.array([[-1, 0], [10, 20]])}, "at least 0"),
         ({"evicted_s": np.array([[-2, 600], [-1, 3000]])}, "or -1 for a bid that lasts"),
         ({"evicted_s": np.array([[-1, 600], [-1, 3600]])}, "between 0 and 3599"),
-        ({"evicted_s": np.array([[-1, 600], [-1, 599]])}, "must not fall with the delta"),
-        ({"evicted_s": np.array([[-1, -1], [-1, 3000]])}, "must not fall with the delta"),
+        ({"evicted_s": np.array([[-1, 600], [-1, 599]])}, "must not decrease as the delta increases"),
+        ({"evicted_s": np.array([[-1, -1], [-1, 3000]])}, "must not decrease as the delta increases"),
         ({"eviction_loss_h": 0.26, "change_loss_h": 0.25}, "at most a slot of 1800 s"),
     ],
 )

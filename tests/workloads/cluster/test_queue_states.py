@@ -189,7 +189,7 @@ def test_the_present_time_can_be_given(tmp_path):
     [
         ({"time_limit": number(-5)}, "time_limit must be a number of at least 0, got '-5.0'"),
         ({"time_limit": number(0)}, "the limit must be above 0 seconds"),
-        ({"start_time": number(NOON + 5)}, "must come in this order before now"),
+        ({"start_time": number(NOON + 5)}, "the submission must precede the start, and both must precede now"),
         ({"nodes": "n[1-3]"}, "machine 'n3'"),
         ({"tres_alloc_str": "gres/gpu:h100=4,gres/gpu=4", "nodes": ""}, "asks for GPU type 'h100'"),
         (
@@ -202,7 +202,7 @@ def test_the_present_time_can_be_given(tmp_path):
         ),
         (
             {"tres_alloc_str": "gres/gpu:a100=9,gres/gpu=9", "nodes": "n1", "gres_detail": []},
-            "has 9 GPUs on machines",
+            "runs on 9 GPUs of machines",
         ),
     ],
 )

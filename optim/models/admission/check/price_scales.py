@@ -152,7 +152,7 @@ def option_numbers(options: Mapping[str, Any]) -> dict[str, float]:
     for name, number in numbers.items():
         is_valid = 0.0 <= number < 1.0 if name == "eps" else 0.0 < number < math.inf
         if not is_valid or (name == "sample_share" and number > 1.0):
-            raise RatioRefusedError(f"the run's options are not numbers of their ranges: {name} is {number}")
+            raise RatioRefusedError(f"an option of the run is out of its range: {name} is {number}")
     if not {"upper_scale", "lower_scale", "sample_share"} <= numbers.keys():
         raise RatioRefusedError("the run's options are not numbers: one of them is null")
     return numbers

@@ -136,7 +136,7 @@ class Relaxation:
 
     The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k``
     less the envelope and, in open cells, ``p_c >= y_c - max_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are
-    outbid in the cell. Z says whether a bid is taken.
+    outbid in the cell. Z indicates whether a bid is taken.
 
     Parameters
     ----------
