@@ -292,7 +292,7 @@ class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
 class Loop(CPUDispatcher):  # type: ignore[misc]
     """A loop called by Python: machine code of the loop and its callees, optimised as a unit.
 
-    It is compiled once for the types of its arguments, not once per literal number in a call.
+    The loop is compiled once for the types of its arguments, not once per literal number in a call.
     """
 
     def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:

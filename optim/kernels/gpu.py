@@ -1,6 +1,6 @@
 """Pallas kernels for NVIDIA GPUs: where they run, and how they are called.
 
-They run where a function is lowered for CUDA and the installed JAX has Pallas with its Triton backend. Elsewhere XLA compiles
+The kernels run where a function is lowered for CUDA and the installed JAX has Pallas with its Triton backend. Elsewhere XLA compiles
 a `jax.numpy` form of the same computation. A machine without a GPU does not import Pallas.
 
 JAX 0.11 deprecates the Triton backend. Its successor in Pallas, Mosaic GPU, needs other kernels and a card of the Hopper

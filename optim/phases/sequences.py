@@ -345,7 +345,7 @@ def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]
 def prefix_tree(sequences: Iterable[Sequence[str]]) -> "nx.DiGraph[Path]":
     """Return the prefix tree of sequences.
 
-    Its nodes are prefixes, the root the empty one; `count` is the number of sequences with this prefix, `ends` the number
+    The tree's nodes are prefixes, and the root is the empty prefix; `count` is the number of sequences with this prefix, `ends` the number
     that end with it, and `token` its last token.
     """
     import networkx as nx

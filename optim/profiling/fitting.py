@@ -283,7 +283,7 @@ def scalability_of(job: JobProfile) -> Scalability:
 def speedups(job: JobProfile, max_workers: int) -> FloatArray:
     """Return the speed-ups of 1, ..., `max_workers` workers over one.
 
-    They follow the fitted speed function if there is one, with as many parameter servers as bandwidths require (row (6)); else
+    Speed-ups follow the fitted speed function if there is one, with as many parameter servers as bandwidths require (row (6)); else
     the envelope of the measured speed-ups.
     """
     workers = np.arange(1, max_workers + 1, dtype=np.float64)

@@ -308,9 +308,9 @@ COMPUTED, CARRIED = 0, 2
 def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwidth: float = 1.0) -> JobProfile:
     """Return the profile of the same job with mini-batch time, gradient and bandwidths multiplied by these factors.
 
-    Its work stays. Step times split into ``tau + transfer``: the first part is proportional to `tau`, the second to
+    The job's work is unchanged. Step times split into ``tau + transfer``: the first part is proportional to `tau`, the second to
     `gradient` over `bandwidth`; speed-ups, slowdowns by placement and losses follow. Start-up and the fixed part of a
-    step stay.
+    step are unchanged.
 
     Parameters
     ----------

@@ -291,7 +291,7 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     """Time pulls from shared memory to the device and pushes back, of several sizes; the slower direction is the link.
 
-    This is the transfer between two processes of one machine. Arrays of a CPU already are in shared memory, so that pulls are free.
+    The link is the transfer between two processes of one machine. A CPU's arrays are already in shared memory, so pulls are free.
     """
     import jax
 

@@ -451,7 +451,9 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
     ) -> None:
         interval_s = jobs.interval_s
         if interval_s is None or round(options.slot_s / interval_s) < 1:
-            raise InvalidProblemError(f"jobs must lie on a grid of at most slot_s {options.slot_s:g}, got {interval_s}")
+            raise InvalidProblemError(
+                f"jobs must lie on a grid with an interval of at most slot_s {options.slot_s:g}, got {interval_s}"
+            )
         self._training, self._jobs, self._phases, self._options, self._seed = training, jobs, phases, options, seed
         self._slot_samples = round(options.slot_s / interval_s)
         self._series = [jobs.values[rows] for rows in jobs.segments()]

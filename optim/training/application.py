@@ -239,7 +239,7 @@ class DeviceApplication(ABC):
     def compiled_gradient(self) -> Callable[..., Any]:
         """The compiled function of parameters in parts, a batch, the clock, and the partition's rows or None.
 
-        It returns the mean gradient in the same parts, the mean loss, and whether both are finite.
+        The function returns the mean gradient in the same parts, the mean loss, and whether both are finite.
         """
         return _compiled(self)[0]
 

@@ -49,7 +49,7 @@ def initial_point(application: Application, optimiser: "AbstractOptimiser") -> S
 class DurableStorage(Machine):
     """The storage as a machine that also writes a checkpoint once it has all shards of a clock.
 
-    It takes the place of a transport's own storage, as `transport.machines[STORAGE]`.
+    This storage takes the place of a transport's own, as `transport.machines[STORAGE]`.
 
     Parameters
     ----------

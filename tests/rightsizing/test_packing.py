@@ -167,7 +167,7 @@ def test_a_server_that_is_just_full_is_not_overloaded_and_95_per_cent_are_enough
 def test_jobs_must_lie_on_a_grid_finer_than_a_slot():
     series = series_of([np.ones(8)] * 3)
     phases = PhaseLabels(labels=np.zeros(24, int), training=np.zeros(24, int), num_phases=1)
-    with pytest.raises(InvalidProblemError, match="grid of at most slot_s 5"):
+    with pytest.raises(InvalidProblemError, match="grid with an interval of at most slot_s 5"):
         next(pack(series, series, phases, PackingOptions(slot_s=5.0), seed=0))
 
 

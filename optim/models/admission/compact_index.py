@@ -1,6 +1,6 @@
 """The index sets of the compact programme (1)-(13) of the admission problem, and its size.
 
-They need no Pyomo, so the size of a programme is known before Pyomo is loaded. The notation is that of
+Index sets need no Pyomo, so the size of a programme is known before Pyomo is loaded. The notation is that of
 `optim.models.admission.compact_programme`.
 """
 

@@ -184,7 +184,7 @@ def _whole(terms: Iterable[tuple[int, Any]], limit: int) -> Any:
 def compact_model(instance: AdmissionInstance) -> Model:
     """Build the compact mixed-integer programme of an instance.
 
-    Its optimum is the value of the best plan. Binaries u linearise the completion slot of row (8). Jobs that
+    The programme's optimum is the value of the best plan. Binaries u linearise the completion slot of row (8). Jobs that
     could not complete in time even alone have no variables. The variable u_i(t) exists only if completion in
     slot t has a positive value and the empty cluster could do the work by then.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AdmissionInstance(AdmissionData):
     """An admission problem: decide which jobs to train, and with how many workers and PSs, where and when.
 
-    Its fields are those of `AdmissionData`.
+    The fields are those of `AdmissionData`.
     """
 
     @classmethod

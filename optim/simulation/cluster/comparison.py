@@ -350,7 +350,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     def key(self, request: PolicyRequest) -> str:
         """Return a digest of jobs, cluster and everything else that a policy's run depends on.
 
-        It covers the content of files: a user's policy with its imports from the same folder, and files named by
+        The digest covers the content of files: a user's policy with its imports from the same folder, and files named by
         options.
         """
         names = [getattr(self.jobs, names) for names in ("groups", "reasons")]

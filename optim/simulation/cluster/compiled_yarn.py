@@ -1,6 +1,6 @@
 """Compiled loop of the capacity scheduler.
 
-It makes the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
+The loop makes the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
 
 The order at one instant is: ends, failures (attempts, then machines) and repairs, submissions, then one pass. The pass
 starts waiting jobs and preempts under quota. If a width has no place, the pass skips all jobs of that width: only the

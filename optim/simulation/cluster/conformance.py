@@ -21,7 +21,7 @@ POINTS = 17
 def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
     """Return jobs that cover all features of a workload.
 
-    They include ties, gangs wider than a machine, two virtual clusters, failures, estimates and losses.
+    The jobs include ties, gangs wider than a machine, two virtual clusters, failures, estimates and losses.
     """
     rng = np.random.default_rng(seed)
     gpus = np.minimum(rng.choice([1, 1, 1, 2, 4, 8, 12], count), cluster.num_gpus)

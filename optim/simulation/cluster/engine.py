@@ -154,7 +154,7 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
     """Return whether the compiled loop supports the run.
 
-    It requires complete GPUs of one type, room on hosts, no slowdown by neighbours, and one checkpoint interval.
+    The loop requires complete GPUs of one type, room on hosts, no slowdown by neighbours, and one checkpoint interval.
     """
     has_kinds = (
         jobs.gpu_type_slowdown_ppm.shape[1] > 0

@@ -1,7 +1,7 @@
 """Effect on the queue of reclaiming GPUs of idle jobs: a simulation of the same jobs, uncut and cut at idle times.
 
-A reclaimed job releases its GPUs. It returns as a separate job when it computes again, at this time after its first submission, as if
-none of its parts had waited. Its wait is the total wait of its parts.
+A reclaimed job releases its GPUs. When the recorded job computes again, the rest of it is submitted as a separate job. The time
+between the two submissions is the recorded one, as if no part had waited. The job's wait is the total wait of its parts.
 """
 
 from collections.abc import Mapping, Sequence

@@ -98,7 +98,7 @@ class SharedSlowdown(Shared):
 class SharedClock(Shared):
     """Clock shared by the processes of a run. The runner may pause it; it starts paused at 0.
 
-    Its methods `monotonic` and `sleep` replace those of the module `time`.
+    The clock's methods `monotonic` and `sleep` replace those of the module `time`.
 
     Attributes
     ----------

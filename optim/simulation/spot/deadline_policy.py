@@ -161,7 +161,7 @@ def lasted(seen: FloatArray, now_s: float, is_there: bool) -> float:
 class SpellWatch:
     """Observations of a zone during a run.
 
-    They determine the age of the present spell, and whether spells end sooner or later than expected.
+    The observations determine the age of the present spell, and whether spells end sooner or later than expected.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class DeadlinePolicy:
     def updated(self, watch: SpellWatch) -> Self:
         """Return the policy for the hazards as corrected by a run's observations.
 
-        It meets the deadline like this one, and is computed once per pair of levels.
+        The returned policy also meets the deadline; it is computed once per pair of levels.
         """
         return self.of_levels(watch.levels)
 

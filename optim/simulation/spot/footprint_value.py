@@ -133,8 +133,8 @@ def value_each(
 ) -> FloatArray:
     """Return the cost per work with each candidate added, shape (offers, deltas + 1, counts).
 
-    It is infinite without work, for bids above the on-demand price, and for more machines than allowed. It may also be
-    infinite for candidates that do not improve on `beat`, the cost per work without any. These are offers whose first
+    The cost per work is infinite without work, for bids above the on-demand price, and for more machines than allowed.
+    It may also be infinite for candidates that do not improve on `beat`, the cost per work without any. These are offers whose first
     machine adds too little work, because further machines add less each.
     """
     size, bids = offers.new_risk.shape

@@ -420,7 +420,7 @@ class Replay:
     def can(self, name: str) -> bool:
         """Return whether a policy can be replayed.
 
-        This requires one zone, bills by time, a policy of `RULES`, and times exact in floating point.
+        A replay requires one zone, bills by time, a policy of `RULES`, and times exact in floating point.
         """
         is_plain = self._billing in (Billing.PER_SECOND, Billing.WHOLE_TICKS) and self._market.num_zones == 1
         return is_plain and name in RULES and int(self._job.deadline_s) ** 2 < MAX_EXACT

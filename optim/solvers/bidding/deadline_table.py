@@ -399,7 +399,7 @@ def _solve(
 def check_table(table: DeadlineTable) -> list[str]:
     """Return the errors of a table: a wrong shape, or an entry that may be late or can't be followed.
 
-    It doesn't check that the entries are the cheapest: a table for other hazards passes.
+    The function doesn't check that the entries are the cheapest: a table for other hazards passes.
     """
     job, leases, ages = table.job, table.leases, table.hazards.num_ages
     if table.unit_s < 1 or job.tick_s % table.unit_s or table.hazards.tick_s != job.tick_s:

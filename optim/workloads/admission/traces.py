@@ -213,7 +213,7 @@ MOST = 0.5
 def max_gpus_held(table: JobTable, clock: int) -> float:
     """Return the maximum of GPUs that the jobs of one clock use at once if each starts at its submission.
 
-    This is the trace's evidence of its cluster's size; a job that ends when another begins doesn't overlap it.
+    The number indicates the size of the trace's cluster. A job that ends when another begins doesn't overlap it.
     """
     own = table.clock == clock
     gpus = table.workers[own] * (1.0 if table.demand is None else table.demand[own, 0])

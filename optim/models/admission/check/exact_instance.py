@@ -372,7 +372,7 @@ def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: F
 def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side, slots: range) -> IntArray:
     """Return the most units in each class and slot, shape (classes, slots).
 
-    That is `count` times the units of one server: identical servers are one row of the dual.
+    The number is `count` times the units of one server, since identical servers are one row of the dual.
     """
     servers = exact.servers(side)
     most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)

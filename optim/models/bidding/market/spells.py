@@ -103,7 +103,7 @@ class SpellHazards(ComparesByValue):
     def first_hazard(self, ticks: int) -> FloatArray:
         """Return the hazards of the spell in progress at a job's start, whose age is unknown.
 
-        Its age has the long-run distribution. It ends after n more ticks with the probability S(n) / (S(n) + S(n + 1) + ...),
+        The age has the long-run distribution. The spell ends after n more ticks with probability S(n) / (S(n) + S(n + 1) + ...),
         S(n) being the probability that a new spell lasts n ticks.
 
         Parameters

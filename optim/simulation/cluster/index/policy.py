@@ -126,8 +126,8 @@ def promises(
 ) -> dict[str, float]:
     """Return statistics of reserved starts.
 
-    They are the number of jobs with a reservation, the number of late starts, and by gang the longest times from
-    submission to reservation and to the promised start.
+    The statistics are the number of jobs with a reservation, the number of late starts, and by gang the longest
+    times from submission to reservation and to the promised start.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class Priorities(NamedTuple):
         Linked lists of waiting jobs that never ran, by class and submission. This is always the order of their keys, so
         only the first of each list is in a heap.
     order
-        With reservations: waiting jobs without a reservation, first in order first; shape (jobs,).
+        With reservations: the waiting jobs without a reservation, in order; shape (jobs,).
     """
 
     scalar: IntArray

@@ -37,7 +37,7 @@ def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
 def users_of(view: View) -> IntArray:
     """Return the user of each job submitted so far.
 
-    This is the user in the table; otherwise the virtual cluster, if there are several; otherwise the app.
+    A job's user is the user in the table; otherwise its virtual cluster, if there are several; otherwise its app.
     """
     if view.num_users > 1:
         return view.user

@@ -148,7 +148,7 @@ class PlanningPolicy(ABC):
     def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
         """Return the reserved starts in the form of `EventLog.with_promises`, or None.
 
-        They are logged, and the checker compares them with the actual starts.
+        The engine logs the reserved starts, and the checker compares them with the actual starts.
         """
         return None
 

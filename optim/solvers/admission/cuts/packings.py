@@ -241,7 +241,7 @@ def best_packing(gain, space, packing):
 def separate_fenchel(load, most, variable, space, max_pivots, gains):
     """Find gains that separate a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
 
-    They are the optimal dual point of covering the load by the minimal (fractional) number of servers,
+    The gains are the optimal dual point of covering the load by the minimal (fractional) number of servers,
 
         min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
 

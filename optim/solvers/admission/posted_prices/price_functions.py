@@ -134,7 +134,7 @@ def job_value_stats(instance: AdmissionInstance) -> JobValueStats:
 def max_worker_slots(instance: AdmissionInstance) -> IntArray:
     """Return the most worker-slots of a minimal schedule, shape (jobs,).
 
-    This is W_i. With integral chunks each slot may round up, by less than one worker per slot. With a speed-up curve
+    The number is W_i. With integral chunks each slot may round up, by less than one worker per slot. With a speed-up curve
     W_i assumes the least productive number of workers.
     """
     if not instance.has_steps:

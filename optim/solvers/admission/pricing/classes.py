@@ -6,7 +6,7 @@ of its unit costs and a curve, whose entry n is the extra cost of n units; the l
 The cheapest way to run Y workers and their PSs is greedy over classes sorted by price. This is exact if workers and PSs
 use different servers. For shared servers, `shared` computes the table.
 
-This is the pricing problem of column generation and the subroutine of every any-price bound.
+Finding best schedules is the pricing problem of column generation, and a subroutine of every bound that holds for any prices.
 """
 
 from collections.abc import Callable

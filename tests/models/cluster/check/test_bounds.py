@@ -147,7 +147,13 @@ def test_equal_slots_dont_end_later_than_a_proof_may():
 
 @pytest.mark.parametrize(
     ("end_us", "cause"),
-    [([0, 1], "rise"), ([2, 2], "rise"), ([-1, 2], "rise"), ([1, 2**63 - 1], "rise"), ([1], "give one")],
+    [
+        ([0, 1], "increase"),
+        ([2, 2], "increase"),
+        ([-1, 2], "increase"),
+        ([1, 2**63 - 1], "increase"),
+        ([1], "give one"),
+    ],
 )
 def test_slots_of_prices_end_one_after_the_other(end_us, cause):
     with pytest.raises(InvalidProblemError, match=cause):
