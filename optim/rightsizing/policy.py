@@ -132,7 +132,7 @@ class Rule:
 
 
 def scaled_by(value: FloatArray) -> Estimate:
-    """Return the estimate m value."""
+    """Return the estimate that is the multiplier m times the value."""
     return Estimate(base=np.zeros_like(value), spread=value)
 
 

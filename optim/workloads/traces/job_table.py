@@ -23,7 +23,7 @@ STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZI
 """States, in capitals, of unfinished jobs. REQUEUED isn't among them: Slurm writes it for an attempt that has ended."""
 
 NAMES_SHOWN = 8
-"""Virtual clusters that an error message lists."""
+"""Maximum number of virtual clusters that an error message lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
