@@ -1,10 +1,10 @@
 """Compiled loops: `compiled` is `numba.njit` with a cache on disk, and tuples of arrays are passed by reference.
 
 Numba passes a named tuple as all the numbers that describe its arrays, seven per array and hundreds for the state of a
-search. They are unpacked and packed again at each call, and each array's references are counted; this dominated compile
+search. The numbers are unpacked and packed again at each call, and each array's references are counted; this dominated compile
 time. A class marked `by_reference` is unpacked once, when Python calls the loop, which receives the address of the fields.
 The Python tuple owns the arrays and outlives the call. A loop can read fields, modify arrays, and pass the tuple or its parts
-to other loops. It can't return or store the tuple or change its fields, so LLVM may keep fields in registers.
+to other loops. A loop can't return or store the tuple or change its fields, so LLVM may keep fields in registers.
 
 References use Numba's documented interface for new types
 (https://numba.readthedocs.io/en/stable/extending/low-level.html).

@@ -21,9 +21,9 @@ contains the result; a refused record is an error of the solver, regardless of i
 relaxation has a bound but no objective, since a fractional value is never an objective. ``ratio`` is the
 certified ratio: bound over objective, mirrored when minimising.
 
-*Studies.* A study measures something and solves no instance. Its record has no objective, bound or gap.
-``findings`` are reproducible on every machine; ``measures`` depend on the machine and its clock. It is
-verified if the checks of the study pass.
+*Studies.* A study measures something and solves no instance. The record of a study has no objective, bound or gap.
+``findings`` are reproducible on every machine; ``measures`` depend on the machine and its clock. The
+record counts as verified if the checks of the study pass.
 
 *Seeds.* ``--seed`` seeds the generator of instances, the sample of a trace, and the solver. Statements
 about randomised solvers need several seeds (``--seed 0,1,2,3,4``); the report then gives shifted

@@ -4,8 +4,8 @@ A row is identified by suite, instance, solver, seed and the suite's labels. It 
 
 - is verified, and has an objective and a bound if the golden row has them;
 - is not worse in value by more than `VALUE_TOL`, relative. The value is the objective, or the bound of a
-  row without objective. It is not compared if a time limit ended either run, because it then depends on
-  the machine;
+  row without objective. The value is not compared if a time limit ended either run, because it then
+  depends on the machine;
 - has the findings of the golden row, for a study;
 - has no gap that exceeds the golden one by more than `GAP_GROWTH`, relative.
 

@@ -1,7 +1,7 @@
 """Studies: work that measures something and solves no instance.
 
-The record of a study has no objective, bound or gap, which only checked decisions have. Its `findings` are reproducible on
-every machine. Its `measures` depend on the machine and its clock, or are too detailed to be compared.
+The record of a study has no objective, bound or gap, which only checked decisions have. A record's `findings` are
+reproducible on every machine. A record's `measures` depend on the machine and its clock, or are too detailed to be compared.
 """
 
 import hashlib

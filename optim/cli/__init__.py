@@ -1,1 +1,1 @@
-"""The `optim` command: one module per sub-command. They parse, call the library and print; the logic is in the library."""
+"""The `optim` command: one module per sub-command. The modules parse arguments, call the library and print; the logic is in the library."""

@@ -4,7 +4,7 @@ A stated number may differ from the recomputed one by 1e-9 of the sum of absolut
 near 0 depends on its parts. For a bound, the instance limits this sum, because a proof could otherwise widen the
 tolerance with large terms that cancel.
 
-The checker recomputes every field on which a person may act, or refuses it. It cannot recompute why a solve ended, and
+The checker recomputes every field on which a person may act, or refuses it. The checker cannot recompute why a solve ended, and
 checks only that the termination agrees with the other fields. Counters of solvers must lie in their possible ranges;
 counters with unknown names must be numbers. Seconds, versions, seed, options and message are not checked.
 """

@@ -1,7 +1,7 @@
 """Run pieces of work in several processes; a process that crashes loses only its current piece.
 
-Processes are spawned, not forked, because a fork would break the threads and compiled code of solvers. They ignore
-Ctrl-C, which the driver handles, and end when the driver ends for any reason.
+Processes are spawned, not forked, because a fork would break the threads and compiled code of solvers. The
+processes ignore Ctrl-C, which the driver handles, and end when the driver ends for any reason.
 """
 
 import multiprocessing

@@ -1,7 +1,7 @@
 """The problems, by name, by file schema and by instance type. Each loads on first use.
 
 A problem is a folder of this package with a module `problem`, whose `PROBLEM` declares name, schema, codec, programme and
-checker. Its generator, if it has one, is ``optim.workloads.<name>.generator``.
+checker. A problem's generator, if it has one, is ``optim.workloads.<name>.generator``.
 """
 
 from functools import cache

@@ -245,7 +245,7 @@ def forecast_scores(
 ) -> dict[int, tuple[float, float]]:
     """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
 
-    Both are proper: a true forecast has the lowest mean score. The log-loss is infinite, and so is its mean, if a forecast
+    Both scores are proper: a true forecast has the lowest mean score. The log-loss is infinite, and so is its mean, if a forecast
     excludes the actual phase; the Brier score, at most 2, also compares such forecasts.
 
     References

@@ -22,7 +22,7 @@ def pack(tokens: Sequence[str | int]) -> tuple[str, ...]:
     """Replace each block that is repeated at least twice by one token ``(x y)+``.
 
     Blocks of two tokens come first, then those of three; of several repetitions the leftmost is replaced, with all its
-    repeats. This continues until nothing changes, so that the function is idempotent, and blocks may be nested. Equal
+    repeats. The replacement continues until nothing changes, so that the function is idempotent, and blocks may be nested. Equal
     neighbours become one token.
 
     Examples

@@ -115,7 +115,7 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One type of training job.
 
-    Intervals are 95 % (order statistics; rates by bootstrap). Its work is `epochs` passes over `samples`; without them
+    Intervals are 95 % (order statistics; rates by bootstrap). The job's work is `epochs` passes over `samples`; without them
     the generator of instances chooses the work.
 
     Parameters

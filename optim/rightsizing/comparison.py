@@ -1,7 +1,7 @@
 """Comparison of policies at equal risk, tuned on calibration containers and tested on others, and trade-off curves.
 
 Intervals are of the tuned policy on new containers: multipliers stay fixed in resamples, and both policies of a comparison use
-the same resample. They don't contain the variance of tuning, which several seeds show.
+the same resample. Intervals don't contain the variance of tuning, which several seeds show.
 """
 
 import itertools

@@ -11,8 +11,8 @@ that multipliers up to 1024 reach any safety; calibration corrects errors of the
 
 Both policies use the same `features`, which with phases include the current phase and its duration so far.
 
-The forest is a quantile regression forest (Meinshausen, "Quantile regression forests", JMLR 7, 2006). Its samples from leaves are
-pooled with the nearest neighbours of `knn`: their errors differ, and the pool saves more than either.
+The forest is a quantile regression forest (Meinshausen, "Quantile regression forests", JMLR 7, 2006). The forest's samples from
+leaves are pooled with the nearest neighbours of `knn`: their errors differ, and the pool saves more than either.
 """
 
 from collections.abc import Sequence
@@ -208,7 +208,7 @@ def survival_quantiles(
 ) -> FloatArray:
     """Return product-limit quantiles of each row's values, some of which are lower bounds, shape (rows, levels).
 
-    The mass of a lower bound is divided equally among all larger values (Efron 1967). This is the estimate of Kaplan and Meier,
+    The mass of a lower bound is divided equally among all larger values (Efron 1967). The result is the estimate of Kaplan and Meier,
     and over nearest neighbours that of Beran. If the largest value is a bound, its mass lies `beyond` above it. Quantiles are
     interpolated linearly; without censoring they equal those of `quantiles`.
 

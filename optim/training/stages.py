@@ -5,8 +5,8 @@ A clock's gradients are always added in partition order, so a run's bits do not 
 
 The stage determines which machines serve the parameters and which compute. With few transient machines, reliable machines
 serve all parameters; with more, the few reliable network cards become the bottleneck, and transient machines serve while
-reliable ones keep a backup; with very many, even the workers on reliable machines lag behind. Their iteration
-times: docs/mathematics/kernels.md, (K.6).
+reliable ones keep a backup; with very many, even the workers on reliable machines lag behind. Iteration times
+of the stages: docs/mathematics/kernels.md, (K.6).
 
 References
 ----------

@@ -14,7 +14,7 @@ from optim.kernels.k_means import plus_plus
 
 PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
 """Prior of each covariance, equivalent to this number of samples with this variance (a standard deviation of a thirtieth in
-standardised series). It prevents a state with constant samples from collapsing, and has little weight compared with the data."""
+standardised series). The prior prevents a state with constant samples from collapsing, and has little weight compared with the data."""
 
 RIDGE = 1e-3
 """Prior precision of the regression, in units of the state's covariance; it makes the regression of a state without samples solvable."""

@@ -15,7 +15,7 @@ LOG_2_PI = float(np.log(2.0 * np.pi))
 class HmmParameters(NamedTuple):
     """A model of K states for V features.
 
-    A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. Its regressors x are (1), or (1, last
+    A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. The regressors x are (1), or (1, last
     sample) where the model is autoregressive; the first sample of an autoregressive series carries no evidence on its
     state.
 

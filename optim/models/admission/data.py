@@ -80,8 +80,8 @@ def _faults(table: Sequence[int]) -> Iterator[str]:
 class Utility(Protocol):
     """A non-negative, non-increasing function of the delay `d = completion slot - arrival slot`.
 
-    The checker implements each built-in utility again (`optim.models.admission.check.exact_instance`). It
-    evaluates a custom utility through this class.
+    The checker implements each built-in utility again (`optim.models.admission.check.exact_instance`). The
+    checker evaluates a custom utility through this class.
     """
 
     def values(self, num_delays: int) -> NDArray[np.float64]:

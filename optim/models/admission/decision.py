@@ -156,8 +156,8 @@ class Side(StrEnum):
 class ServerCut(ComparesByValue):
     """A valid inequality of ONE server's integer packings, used with a dual multiplier.
 
-    The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. It holds
-    for every integer packing of one server of class `server_class` in slot `slot`. Job j has at most N_j
+    The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. The cut
+    holds for every integer packing of one server of class `server_class` in slot `slot`. Job j has at most N_j
     workers and Z_j(N_j) PSs in it. Summed over the servers of the class, the right-hand side is multiplied by
     their number. Coefficients are integers, so that validity is decided exactly. For a job with demand
     segments the inequality must hold with the elementwise smallest demand of its segments.
@@ -244,8 +244,8 @@ class PriceProof(ComparesByValue):
     """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
-    * right_hand_side`` (count cuts: without count). It is valid for all prices >= 0 if every payoff is at
-    least ``max(0, value - cost)`` over all schedules of the job. This is (A.22) in
+    * right_hand_side`` (count cuts: without count). The bound is valid for all prices >= 0 if every payoff is at
+    least ``max(0, value - cost)`` over all schedules of the job. The bound is (A.22) in
     docs/mathematics/admission.md. In a leaf of a `TreeProof` only the schedules that satisfy the leaf's branches
     count. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative. A job that the branches reject has
     payoff 0.

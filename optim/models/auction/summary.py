@@ -53,7 +53,7 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
     """Return statistics of a plan: winners, awarded, forfeited and leftover GPUs, shares, placement scores, payments.
 
     `welfare` is the sum of log values, with losers at their empty rows; `max_rho` is the worst fairness. Both
-    are given for complete bundles, and for the GPUs after payments, valued by the apps' bids (`..._paid`).
+    statistics are given for complete bundles, and for the GPUs after payments, valued by the apps' bids (`..._paid`).
     `idle_gpus` are awarded to no app; `leftover` GPUs are freed by payments; `grants` lists the GPUs of each
     app by machine.
     """

@@ -77,7 +77,7 @@ CHANGE = -1
 THETA, RATE = -2, -3
 """Codes in place of a bid's number for splits by theta and by the sum of all rates.
 
-Theta is minus the logarithm of the probability of no eviction. These splits occur only in the one-hour form
+Theta is minus the logarithm of the probability of no eviction. Splits by theta or by the sum of rates occur only in the one-hour form
 with losses that all instances share."""
 
 

@@ -1,6 +1,6 @@
 """The cost-per-work programme in Pyomo: the parametric MILP of Dinkelbach's method and its Charnes-Cooper relaxation.
 
-Both linearise a fractional programme. The first is ``min cost - q work`` for a given q. The second scales all
+Both forms linearise a fractional programme. The first is ``min cost - q work`` for a given q. The second scales all
 variables by ``tau = 1 / work``, so that the ratio is linear. The scalability curve is replaced by tangents,
 which makes the work a little too large; a curve of points needs no tangents and is exact.
 """

@@ -20,8 +20,8 @@ ROOT = "root"
 class DecayedUsage:
     """GPU-time of owners, decayed by a half-life.
 
-    The usage at time t of an owner with g(s) GPUs at time s is the integral of g(s) 2^(-(t - s) / half-life) over s <= t. It is
-    the limit of Slurm's sum over periods, U_H, as the periods become short.
+    The usage at time t of an owner with g(s) GPUs at time s is the integral of g(s) 2^(-(t - s) / half-life) over s <= t. The
+    usage is the limit of Slurm's sum over periods, U_H, as the periods become short.
 
     Parameters
     ----------

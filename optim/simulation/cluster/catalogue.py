@@ -38,7 +38,7 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     """Return a policy by registered name, file (``./mine.py:MyPolicy``), or entry point (group `optim.policies`).
 
     ``WRAPPER+NAME`` puts wrappers around it, the innermost last; their options are named ``WRAPPER.NAME``. A user's
-    class derives from `PlanningPolicy`. It is constructed without arguments, or with its options if it has a dataclass
+    class derives from `PlanningPolicy`. The class is constructed without arguments, or with its options if it has a dataclass
     `Options`, and with the workload if it takes a second argument.
 
     Raises

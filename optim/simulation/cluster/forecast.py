@@ -150,7 +150,7 @@ class Forecast:
 def stretched_s(wait_s: FloatArray, spread: float, levels: Sequence[float]) -> FloatArray:
     """Return quantiles of sampled waits after multiplication by a common random factor.
 
-    The factor multiplies `ROUNDED_S` plus the wait. It is log-normal with median 1, and `spread` is the standard
+    The factor multiplies `ROUNDED_S` plus the wait. The factor is log-normal with median 1, and `spread` is the standard
     deviation of its logarithm.
 
     Parameters

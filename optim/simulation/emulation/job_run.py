@@ -1,7 +1,7 @@
 """One job of an admission plan as real processes, on a clock that all processes share.
 
-A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. Its
-processor seconds are that share of the time that the job's mini-batches take. It also waits for the time of its link. So a
+A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. A
+worker's processor seconds are that share of the time that the job's mini-batches take. A worker also waits for the time of its link. So a
 plan with many workers runs on few cores, with real contention, barriers, transport and joining.
 """
 

@@ -65,7 +65,7 @@ class DeadlineProgramme(DeadlineGuard):
     Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
 
     Over several zones the policy compares at every tick the expected remaining cost of each zone, of on demand and of
-    waiting. It requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,
+    waiting. The policy requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,
     whichever the observed spells make most likely. Each zone's hazards are also halved or doubled by its own spells.
     Bills by the hour count as by the second here.
     """

@@ -1,7 +1,7 @@
 """Expected cost and work of a set of leases (footprint) in the coming hour, with and without each candidate lease.
 
 The loops are compiled because they run at every tick. Offers are the markets, and each type on demand, which is never
-evicted. A footprint's cost is the sum over its leases. Its work loses the overheads of a planned change and of
+evicted. A footprint's cost is the sum over its leases. A footprint's work loses the overheads of a planned change and of
 evictions, which are nested within a market and independent across markets.
 """
 
@@ -134,8 +134,8 @@ def value_each(
     """Return the cost per work with each candidate added, shape (offers, deltas + 1, counts).
 
     The cost per work is infinite without work, for bids above the on-demand price, and for more machines than allowed.
-    It may also be infinite for candidates that do not improve on `beat`, the cost per work without any. These are offers whose first
-    machine adds too little work, because further machines add less each.
+    It may also be infinite for candidates that do not improve on `beat`, the cost per work without any. Such candidates are offers
+    whose first machine adds too little work, because further machines add less each.
     """
     size, bids = offers.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)

@@ -4,7 +4,7 @@ Given a price q of work, the slots are independent. Each slot buys machines unti
 its cost. Consecutive slots of equal cost form one segment, and a price history has far fewer segments than slots.
 
 The lower bound comes from a relaxation. At every moment a machine-hour costs at least the lowest price of the past
-hour, or the on-demand price. It costs nothing at a moment at which some bid would have obtained the machine for free:
+hour, or the on-demand price. A machine costs nothing at a moment at which some bid would have obtained the machine for free:
 less than an hour before the price rises above all prices since that moment. Machines under warning also work for free.
 If start-up takes less time than a warning, they overlap with their replacements, above the limit on spot instances. The
 best price of work is found by bisection on this Lagrangian dual. Start-up times and pauses are omitted.
@@ -361,7 +361,7 @@ def _rises(path: PricePath) -> IntArray:
 def free_intervals(path: PricePath) -> IntArray:
     """Return the periods that some bid gets for free, shape (changes, 2), not merged.
 
-    Suppose the price rises at u above all prices since g. This evicts a bid equal to the maximum price between g and u
+    Suppose the price rises at u above all prices since g. The rise evicts a bid equal to the maximum price between g and u
     that was granted at g or later. From a grant or the begin of a billing hour less than an hour before u, the lease is
     free, including the warning.
     """

@@ -247,7 +247,7 @@ class SkyNomad(AdaptiveZones):
 
     The paper combines probes, predicted lifetimes, migration costs and deadline pressure in one cost model in dollars,
     without all formulas; those here are ours. Let machines last L hours, with a set-up of s hours and a move of m
-    dollars. They cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of the work
+    dollars. The machines then cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of the work
     plus s. An hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work left to
     time left, divided by that ratio at the start. Offers above this value are rejected, so the job waits when ahead of
     the line and pays for on-demand machines when behind it. The job moves only to offers of lower cost, because a move

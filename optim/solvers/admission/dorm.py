@@ -495,8 +495,8 @@ class DormPolicy:
 class DormSolver(AbstractSlotSolver[DormPolicy]):
     """Dorm: dynamic partitions by a utilisation-fairness programme.
 
-    At each arrival and completion a mixed-integer programme divides the cluster. It maximises the utilisation,
-    summed over the resources. The summed difference between the jobs' dominant shares and those of dominant
+    At each arrival and completion a mixed-integer programme divides the cluster. The programme maximises the
+    utilisation, summed over the resources. The summed difference between the jobs' dominant shares and those of dominant
     resource fairness is at most ``theta1 * 2 m``, and at most a share `theta2` of the running jobs changes its
     allocation. Running jobs keep at least one worker. Between events, allocations don't change. Every job is
     accepted; utilities play no part.

@@ -1,7 +1,7 @@
 """Plans on real servers with a certified gap: LP prices, then neighbourhood search.
 
 1. The packing LP is solved by column generation and tightened, first by cuts of single servers, whose prices guide every
-   insertion, then by cuts of the counts in a class. Its dual point proves the bound.
+   insertion, then by cuts of the counts in a class. The LP's dual point proves the bound.
 2. Jobs are inserted by decreasing LP payoff at full prices, then at lower ones (posted prices with the residual
    dynamic programme). A second plan is built in stages with re-pricing in between (`local_search.plan_moves`).
 3. Ruin and re-create: a few jobs are removed, then they and some rejected ones are inserted at scaled and

@@ -632,8 +632,8 @@ PolicyT = TypeVar("PolicyT", bound=SlotPolicy)
 class AbstractSlotSolver(AbstractSolver[AdmissionInstance, Any], Generic[PolicyT]):
     """A solver that simulates a policy: each slot is decided without knowledge of later arrivals.
 
-    The plan contains the jobs that completed in time to earn a value. Its bound comes from prices derived from
-    the plan's utilisation. A run cut short by its stopping rule returns the jobs completed so far, without a
+    The plan contains the jobs that completed in time to earn a value. The plan's bound comes from prices
+    derived from its utilisation. A run cut short by its stopping rule returns the jobs completed so far, without a
     bound. Iterations are slots.
 
     Counts: ``admitted`` jobs earn a value; ``unfinished`` jobs ran without earning a value, and ``late`` counts
@@ -642,7 +642,7 @@ class AbstractSlotSolver(AbstractSolver[AdmissionInstance, Any], Generic[PolicyT
 
     @abstractmethod
     def make_policy(self, instance: AdmissionInstance, options: Any, rng: np.random.Generator) -> PolicyT:
-        """Return a new policy. It may use the instance's constant cluster data, not the jobs."""
+        """Return a new policy. The policy may use the instance's constant cluster data, not the jobs."""
 
     def policy_counts(self, policy: PolicyT) -> Mapping[str, float]:
         """Return the policy's own counters; none by default."""

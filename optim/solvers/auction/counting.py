@@ -1,6 +1,6 @@
 """The relaxation that only counts GPUs: knapsacks, with all apps and without each.
 
-Keeping only ``sum of GPUs <= free GPUs`` leaves a multiple-choice knapsack. It is always an upper bound, and exact if its
+Keeping only ``sum of GPUs <= free GPUs`` leaves a multiple-choice knapsack. The knapsack's optimum is always an upper bound, and exact if its
 solution can be placed. On free machines it can always be placed if the sizes divide one another and the machine and the
 rack.
 """

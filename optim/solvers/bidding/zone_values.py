@@ -1,8 +1,8 @@
 """Expected remaining cost of a deadline job over several zones, by backward recursion over groups of similar zones.
 
 The ages of all spells don't fit into a table. A state contains the spell of the allocated machines, or how long no wanted
-machines were available; a rule fills in the rest: (B.20) of docs/mathematics/bidding.md. The values are estimates. They
-compare zones, waiting and on-demand machines, but don't ensure that the deadline is met.
+machines were available; a rule fills in the rest: (B.20) of docs/mathematics/bidding.md. The values are estimates. The
+values compare zones, waiting and on-demand machines, but don't ensure that the deadline is met.
 """
 
 import math

@@ -529,8 +529,8 @@ def read_trace(
     """Sample an admission instance from a trace.
 
     A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
-    N = `chunks_per_gpu` G, so that it may run faster or slower than recorded. Its utility, which no trace records, is
-    drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the
+    N = `chunks_per_gpu` G, so that it may run faster or slower than recorded. The job's utility, which no trace
+    records, is drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the
     number of PSs. The cluster's size follows `TraceOptions.cluster_share`. The summary lists the assumed data.
 
     Parameters

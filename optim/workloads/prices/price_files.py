@@ -398,7 +398,7 @@ def read_prices(
 
     A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, with the rows
     of each market in order of time; the last of several rows with one time stamp counts. Amazon's JSON may be in any order: one answer,
-    several pages, or only the list of entries. It has the latest entries first, and the prices of all products
+    several pages, or only the list of entries. Amazon's answers have the latest entries first, and the prices of all products
     (operating systems), of which one is read. Price lists of Azure and Google (`read_price_list`) are read as histories,
     joined over their dates: a price holds until the next one, and the list also has each type's on-demand price (the
     highest over regions).

@@ -1,6 +1,6 @@
 """Microsoft's Philly trace: the merged list, Pollux's list, and the published job log.
 
-Both carry the attribution: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
+The lists and the log carry the attribution: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads", USENIX ATC 2019 (trace: CC BY 4.0).
 """
 
@@ -92,8 +92,8 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
 
     An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. The reader ignores an
-    attempt with neither times nor machines. A job's run time is the sum over its attempts. Its wait is the
-    remaining time from its submission to the end of the last attempt. Its gang is that of the last attempt with machines.
+    attempt with neither times nor machines. A job's run time is the sum over its attempts. The job's wait is the
+    remaining time from its submission to the end of the last attempt. The job's gang is that of the last attempt with machines.
     A job without a submission time is dropped. All attempts but the last failed, and so did the last if the job's status is Failed;
     `failed_s` is the run time of the first attempt if that failed.
 
@@ -184,7 +184,7 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
     """Read a list of Philly's jobs in one of three forms, recognised by its beginning.
 
     The merged list has columns `job_id`, `submit_s` (seconds since the first job), `num_gpus`, `duration_s`
-    and `vc`. Its run times add up all attempts, so that GPU-hours are upper bounds. The virtual cluster is empty
+    and `vc`. The list's run times add up all attempts, so that GPU-hours are upper bounds. The virtual cluster is empty
     for the long and wide jobs.
     Pollux' list has `timestamp` (date and time, not in order), `duration` (s), `num_gpus` and `cluster`.
     The job log published with the trace is JSON (`read_log`).

@@ -107,7 +107,7 @@ _SIMULATED: dict[str, Any] = {
 }
 TIRESIAS = PlainForm(**_SIMULATED)
 MURI = PlainForm(**_SIMULATED, second=1000.0, computing="resource_time_1", iteration="iteration_time")
-"""Muri's times are milliseconds. Its second resource stands for the GPU: the first is long for data loading or
+"""Muri's times are milliseconds. Muri's second resource stands for the GPU: the first is long for data loading or
 environment simulation (ShuffleNet, DQN), the third for wide gangs."""
 HELIOS = PlainForm(
     submit="submit_time",
@@ -137,8 +137,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     - `step_time` (times per step in equal parts of the steps, such as 1:1:0.5, for an adaptive batch size);
     - `cpus` and `memory_gb` (of all workers of the job; 0 if absent).
 
-    The reader drops and counts rows without GPUs or run time, and jobs whose status is running or pending. It lists
-    other columns in a note.
+    The reader drops and counts rows without GPUs or run time, and jobs whose status is running or pending. The
+    reader lists other columns in a note.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Recompute the bound of a branching tree: its leaves cover all plans, and each leaf has a bound or is infeasible.
 
-Branches on counts concern classes of servers. They give jobs minimum numbers of units in a class. If these
+Branches on counts concern classes of servers. Such branches give jobs minimum numbers of units in a class. If these
 units cannot be packed on the servers of the class, the leaf contains no plan.
 """
 

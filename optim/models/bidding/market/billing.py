@@ -1,7 +1,7 @@
 """Billing rules: the bill of a lease line by line, and the bills of machines over zones.
 
-A lease is `count` instances of one market, acquired together at `granted_s` and released at `ended_s`. Its hours start
-at the grant. The lines of a lease add up to its bill.
+A lease is `count` instances of one market, acquired together at `granted_s` and released at `ended_s`. The hours of a
+lease start at the grant. The lines of a lease add up to its bill.
 """
 
 from dataclasses import dataclass

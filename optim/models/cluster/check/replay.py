@@ -1,7 +1,7 @@
 """Replay the log of an index or planning policy, check each event, and derive each job's times and work.
 
 A job's slowdown is the product of its factors for placement, type of GPU, co-located jobs and width ((D.4) of
-docs/mathematics/cluster.md), rounded up to parts per million. It is updated after all events of an instant; work done is then
+docs/mathematics/cluster.md), rounded up to parts per million. The slowdown is updated after all events of an instant; work done is then
 rounded down to microseconds.
 """
 

@@ -625,8 +625,8 @@ def _is_barred(s, at, job):
 def choose_victims(u, s, job):
     """Mark (1) the running jobs to stop for a waiting one; return whether there are any.
 
-    Jobs are considered from the least urgent on, until some place could hold the gang. That is one machine, or for
-    wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
+    Jobs are considered from the least urgent on, until some place could hold the gang. The place is one machine,
+    or for wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
     stopped, and the most urgent of them are retained if there is enough room without them.
     """
     count = s.scalar[VICTIMS]

@@ -65,8 +65,8 @@ class Reservations:
     """Number of waiting jobs with reservations, and the estimates behind them.
 
     Jobs start in order as long as there is room. The first jobs without room get a reservation: the earliest start at
-    which some place has their GPUs for all of their estimate. It is computed from the estimates of running and reserved
-    jobs, and from planned outages. Other jobs start only if this delays no reserved start. A reserved start moves
+    which some place has their GPUs for all of their estimate. This start is computed from the estimates of running and
+    reserved jobs, and from planned outages. Other jobs start only if this delays no reserved start. A reserved start moves
     earlier when GPUs become free before the expected time. It moves later only if a job exceeds its estimate or a
     machine fails; then reservations on the affected machines are planned again.
 

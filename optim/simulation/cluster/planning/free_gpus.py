@@ -1,7 +1,7 @@
 """Free GPUs during planning: placement of gangs, and fragmentation.
 
 Consider a mix of demands, weighted by their share of submissions. The fragmentation of a machine is the expected amount
-of free GPU that a job drawn from the mix cannot use. This is all free GPU if the job does not fit on the machine,
+of free GPU that a job drawn from the mix cannot use. This amount is all free GPU if the job does not fit on the machine,
 otherwise that of GPUs too full for its share (docs/mathematics/cluster.md, (D.5)). The rule places each job where
 fragmentation grows least. Host demands decide whether a job fits at its place; the mix considers GPUs alone.
 

@@ -151,8 +151,8 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
 def sparing(room: FreeGpus, job: int, victims: Sequence[int], gpus: Mapping[int, Gpus]) -> list[int]:
     """Return the jobs to stop so that another one has a place, empty if impossible; nothing is stopped here.
 
-    Victims are considered in order, least urgent first, until the placement rule could place the job. That is on the
-    first machine that could hold it, or for wider gangs on enough completely free machines. Of the victims on that
+    Victims are considered in order, least urgent first, until the placement rule could place the job. The place is
+    on the first machine that could hold it, or for wider gangs on enough completely free machines. Of the victims on that
     place, the most urgent are retained if the job fits without them.
     """
     trial, passed, found = room.copy(), [], None

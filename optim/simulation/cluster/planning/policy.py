@@ -1,7 +1,7 @@
 """Interface of planning policies: views and plans.
 
 The engine calls `plan` after each instant with an event (a submission, an end), and at times that the policy requested.
-It passes a `View`, which contains the information of the real scheduler, and receives a `Plan`: the jobs to run from
+The engine passes a `View`, which contains the information of the real scheduler, and receives a `Plan`: the jobs to run from
 now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped and
 started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`,
 which names event, job and rule.

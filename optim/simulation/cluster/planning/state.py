@@ -17,7 +17,7 @@ class ClusterState:
     """The state of a run.
 
     A job's slowdown is the product of four factors, rounded up to parts per million ((D.4) of
-    docs/mathematics/cluster.md). They are locality, GPU type, other jobs on its GPUs or machines, and gang divided by
+    docs/mathematics/cluster.md). The factors are locality, GPU type, other jobs on its GPUs or machines, and gang divided by
     width. Work is rounded down to a microsecond whenever the slowdown changes.
 
     Parameters

@@ -3,14 +3,14 @@
 The packing LP lets the jobs share a server fractionally. The integer packings of a server in a slot have a smaller hull. If
 the average load of a class' servers lies outside the hull, a separating facet is a valid inequality that the LP violates (a
 Fenchel cut). With all such cuts, the LP's bound equals the bound of the Dantzig-Wolfe decomposition by jobs and by servers
-at once. Their duals only add to the cost of a job's worker or PS in a class and slot, so pricing needs no extra work.
+at once. The cuts' duals only add to the cost of a job's worker or PS in a class and slot, so pricing needs no extra work.
 
 A server cut depends on a job's average number of units in a class. The packing form also has the share of a job's schedules
 with each number. If half of a job's schedules have four units and half none, two units may fit with the other jobs' units
 although four do not. A facet of the hull of integral counts separates such mixtures, over variables "job i has at least n
-units here". It sums functions of each job's count. Rank-1 Chvatal-Gomory cuts from a capacity row and jobs' rows are a
+units here". Such a facet sums functions of each job's count. Rank-1 Chvatal-Gomory cuts from a capacity row and jobs' rows are a
 special case, subset-row cuts among them. A schedule's coefficient depends on one slot and one class, so the dynamic
-programme needs no further state: the slot's cost table accepts any function of a class' count. These cuts treat a class'
+programme needs no further state: the slot's cost table accepts any function of a class' count. Count cuts treat a class'
 servers as one large server.
 
 A job's workers or its PSs are an *item*. On shared servers both are items of the same servers. A cap on a job's share of a

@@ -1,7 +1,7 @@
 """The moves of `search`, compiled: ruin and re-create, and ejection chains.
 
-A link of a chain removes a random share of the jobs that may run at the same time as the ejecting job. It finds the
-ejecting job's best schedule in the freed capacity and then returns the others to their old places where these are still
+A link of a chain removes a random share of the jobs that may run at the same time as the ejecting job. The link finds
+the ejecting job's best schedule in the freed capacity and then returns the others to their old places where these are still
 free. Jobs with the largest value relative to their cost at the LP's prices return first, so the ejecting job displaces the
 least valuable jobs in its way. Displaced jobs are inserted again, the most profitable first. A job that doesn't fit becomes
 the next link, up to a limit.

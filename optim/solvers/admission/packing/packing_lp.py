@@ -5,7 +5,7 @@ violated, and the systems are dense in the rows. Before such a row enters, the c
 First-order steps see all rows; their columns are scaled in the same way, because such steps satisfy rows only in the limit.
 
 A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from its last point.
-It then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak steps from
+The round then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak steps from
 there (`price_search`). The columns of every point on the way are added: pricing is far cheaper than the master, so it is
 done often. Every priced point gives a Lagrangian bound. The best one is stored, so any stop leaves a proof.
 

@@ -1,10 +1,10 @@
 """The online primal-dual algorithm with exchangeable parts.
 
-For jobs of one slot and for equally good schedules, the listed order decides. A random tie order shuffles those jobs. It
-also raises every price in the search by a random amount that is far too small to change the set of best schedules.
+For jobs of one slot and for equally good schedules, the listed order decides. A random tie order shuffles those jobs. The
+order also raises every price in the search by a random amount that is far too small to change the set of best schedules.
 
 Jobs are decided one by one in order of arrival, then as listed. The algorithm finds the job's best schedule at the
-present prices and admits it if its payoff is positive. It then takes the schedule's resources and updates the prices
+present prices and admits it if its payoff is positive. The algorithm then takes the schedule's resources and updates the prices
 of the affected rows. A decision is never revised.
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.

@@ -12,7 +12,7 @@ DOI 10.1007/3-540-49481-2_30; the promises are (L.1) of docs/mathematics/learned
 
 A rejection at posted prices only means that later jobs probably value the capacity more; capacity that they don't use is
 lost with the slot. So a rejected job may wait. In each slot, after all decisions, the waiting jobs are placed into
-unreserved capacity, the densest first. They release all capacity beyond the slot before the next decision.
+unreserved capacity, the densest first. Waiting jobs release all capacity beyond the slot before the next decision.
 Standby changes neither decisions nor reservations (docs/mathematics/learned-prices.md, section 3). A waiting job that
 completes earns the value of its completion slot; any other earns 0.
 

@@ -12,7 +12,7 @@ capacity at which the price reaches U.
 - Zero-start price: ``A = max_j [(1 + U_j / lambda_j)^(eps / f) - 1] / eps``. Then ``optimum <= (A + max(1, A))
   objective`` if ``sum_j lambda_j a_j <= v`` for every schedule.
 
-Both follow from weak duality. A schedule of positive payoff uses no row whose price has reached U. So less than f c
+Both bounds follow from weak duality. A schedule of positive payoff uses no row whose price has reached U. So less than f c
 of the row was taken, and the schedule's use a <= eps c <= (1 - f) c still fits: no schedule is rejected only for
 lack of capacity. The payoffs at arrival with the final prices are therefore feasible for the dual. Each admission
 adds at most A times its value to the dual, since prices are convex and a <= eps c.

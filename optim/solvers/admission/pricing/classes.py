@@ -3,8 +3,8 @@
 Classes are added one by one: `layers[c]` holds the least costs on the first c classes. The cost in a class is the sum
 of its unit costs and a curve, whose entry n is the extra cost of n units; the last entry also holds for more units.
 
-The cheapest way to run Y workers and their PSs is greedy over classes sorted by price. This is exact if workers and PSs
-use different servers. For shared servers, `shared` computes the table.
+The cheapest way to run Y workers and their PSs is greedy over classes sorted by price. The greedy choice is exact if
+workers and PSs use different servers. For shared servers, `shared` computes the table.
 
 Finding best schedules is the pricing problem of column generation, and a subroutine of every bound that holds for any prices.
 """
