@@ -37,7 +37,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
 
 @compiled
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
-    """Place each item where the least capacity remains, as in `reserve`, and take it; random ties if `random` is given."""
+    """Place each item where the least capacity remains, as in `reserve`, and take this capacity; random ties if `random` is given."""
     is_shaken = len(random) > 0
     for k in range(len(level)):
         need, chosen, least = size[k], -1, FAR

@@ -103,7 +103,7 @@ class VerifierContext:
 
     @cached_property
     def theta(self) -> list[float]:
-        """Minus the logarithm of each bid's probability to survive the hour; of the one-hour form."""
+        """Minus the logarithm of each bid's probability to survive the hour, in the one-hour form."""
         outlook = self.instance.outlook
         assert isinstance(outlook, HourOutlook)
         return [-math.log1p(-min(float(b), 1.0 - 1e-12)) for b in outlook.evicted]
