@@ -108,7 +108,7 @@ class QueueState:
         Raises
         ------
         InvalidProblemError
-            If there are none, names repeat, a number is negative, or a time is after now.
+            If there is no job, names repeat, a number is negative, or a time is after now.
         """
         if not jobs:
             left = counted(dropped)
