@@ -606,7 +606,7 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
         ({"lower_scale": 100.0}, "C5 fails"),
         ({"lower_scale": 0.5}, "options give the ratio"),
         ({"eps": "much"}, "not numbers"),
-        ({"upper_scale": 0.0}, "not numbers"),
+        ({"upper_scale": 0.0}, "out of its range: upper_scale is 0"),
         ({"upper_scale": None}, "not numbers"),
         ({"bounds": "first", "sample_share": "inf"}, "sample_share is inf"),
         ({"bounds": "first", "sample_share": "nan"}, "sample_share is nan"),
