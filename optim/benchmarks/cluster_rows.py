@@ -86,7 +86,9 @@ class PolicyResultCache:
         keys = [task.key(request) for request in requests]
         before = self._events(set(keys))
         with ExitStack() as stack:
-            file = stack.enter_context(open_lines(self.results, CachedRow.from_json)) if self.results else None
+            file = None
+            if self.results:
+                file = stack.enter_context(open_lines(self.results, CachedRow.from_json, name="row of a policy"))
             cached = {} if file is None else dict(file.records)
             is_kept = [key in cached and (not self.need_events or key in before) for key in keys]
             todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]

@@ -269,6 +269,8 @@ SEAL_BYTES = len(SEAL_BEGINS) + 64 + len(SEAL_ENDS)
 LINE_BEGINS = b'{"'
 """Beginning of every line, also of an incomplete one."""
 
+RECORD_NAME = "benchmark record"
+
 
 class Keyed(Protocol):
     """An entry of a results file."""
@@ -333,7 +335,11 @@ def open_results(
 
 @contextmanager
 def open_lines(
-    path: Path, read: Callable[[bytes], RecordT], is_wanted: Callable[[RecordT], bool] = lambda record: True
+    path: Path,
+    read: Callable[[bytes], RecordT],
+    is_wanted: Callable[[RecordT], bool] = lambda record: True,
+    *,
+    name: str = RECORD_NAME,
 ) -> Iterator[ResultsFile[RecordT]]:
     """Open a results file for appending; create it and its folder if necessary.
 
@@ -345,6 +351,8 @@ def open_lines(
         Parser of a line.
     is_wanted
         Records for which this is false are removed from the file, because they will be computed again.
+    name
+        Name of a record, for error messages.
 
     Raises
     ------
@@ -367,7 +375,7 @@ def open_lines(
             f"results file {path} cannot be written: {cause}; choose another folder with --out"
         ) from error
     try:
-        lines, whole_size = _parse(path, _packed_bytes(path), read)
+        lines, whole_size = _parse(path, _packed_bytes(path), read, name=name)
         os.ftruncate(descriptor, whole_size)
         wanted = {record.key: (line, record) for line, record in lines if is_wanted(record)}
         if len(wanted) < len(lines):
@@ -440,7 +448,7 @@ def _packed_bytes(path: Path) -> bytes:
 
 
 def _parse(
-    path: Path, data: bytes, read: Callable[[bytes], RecordT], *, is_sealed: bool = True
+    path: Path, data: bytes, read: Callable[[bytes], RecordT], *, is_sealed: bool = True, name: str = RECORD_NAME
 ) -> tuple[list[tuple[bytes, RecordT]], int]:
     """Return lines with their records, and the size of all complete lines in bytes."""
     whole_size = data.rfind(b"\n") + 1
@@ -454,13 +462,12 @@ def _parse(
                 _check_sealed(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidProblemError(
-                f"{path}: line {number} is not a record of this kind ({error}); "
-                "choose another results file, or move this one"
+                f"{path}: line {number} is not a {name} ({error}); choose another results file, or move this one"
             ) from error
     rest = data[whole_size:]
     if rest and not (records and rest.startswith(LINE_BEGINS[: len(rest)])):
         raise InvalidProblemError(
-            f"{path}: the last line is neither a record of this kind nor the beginning of one; "
+            f"{path}: the last line is not a {name}, nor the beginning of one; "
             "choose another results file, or move this one"
         )
     return records, whole_size

@@ -169,5 +169,7 @@ def read_day(name: str) -> Any:
 
     day = load(name) if os.path.exists(name) else history_instance(name)
     if not isinstance(day, AdmissionInstance):
-        raise InvalidOptionError(f"history: {name} is no admission instance; give days of the admission problem")
+        raise InvalidOptionError(
+            f"history: {name} is not an admission instance; give admission instances of earlier days"
+        )
     return day

@@ -138,15 +138,15 @@ class Row:
     is_reached
         Whether any multiplier meets it; if not, the metrics are those of the maximum multiplier.
     required
-        Allowed average over containers of the fraction of cycles after the first with a kill, of throttled samples after the
-        first cycle, or of under-provisioned time; None in the row ``all``.
+        Allowed average over containers of the measured fraction: cycles with a kill or throttled samples, both without the
+        first cycle, or under-provisioned time; None in the row ``all``.
     guaranteed, num_tuned
         Guaranteed average of this fraction over similar containers, and number of calibration containers; above `required`
         if these are few. None without a guarantee (parts of one series, the paper's measure, no multiplier that meets the
         requirement, clairvoyant references), and in the row ``all``.
     risk, risk_low, risk_high
-        Measured risk: mean over containers of the fraction of cycles after the first with a kill, or of throttled samples
-        after the first cycle; or under-provisioned time.
+        Measured risk: mean over containers of the fraction of cycles with a kill or of throttled samples, both without the
+        first cycle, or of under-provisioned time.
     per_day, per_day_low, per_day_high, per_day_unit
         Kills, or hours throttled, per container-day, including the first cycles; None in the row ``all``.
     restart_h_per_day
@@ -161,7 +161,7 @@ class Row:
         Allocation over all containers in unit-hours, including restarts unless the measure is the paper's; relative to demand
         in the row ``all``.
     allocation_over_demand, charge_over_demand
-        The same relative to demand, and the part of it due to restarts.
+        Total allocation relative to demand, and the part of this ratio that is due to restarts.
     reduction, reduction_low, reduction_high
         1 - allocation / allocation of the reference.
     most
@@ -432,7 +432,8 @@ class TradePoint:
     policy, resource, multiplier
         Policy, resource and multiplier.
     risk
-        Fraction of cycles after the first with a kill, of throttled samples after the first cycle, or `under_time`.
+        Risk by the chosen measure: fraction of cycles with a kill or of throttled samples, both without the first cycle, or
+        `under_time`.
     under_time
         Fraction of samples with less than 95 % of demand.
     allocation_over_demand

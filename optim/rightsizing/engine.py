@@ -54,7 +54,7 @@ class Violations:
     delayed
         Shape (C, R): demand above the allocation of rates, summed over samples.
     post_warmup
-        Shape (C, R): fraction of cycles after the first with a kill, or of throttled samples after the first cycle; 0 without
+        Shape (C, R): fraction of cycles with a kill, or of throttled samples, both without the first cycle; 0 if there are no
         later cycles.
     restart_s
         Shape (C,): seconds of start-ups and of repeated work.

@@ -35,12 +35,14 @@ TAIL = 24
 """Number of points beyond the last quantile."""
 
 TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
-"""The points lie at 0.25, 0.25 x 1.3, ... tail means; the risk (1 + d / 4)^-4 falls as exp(-d) at first, then more slowly."""
+"""The points lie d = 0.25, 0.25 x 1.3, ... tail scales above the last quantile; the risk falls by the factor (1 + d / 4)^-4,
+at first like exp(-d), then more slowly."""
 
 MIN_TAIL = 0.005
 
 TAIL_SHARE = 0.05
-"""Mean of the log excess over the last quantile, as a fraction of its log distance to the median; at least MIN_TAIL."""
+"""Ratio of two distances in log need: the scale of the tail above the last quantile, over the distance from the median to that
+quantile. The scale is at least MIN_TAIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -108,9 +108,9 @@ class Slo:
     measure
         Risk measure.
     kills
-        Allowed fraction of a container's cycles after the first with a kill.
+        Allowed fraction of a container's cycles that have a kill, not counting the first cycle.
     throttled
-        Allowed fraction of throttled samples of a container after the first cycle.
+        Allowed fraction of a container's samples that are throttled, not counting the first cycle.
     under_time
         Allowed fraction of samples with less than 95 % of demand.
     checkpoint_s, startup_s

@@ -283,9 +283,10 @@ class Controller:
         start: StartingPoint | None = None,
     ) -> None:
         if options.staleness > 0 and (optimiser.num_slots > 0 or callable(optimiser.learning_rate)):
+            # Only a constant rate without further state lets a worker add its own unapplied gradients.
             raise InvalidOptionError(
-                f"staleness {options.staleness} needs an optimiser without slots and schedule, got {optimiser}, since "
-                "only then can a worker add its own unapplied gradients; use Sgd at a constant rate, or staleness 0"
+                f"staleness {options.staleness} needs an optimiser without momentum or other state and with a constant "
+                f"rate, got {optimiser}; use Sgd at a constant rate, or staleness 0"
             )
         self.phase = Phase.STOPPED
         self.generation = 0

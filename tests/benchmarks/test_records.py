@@ -210,7 +210,7 @@ def test_names_the_line_that_is_no_record(tmp_path):
     path = tmp_path / "results.jsonl"
     write(path, "one")
     path.write_bytes(path.read_bytes() + b'{"schema": "something/else"}\n')
-    with pytest.raises(InvalidProblemError, match="line 2 is not a record"), open_results(path):
+    with pytest.raises(InvalidProblemError, match="line 2 is not a benchmark record"), open_results(path):
         pass
     assert path.read_bytes().endswith(b'{"schema": "something/else"}\n')
 
@@ -321,7 +321,7 @@ def test_a_record_that_was_changed_by_hand_is_not_taken_for_measured(tmp_path, b
     changed = path.read_bytes().replace(before, after, 1)
     path.write_bytes(changed)
     for read in (read_records, lambda path: open_results(path).__enter__()):
-        with pytest.raises(InvalidProblemError, match=r"line 1 is not a record of this kind .*changed after"):
+        with pytest.raises(InvalidProblemError, match=r"line 1 is not a benchmark record .*changed after"):
             read(path)
     assert path.read_bytes() == changed
     assert len(read_unsealed(path)) == 2

@@ -207,5 +207,5 @@ def test_a_results_file_of_something_else_is_left_alone(dummies, folder):
     (folder / "notes.txt").write_text("my notes\n")
     command = ["bench", "admission", "--instance", "tiny-0", "--solver", "idle", "--results", "notes.txt"]
     result = CliRunner().invoke(app, command)
-    assert_one_line(result.exit_code, result.stdout, result.stderr, "notes.txt: line 1 is not a record")
+    assert_one_line(result.exit_code, result.stdout, result.stderr, "notes.txt: line 1 is not a benchmark record")
     assert (folder / "notes.txt").read_text() == "my notes\n"

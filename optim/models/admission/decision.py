@@ -154,7 +154,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServerCut(ComparesByValue):
-    """A valid inequality of ONE server's integer packings, used with a dual multiplier.
+    """A valid inequality on the integer packings of one server, weighted by a dual multiplier.
 
     The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. The cut
     holds for every integer packing of one server of class `server_class` in slot `slot`. Job j has at most N_j
@@ -193,7 +193,7 @@ class ServerCut(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountCut(ComparesByValue):
-    """A valid inequality of the number of units of each job in a CLASS and slot, used with a dual multiplier.
+    """A valid inequality on the jobs' numbers of units in one server class and slot, weighted by a dual multiplier.
 
     The inequality is ``sum_j gain_j(n_j) <= right_hand_side`` for all counts n_j that fit the servers of the
     class together in slot `slot`. Gains are non-decreasing functions of the count. A `ServerCut` is linear in

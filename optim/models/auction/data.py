@@ -15,7 +15,7 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 SERVED_STEP = 800.0
-"""Extra weight, in log units, of serving one more app if empty rows have value 0.
+"""Log weight of serving one more app, beyond the sum of all apps' ranges of log values, if an app without GPUs has value 0.
 
 exp(-800) is 0 in doubles, so an app whose presence excludes another app gets the share 0 exactly.
 """

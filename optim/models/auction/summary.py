@@ -16,9 +16,9 @@ from optim.models.auction.instance import AuctionInstance
 def describe(instance: AuctionInstance) -> Mapping[str, Any]:
     """Return sizes, contention and shape of the bids, in display order.
 
-    `contention` is the number of GPUs that all apps can use divided by the number of free GPUs. An app's
-    number comes from its profile if known, otherwise from its largest bid (tables omit bids for GPUs that add
-    no value).
+    `contention` is the number of GPUs that all apps can use divided by the number of free GPUs. The
+    number of GPUs that an app can use comes from its profile if known, otherwise from its largest bid (tables omit
+    bids for GPUs that add no value).
     """
     cluster, bids = instance.cluster, instance.bids
     largest = np.zeros(instance.num_apps, dtype=np.int64)

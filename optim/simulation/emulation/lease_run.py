@@ -303,7 +303,7 @@ class Replay:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """Loss at the beginning of each clock, without repetitions of undone clocks."""
+        """Loss at the start of each clock. A clock that a rollback undid and that ran again is listed once."""
         return self._record.losses if self._record is not None else ()
 
     def _processes(self, application: "Application", cluster: ClusterOptions) -> Processes:

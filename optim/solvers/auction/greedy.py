@@ -41,8 +41,9 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
 
     Notes
     -----
-    The bound is the better of two relaxations, the count of GPUs and the linear programme over types. To bound
-    the others' optimum without an app, its GPUs are filled up greedily, so that payments are intervals.
+    The bound is the better of two relaxations, the count of GPUs and the linear programme over types. A
+    payment depends on the others' optimal log welfare without the app. Its lower bound comes from giving the app's
+    GPUs to the others greedily, its upper bound from the count of GPUs. Payments are therefore intervals.
     """
 
     summary: ClassVar[str] = "the largest gain of log welfare per GPU first, then exchange; payments in intervals"

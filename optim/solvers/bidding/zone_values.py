@@ -58,7 +58,7 @@ class ZoneProblem:
     work_s, deadline_s
         Work, and the time allowed for it.
     groups
-        The groups, whose hazards are of ticks of one length.
+        The groups; their hazards have the same tick length.
     row_of
         Shape (groups,): row of the state after work in a group.
     setup_s, move_usd
@@ -71,7 +71,7 @@ class ZoneProblem:
     Raises
     ------
     InvalidProblemError
-        If shapes don't fit, or hazards are of ticks of different lengths.
+        If shapes don't fit, or hazards differ in tick length.
     """
 
     work_s: int
@@ -89,10 +89,12 @@ class ZoneProblem:
     def __post_init__(self) -> None:
         shape = len(self.sure_usd), len(self.groups)
         if self.setup_s.shape != shape or self.move_usd.shape != shape or self.row_of.shape != shape[1:]:
-            raise InvalidProblemError(f"set-ups and moves must be of shape (rows, groups), {shape}")
+            raise InvalidProblemError(
+                f"setup_s and move_usd must have shape (rows, groups), here {shape}, and row_of shape (groups,)"
+            )
         if len({(group.hazards.tick_s, group.hazards.num_ages) for group in self.groups}) != 1:
             raise InvalidProblemError(
-                "hazards of all groups must be of ticks of one length; resample them with `every`"
+                "the hazards of all groups must have the same tick length; resample them with `SpellHazards.every`"
             )
 
 
@@ -516,7 +518,8 @@ def hold(
     price
         Dollars per tick.
     left_s, setup_s, row
-        Remaining work, the set-up before it, and the location of the state.
+        Remaining seconds of work, remaining seconds of set-up before the work continues, and the row (see `ZoneProblem`) of the
+        location of the job's saved state.
     """
     tick, part, place = at
     if setup_s + left_s <= grid.tick_s:

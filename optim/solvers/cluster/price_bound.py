@@ -437,7 +437,10 @@ class Master:
         return new
 
     def solve(self) -> tuple[float, FloatArray] | None:
-        """Return the minimum total flow time of a mixture, and dual prices; None if the programme isn't solved."""
+        """Return the least total flow time of a mixture of purchases, penalties included, and each slot's dual price.
+
+        None if HiGHS finds no optimum.
+        """
         import highspy
 
         if run_in_place(self.highs) != highspy.HighsModelStatus.kOptimal:

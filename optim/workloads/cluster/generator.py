@@ -51,7 +51,7 @@ def draw_outcomes(gpus: IntArray, duration_us: IntArray, seed: int) -> Outcomes:
     A job's status depends on its GPU-time by a multinomial logit whose coefficients give the published shares of jobs and of
     GPU-time in expectation. The weight of a failure reason is the number of jobs with it, times the likelihood of the job's run
     time under the reason's run times to failure (log-normal through the published median and ninth decile). A run time includes
-    all attempts, whose number is geometric with the reason's mean.
+    all attempts. Their number is geometric; its mean is the published number of attempts per job with the failure reason.
 
     Parameters
     ----------

@@ -270,7 +270,9 @@ def _table_parts(path: str | Path) -> Iterator[Part]:
     value = _one_of(path, header, UTILISATIONS, "of utilisation in per cent")
     texts = [name for name in HOLDERS if name in header]
     if not texts:
-        raise InvalidProblemError(f"{path}: no column names the holder of a GPU; add one of {', '.join(HOLDERS)}")
+        raise InvalidProblemError(
+            f"{path}: the table has no column for the holder of a GPU; add one of {', '.join(HOLDERS)}"
+        )
     before: dict[Holder, float] = {}
     for *columns, said in _large_blocks(path, time, value, ("gpu", *texts)):
         # numpy sorts 16-bit numbers in linear time.

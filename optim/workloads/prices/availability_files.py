@@ -665,12 +665,15 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
     for zone, length in zip(zones, lengths, strict=True):
         if abs(length - lengths[0]) > JITTER * lengths[0]:
             raise InvalidOptionError(
-                f"ticks differ in length: {lengths[0]:g} s in {zones[0]}, {length:g} s in {zone}; choose zones of one campaign"
+                f"ticks differ in length: {lengths[0]:g} s in {zones[0]}, {length:g} s in {zone}; "
+                "choose zones recorded in the same campaign"
             )
     begin, end = max(int(trace.time_s[0]) for trace in chosen), min(trace.end_s for trace in chosen)
     grid = chosen[0].time_s[(chosen[0].time_s >= begin) & (chosen[0].time_s < end)]
     if not len(grid):
-        raise InvalidOptionError(f"{', '.join(zones)} have no time in common; choose zones of one campaign")
+        raise InvalidOptionError(
+            f"the traces of {', '.join(zones)} have no time in common; choose zones recorded in the same period"
+        )
     rows = [np.searchsorted(trace.time_s, grid, side="right") - 1 for trace in chosen]
     return ZoneMarket(
         zones=tuple(zones),

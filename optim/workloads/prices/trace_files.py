@@ -190,7 +190,7 @@ def files_of(folder: str | Path, *, is_deep: bool = False) -> tuple[Path, ...]:
     Raises
     ------
     InvalidProblemError
-        If the folder can't be read, or has no traces or more than the limit.
+        If the folder can't be read, has no trace files, or has more than the limit `count` of files.
     """
     root = Path(folder)
     try:

@@ -245,7 +245,7 @@ def test_answer_that_was_cut_is_refused(tmp_path, cut):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("time_s,gpu,utilisation\n0,a,1\n", "no column names the holder"),
+        ("time_s,gpu,utilisation\n0,a,1\n", "no column for the holder"),
         ("gpu,utilisation,pod\na,1,p\n", "no column of times"),
         ("time_s,gpu,pod\n0,a,p\n", "no column of utilisation"),
         ("time_s,gpu,utilisation,pod\n60,a,1,p\n0,a,1,p\n", "go back in time"),

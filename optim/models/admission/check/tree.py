@@ -198,10 +198,10 @@ def _residual(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[in
 
 
 COPIED = 10
-"""Steps charged per copied entry; the copy stays in memory as long as the path."""
+"""Steps of the checker's limit that one copied entry uses; the copy stays in memory as long as the path."""
 
 SOUGHT = 1_000
-"""Steps charged for the search for a job's schedule."""
+"""Steps of the checker's limit that one search for a job's schedule uses."""
 
 Restrictions = Mapping[int, Restriction]
 """Restrictions by job; unlisted jobs are unrestricted."""

@@ -114,9 +114,13 @@ class ZoneJob:
             object.__setattr__(self, name, whole_numbers(getattr(self, name), f"a job's {name}"))
         zones = self.setup_s.shape[-1] if self.setup_s.ndim else 0
         if not zones or self.setup_s.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
-            raise InvalidProblemError("set-ups and moves need one row for no state, and one per zone")
+            raise InvalidProblemError(
+                "setup_s and move_micro must have shape (zones + 1, zones) with zones >= 1, "
+                f"got {self.setup_s.shape} and {self.move_micro.shape}; row 0 is for a job without saved state, "
+                "row 1 + z for a state in zone z"
+            )
         if (self.setup_s < 0).any() or (self.move_micro < 0).any() or self.machines < 1 or self.work_s < 1:
-            raise InvalidOptionError("work and machines must be at least 1, set-ups and moves at least 0")
+            raise InvalidOptionError("work_s and machines must be at least 1, setup_s and move_micro at least 0")
         if self.deadline_s < self.min_deadline_s:
             raise InvalidOptionError(
                 f"the deadline of {self.deadline_s} s can't be met even on demand: launch and work take "

@@ -59,7 +59,10 @@ def _why(gang, part, asks, can_run, size, is_down, left, host, may_spread):
 
 @compiled
 def sweep(time, what, more, group, needs, can_run, quota, size, host, may_spread):
-    """Return the total waiting time over quota, by fragmentation, for lack of GPUs, and by order; in microseconds.
+    """Return the total waiting time of each cause in microseconds; shape (4,).
+
+    The causes are, in this order: the virtual cluster's quota is used up, the free GPUs are fragmented, too few GPUs are free,
+    or the policy's order prevents the start of a job that would fit.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def gang_growth(widths: IntArray, largest: int) -> IntArray:
     widths
         Gang of each job of the mix; shape (jobs,).
     largest
-        GPUs of the largest machine; wider gangs need that many of each machine.
+        Number of GPUs of the largest machine. A gang of more GPUs counts as one of this size, since it fills entire machines.
 
     Returns
     -------

@@ -338,7 +338,7 @@ class Multifactor(PlanningPolicy):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the compiled loop can simulate the policy: no QOS preempts."""
+        """Whether the compiled loop can simulate the policy: it has not been subclassed, and no QOS may preempt another."""
         return type(self) is Multifactor and not self.may_preempt.any()
 
     def index_policy(self) -> IndexPolicy:

@@ -186,7 +186,7 @@ class Side(NamedTuple):
     first
         Shape (classes + 1,): index of each class' first server.
     cost
-        Shape (segments, classes, slots): utility per unit of the resource, at the prices that guide insertions.
+        Shape (segments, classes, slots): cost of one worker or PS in utility, at the prices that guide insertions.
     """
 
     demand: FloatArray

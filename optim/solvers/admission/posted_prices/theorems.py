@@ -234,12 +234,13 @@ def full_share(instance: AdmissionInstance, eps: float | None = None) -> float:
     Raises
     ------
     InvalidOptionError
-        If a job can take an entire server.
+        If one job can use an entire server.
     """
     share = float(max_share(instance)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
-            f"strict prices need eps < 1, but in instance {instance.name!r} one job can take an entire server; "
+            "strict prices need eps < 1 (eps: largest share of a server that one job can use), "
+            f"but in instance {instance.name!r} it is {share:g}; "
             "cap it by max_share_per_server in the instance, or choose strict=false"
         )
     return 1.0 - share

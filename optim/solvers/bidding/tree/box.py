@@ -86,7 +86,7 @@ class Envelope:
     Parameters
     ----------
     theta, rate, loss
-        Ranges of theta, K and the lost share.
+        Ranges of theta, of the sum K of all rates, and of the lost share ``lambda (1 - exp(-theta))``.
     sure, step
         Theta is `sure` plus a step, shape (active,), for each indicator.
     unit, fixed

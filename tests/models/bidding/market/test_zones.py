@@ -34,7 +34,9 @@ def test_refuses_a_deadline_that_nobody_can_meet():
         zone_job(MARKET, 2, 2)
     with pytest.raises(InvalidOptionError, match="at least 1"):
         zone_job(MARKET, 0, 3)
-    with pytest.raises(InvalidProblemError, match="one row for no state"):
+    with pytest.raises(
+        InvalidProblemError, match=r"must have shape \(zones \+ 1, zones\).* row 0 is for a job without saved state"
+    ):
         replace(zone_job(MARKET, 2, 3), setup_s=np.zeros((2, 2), dtype=np.int64))
 
 
