@@ -375,7 +375,7 @@ def test_groups_of_other_ticks_are_refused():
         ZoneGroup(num_zones=1, price_usd=1.0, hazards=hazards([0.2], [0.2])),
         ZoneGroup(num_zones=1, price_usd=1.0, hazards=hazards([0.2], [0.2]).every(1200)),
     ]
-    with pytest.raises(InvalidProblemError, match="one length"):
+    with pytest.raises(InvalidProblemError, match="same tick length"):
         problem(mixed, work=2, slack=2)
     (group, _) = mixed
     with pytest.raises(InvalidProblemError, match="shape"):

@@ -91,14 +91,14 @@ TWO_ZONES = zone_market("xxxx", "xxxx")
 @pytest.mark.parametrize(
     ("set_up", "said"),
     [
-        (lambda: zone_job(MARKET, 0, 3), "work and machines must be at least 1"),
+        (lambda: zone_job(MARKET, 0, 3), "work_s and machines must be at least 1"),
         (lambda: zone_job(MARKET, 1, 0), "the deadline of 0 s can't be met even on demand: launch and work take 7200 s"),
         (lambda: zone_job(MARKET, 3, 2, setup=0), "the deadline of 7200 s can't be met"),
-        (lambda: zone_job(MARKET, 1, 3, machines=0), "work and machines must be at least 1"),
+        (lambda: zone_job(MARKET, 1, 3, machines=0), "work_s and machines must be at least 1"),
         (lambda: replace(JOB, work_s=3600.5), "work_s must be an integer, got 3600.5"),
         (lambda: replace(JOB, deadline_s=float("nan")), "deadline_s must be an integer, got nan"),
         (lambda: replace(JOB, setup_s=np.full((2, 1), 0.5)), "a job's setup_s must be whole numbers"),
-        (lambda: ZoneJob(work_s=1, deadline_s=2, setup_s=np.zeros((1, 0)), move_micro=np.zeros((1, 0))), "one per zone"),
+        (lambda: ZoneJob(work_s=1, deadline_s=2, setup_s=np.zeros((1, 0)), move_micro=np.zeros((1, 0))), "(zones + 1, zones)"),
         (lambda: replace(MARKET, spot_micro=np.full((4, 1), np.nan)), "a market's spot_micro must be whole numbers"),
         (lambda: replace(MARKET, spot_micro=[[0], [1], [1], [1]]), "prices must be positive"),
         (lambda: replace(MARKET, time_s=[], is_available=np.zeros((0, 1)), spot_micro=np.zeros((0, 1))), "at least one zone and one tick"),
