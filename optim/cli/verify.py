@@ -82,7 +82,7 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
         if path.endswith(".npz"):
             raise
         raise InvalidProblemError(f"{error}; to verify a solution, give INSTANCE SOLUTION") from error
-    found = list(check_runs(record))
+    found = check_runs(record)
     violations = [violation for _, one in found for violation in one.violations]
     if output is OutputFormat.JSON:
         for name, one in found:

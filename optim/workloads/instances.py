@@ -431,15 +431,21 @@ def _known(wrong: str) -> str:
 
 
 def numbered(names: Iterable[str]) -> list[str]:
-    """Return names in their order, those that differ only in a final number as one range.
+    """Return names in their order, those with consecutive final numbers as one range.
 
     Examples
     --------
-    >>> numbered(["light-0", "light-1", "light-2", "spot-vector", "wide-0"])
-    ['light-0 to light-2', 'spot-vector', 'wide-0']
+    >>> numbered(["light-0", "light-1", "light-3", "spot-vector", "wide-0"])
+    ['light-0 to light-1', 'light-3', 'spot-vector', 'wide-0']
     """
-    families: dict[tuple[str, bool], list[str]] = {}
+    ranges: list[list[str]] = []
+    before: tuple[str, int] | None = None
     for name in names:
         stem, _, number = name.rpartition("-")
-        families.setdefault((stem, True) if number.isdigit() else (name, False), []).append(name)
-    return [each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in families.values()]
+        place = (stem, int(number)) if number.isdecimal() else None
+        if place is not None and before == (stem, place[1] - 1):
+            ranges[-1].append(name)
+        else:
+            ranges.append([name])
+        before = place
+    return [each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in ranges]

@@ -199,7 +199,7 @@ def test_a_gang_larger_than_the_cluster_is_named():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed):
-    """Complete machines are given, taken back and shared by preemption, which is rare in the random worlds above."""
+    """Preemption allocates, reclaims and shares entire machines, which is rare in the random runs above."""
     rng = np.random.default_rng(seed)
     for _ in range(5):
         sizes = rng.integers(1, 4, 4).tolist()

@@ -309,51 +309,54 @@ class AdmissionClaims(AbstractClaims):
         if ratio * solution.objective + wide < solution.bound * (1 - PRINTED_TOL):
             return f"the bound {solution.bound} does not show a ratio of {ratio}"
         try:
-            why = self._why_other_options(theorem, ratio, spread, certificate.conditions)
+            self._check_options(theorem, ratio, spread, certificate.conditions)
         except RatioRefusedError as refused:
             return str(refused)
-        if why is not None:
-            return why
         self.proven_ratio = ratio
         return None
 
-    def _why_other_options(self, theorem: str, ratio: float, spread: float, conditions: Sequence[str]) -> str | None:
-        """Return why the run's options do not give a ratio with this spread and these conditions.
+    def _check_options(self, theorem: str, ratio: float, spread: float, conditions: Sequence[str]) -> None:
+        """Check that the run's options give a ratio with this spread and these conditions.
 
         Raises
         ------
         RatioRefusedError
-            If no ratio is proven for the options.
+            If they don't, or if no ratio is proven for them.
         """
         options, is_online = self.solution.options, self.solution.solver == ONLINE
         if not options.get("strict", False):
-            return "C3 fails: by the run's options U is reached at the full capacity"
+            raise RatioRefusedError("C3 fails: by the run's options U is reached at the full capacity")
         if is_online and options.get("bounds", "oracle") in RECOMPUTED_BOUNDS:
             recomputed = recompute_ratio(self.exact, theorem, options)
             if not math.isclose(ratio, recomputed.ratio, rel_tol=PRINTED_TOL):
-                return f"the run's options give the ratio {recomputed.ratio:.6g}, not {ratio}"
+                raise RatioRefusedError(f"the run's options give the ratio {recomputed.ratio:.6g}, not {ratio}")
             for at, due in ((1, (recomputed.upper,)), (4, recomputed.start)):
                 stated = _figures_in(conditions[at])
                 is_same = (math.isclose(*pair, rel_tol=PRINTED_TOL) for pair in zip(stated, due, strict=False))
                 if len(stated) != len(due) or not all(is_same):
                     told = " and ".join(f"{number:.6g}" for number in due)
-                    return f"the run's options give {conditions[at][:2]} the numbers {told}, not {conditions[at]!r}"
-            return None
+                    raise RatioRefusedError(
+                        f"the run's options give {conditions[at][:2]} the numbers {told}, not {conditions[at]!r}"
+                    )
+            return
         bounds = options.get("bounds", "oracle") if is_online else "history"
         if bounds not in STATED_BOUNDS:
-            return f"no ratio is claimed with bounds={bounds}"
+            raise RatioRefusedError(f"no ratio is claimed with bounds={bounds}")
         if (bounds == "history") != bool(options.get("history", "")):
-            return f"bounds={bounds} contradicts history={options.get('history', '')!r}"
+            raise RatioRefusedError(f"bounds={bounds} contradicts history={options.get('history', '')!r}")
         numbers = option_numbers(options) if is_online else {}
         full = 1 - numbers.get("eps", math.nan)
         if "eps" in numbers and not any(
             math.isclose(full, stated, rel_tol=PRINTED_TOL) for stated in _figures_in(conditions[2])
         ):
-            return f"by the run's options U is reached at {full:.6g} of the capacity, not as in {conditions[2]!r}"
+            raise RatioRefusedError(
+                f"by the run's options U is reached at {full:.6g} of the capacity, not as in {conditions[2]!r}"
+            )
         least = least_spread(self.exact, theorem)
         if spread < least - PRINTED_TOL:
-            return f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for these jobs, not {spread}"
-        return None
+            raise RatioRefusedError(
+                f"C2 and C5 need ln(U / lower scale) of at least {least:.6g} for these jobs, not {spread}"
+            )
 
     def ratio_text(self, ratio: float) -> str:
         """Return the competitive ratio with the premises that the file cannot show."""

@@ -167,15 +167,15 @@ def least_spread(exact: ExactInstance, theorem: str) -> float:
     """
     known = [figure for job in exact.jobs if (figure := _figures(exact, job)) is not None]
     rows = {side: _rows(exact, side, known, EXPONENTIAL, "simple") for side in _sides(exact)}
-    dearest = {
+    highest = {
         side: replace(row, log_lower=np.where(np.isfinite(row.log_lower), row.log_upper, -np.inf))
         for side, row in rows.items()
     }
     if theorem == EXPONENTIAL:
         most = max((job.most for job in known), default=0.0)
-        least = 2 * _start(dearest) / most if most > 0 else 0.0
+        least = 2 * _start(highest) / most if most > 0 else 0.0
     else:
-        least = _largest_scale(dearest, known)
+        least = _largest_scale(highest, known)
     return math.log(least) if least > 0 else -math.inf
 
 

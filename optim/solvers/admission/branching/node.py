@@ -518,10 +518,7 @@ class NodeBounder:
 
     def payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
         """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
-        usage = usage_matrix(self._tables, self._rows, schedules)
-        column = np.repeat(np.arange(len(schedules)), np.diff(usage.indptr))
-        cost = np.zeros(len(schedules))
-        np.add.at(cost, column, usage.data * point.row_prices[usage.indices])
+        cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
         if len(self.master.cuts):
             cost = cost + point.multiplier @ self.master.cuts.use(schedules)
         payoff: FloatArray = self._tables.value[schedules.jobs, schedules.completion] - cost
