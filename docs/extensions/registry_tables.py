@@ -36,7 +36,7 @@ from optim.models.cluster.workload import Workload
 from optim.models.reference import reference_instance, reference_names
 from optim.simulation.cluster.catalogue import make_policy
 from optim.solvers.solve import solvers_of
-from optim.workloads.instances import GENERATED, GENERATED_PROBLEM, numbered
+from optim.workloads.instances import GENERATED, GENERATED_PROBLEM, numbered, runs_of
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -380,15 +380,13 @@ def instance_sizes(problem: str) -> dict[str, Mapping[str, Any]]:
 def instance_table(problem: str, sizes: Iterable[str], notes: Mapping[str, str]) -> str:
     """Return one row per reference instance or range of them, with sizes and notes."""
     found = instance_sizes(problem)
-    names = list(found)
     rows = []
-    for shown in numbered(names):
-        first, _, last = shown.partition(" to ")
-        members = names[names.index(first) : names.index(last or first) + 1]
-        values = (dict.fromkeys(size_text(found[name].get(size)) for name in members) for size in sizes)
-        rows.append(("`" + "` to `".join(filter(None, (first, last))) + "`", *(" or ".join(each) for each in values)))
+    for run in runs_of(found):
+        values = (dict.fromkeys(size_text(found[name].get(size)) for name in run) for size in sizes)
+        ends = dict.fromkeys((run[0], run[-1]))
+        rows.append((" to ".join(f"`{end}`" for end in ends), *(" or ".join(each) for each in values)))
     heads = (size.replace("_", " ").replace("ps ", "parameter ").replace("gpus", "GPUs") for size in sizes)
-    told = (notes[shown] for shown in numbered(names))
+    told = (notes[shown] for shown in numbered(found))
     return table(("name", *heads, "description"), ((*row, note) for row, note in zip(rows, told, strict=True)))
 
 

@@ -438,14 +438,19 @@ def numbered(names: Iterable[str]) -> list[str]:
     >>> numbered(["light-0", "light-1", "light-3", "spot-vector", "wide-0"])
     ['light-0 to light-1', 'light-3', 'spot-vector', 'wide-0']
     """
-    ranges: list[list[str]] = []
+    return [" to ".join(dict.fromkeys((run[0], run[-1]))) for run in runs_of(names)]
+
+
+def runs_of(names: Iterable[str]) -> list[list[str]]:
+    """Return names in their order, grouped where their final numbers are consecutive."""
+    runs: list[list[str]] = []
     before: tuple[str, int] | None = None
     for name in names:
         stem, _, number = name.rpartition("-")
         place = (stem, int(number)) if number.isdecimal() else None
         if place is not None and before == (stem, place[1] - 1):
-            ranges[-1].append(name)
+            runs[-1].append(name)
         else:
-            ranges.append([name])
+            runs.append([name])
         before = place
-    return [each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in ranges]
+    return runs
