@@ -1,14 +1,10 @@
 """Proven optimal plans: branch and price, in parallel with two searches that find plans early.
 
-The tree of packing LPs has tight bounds, and the checker verifies its proof, but its LP points are seldom integral. So
-two
+The tree of packing LPs has tight bounds, and the checker verifies its proof, but its LP points are seldom integral. So two
 searches find plans, each in a thread that releases Python's lock to the tree: the neighbourhood search and, on small
-instances,
-HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would.
-Each
-better plan prunes nodes of the tree, and the neighbourhood search continues from it. HiGHS' points become plans whose rows
-are
-checked in integers and whose value is computed from the instance; the solver does not rely on HiGHS' bounds.
+instances, HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would.
+Each better plan prunes nodes of the tree, and the neighbourhood search continues from it. HiGHS' points become plans whose
+rows are checked in integers and whose value is computed from the instance; the solver does not rely on HiGHS' bounds.
 """
 
 import queue
@@ -177,11 +173,10 @@ class Finders:
 
     Parameters
     ----------
-        finders
+    finders
         The threads, which are started here.
     instance
-        Instance of the
-        plans.
+        Instance of the plans.
     """
 
     def __init__(self, finders: Sequence[AbstractFinder], instance: AdmissionInstance) -> None:
