@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 bench: $(STAMP)  ## run all benchmark suites at size small; print a table and write a report
 	$(BIN)/optim bench --processes $(PROCESSES)
 
-bench-gpu: $(STAMP)  ## measure every kernel at full size on a GPU of 40 GB, relative to the GPU's peak speed (install jax[cuda12] into .venv first)
+bench-gpu: $(STAMP)  ## measure every kernel on a GPU of 40 GB, relative to the GPU's speed in copies and matrix products (first install jax[cuda12] into .venv)
 	$(BIN)/optim bench kernels --study roofline --size full
 
 test: $(STAMP)  ## run the tests, with 25 new random examples per property

@@ -119,7 +119,7 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
 
 
 def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:
-    """Raise for duplicate names, of which readers keep the last and other tools show the first, and for other objects."""
+    """Raise ValueError for an entry that is not an array, and for a name that occurs twice: readers keep the last entry."""
     wrong = [name for name in names if names.count(name) > 1 or not isinstance(arrays[name], np.ndarray)]
     if wrong:
-        raise ValueError(f"{wrong[0][:40]!r} in it is given twice, or is not an array")
+        raise ValueError(f"its entry {wrong[0][:40]!r} occurs twice, or is not an array")

@@ -152,19 +152,19 @@ def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
 def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> None:
     """Replace fields of a frozen dataclass by read-only integer arrays that it owns; call in `__post_init__`.
 
-    Lists and arrays of floats become integer arrays. Shapes of integer arrays are left to the checker.
+    Lists and arrays of floats become integer arrays. The shapes of integer arrays are not checked here; the checker does it.
 
     Parameters
     ----------
     columns
-        The fields, each with its numbers per row; None for a sequence of numbers.
+        Length of the rows of each field; None for a one-dimensional field.
     what
         Owner of the fields in error messages: "a plan's".
 
     Raises
     ------
     InvalidProblemError
-        If numbers are not integers, or rows have another length.
+        If numbers are not integers, or rows have a different length.
     """
     for name, width in columns.items():
         if isinstance(field_value := getattr(owner, name), np.ndarray) and field_value.dtype.kind in "iu":
@@ -194,7 +194,7 @@ def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
     Raises
     ------
     InvalidProblemError
-        If a value is farther from every integer, not finite, or does not fit 64 bits.
+        If a value is not within 1e-6 of an integer, not finite, or does not fit 64 bits.
     """
     try:
         array = np.asarray(values)

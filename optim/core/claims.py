@@ -1,10 +1,10 @@
 """Verification of claims: code shared by the checkers of all problems, and by no solver.
 
-A stated number may differ from the recomputed one by 1e-9 of the sum of absolute terms, so that the tolerance of a value
-near 0 depends on its parts. For a bound, the instance limits this sum, because a proof could otherwise widen the
-tolerance with large terms that cancel.
+A stated number may differ from the recomputed one by 1e-9 of the sum of the absolute values of its terms, so that a value
+near 0 with large terms has a sufficient tolerance. For a bound, the instance limits this sum, because a proof could otherwise
+widen the tolerance with large terms that cancel.
 
-The checker recomputes every field on which a person may act, or refuses it. The checker cannot recompute why a solve ended, and
+The checker recomputes or refuses each field on which a user may rely. It cannot recompute why a solve ended, and
 checks only that the termination agrees with the other fields. Counters of solvers must lie in their possible ranges;
 counters with unknown names must be numbers. Seconds, versions, seed, options and message are not checked.
 """
@@ -33,7 +33,7 @@ from optim.core.solution import (
 )
 
 AGREEMENT_TOL = 1e-9
-"""Largest difference between a stated and a recomputed number, relative to the sum of absolute terms."""
+"""Largest difference between a stated and a recomputed number, relative to the sum of its terms' absolute values."""
 
 
 def is_finite(number: Any) -> bool:
@@ -80,7 +80,7 @@ class Recomputed:
 
 
 COUNTER_TOL = 1e-9
-"""Tolerance of a counter's range for rounding, relative to the exceeded end, or to 1 if that is larger."""
+"""Tolerance for rounding at each end of a counter's range, relative to the larger of 1 and the end's absolute value."""
 
 MOST = 2.0**53
 """Largest count: doubles represent all whole numbers up to here."""
@@ -143,7 +143,7 @@ Value = TypeVar("Value")
 
 
 class Descent(Generic[Key, Value]):
-    """Depth-first traversal of a tree from its root, the child added last first.
+    """Depth-first traversal of a tree from its root; of a node's children, the last added comes first.
 
     Parameters
     ----------
@@ -198,14 +198,14 @@ OPTIMALITY_TOL = 1e-6
 NUMBER = r"[^\s,;:]+"  # a number or word in a certificate's sentence
 
 FURTHER = {"failing": rf"(?:, {NUMBER})*"}
-"""Pattern of further entries after a field that may be a list."""
+"""Patterns of further entries, by the name of a template's field that may be a list."""
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.FEASIBLE_ONLY: ("", "the decision is feasible; no bound is claimed"),
     CertificateKind.BOUND: ("", "no decision is better than {bound}"),
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
-"""Sentences allowed in certificates of all problems, in addition to those of the problem. The empty one has no claim."""
+"""Sentences allowed in certificates of all problems, in addition to those of the problem. The empty one claims nothing."""
 
 Findings = tuple[list[Violation], Recomputed | None]
 """Violations, and the recomputed number, None if it cannot be computed."""
@@ -221,7 +221,7 @@ class AbstractClaims(ABC):
     decision_type, proof_types
         Types of a decision and of proofs.
     sentences
-        Templates of the sentences in certificates of each kind, with bound, tol and `figures` in braces.
+        Templates of the sentences in certificates of each kind, with ``{bound}``, ``{tol}`` and the names of `figures`.
     max_gap
         Largest absolute gap of an optimal solution, in addition to the relative gap.
     claims
@@ -254,7 +254,7 @@ class AbstractClaims(ABC):
         """Check a proof, and compute its bound, rounded outward."""
 
     def max_terms(self) -> float:
-        """Return the largest sum of absolute terms that the instance allows a bound; a bound's absolute value is always allowed."""
+        """Return the instance's cap on the sum of a bound's absolute terms; `capped` raises it to the bound's absolute value."""
         return 0.0
 
     @abstractmethod
@@ -368,7 +368,7 @@ class AbstractClaims(ABC):
         return violations, objective
 
     def _check_bound(self) -> Findings:
-        """Check proof, bound and dual status: a bound may be weaker than its proof gives, never stronger."""
+        """Check proof, bound and dual status; the stated bound may be weaker than the proven one, but not stronger."""
         solution = self.solution
         proof = None if solution.certificate is None else solution.certificate.proof
         violations = []
@@ -436,7 +436,7 @@ class AbstractClaims(ABC):
             return [violation("certificate", text)] if is_claimed else [], False
         excess = objective.value - bound.value if self.sense is Sense.MAXIMISE else bound.value - objective.value
         if excess > max(objective.tol, bound.tol):
-            text = f"the decision's {objective.value!r} is better than the bound {bound.value!r}: one of them is wrong"
+            text = f"the objective {objective.value!r} is better than the bound {bound.value!r}: one of them is wrong"
             return [violation("bound", text, amount=repr(excess))], False
         if not is_claimed:
             return [], False
@@ -482,7 +482,7 @@ class AbstractClaims(ABC):
         return self.why_false_claim(stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
-        """Return why a further claim of a sentence is false, None if it is true; `stated` contains the values in the sentence by name."""
+        """Return why a further claim of a sentence is false, None if it is true; `stated` has the sentence's values by name."""
         del stated
         return None
 

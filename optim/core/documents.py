@@ -100,7 +100,7 @@ def convert(data: Any, kind: Any, what: str = "solution") -> Any:
     Raises
     ------
     InvalidProblemError
-        If they do not fit; the message names the path of the wrong field.
+        If the values do not fit the type; the message contains the path of the wrong field.
     """
     try:
         return msgspec.convert(data, kind, strict=True)
@@ -127,7 +127,7 @@ def _in_words(text: str) -> str:
 
 
 def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, ValueT]:
-    """Return entries by their keys.
+    """Return a dictionary of the entries; `kind` is the type of the keys in errors.
 
     Raises
     ------
@@ -163,7 +163,7 @@ class Numbering:
     def __getitem__(self, name: str) -> int:
         if name not in self._number:
             raise InvalidProblemError(
-                f"solution names {self._kind} {name!r}, which the instance lacks; check that the two belong together"
+                f"solution refers to {self._kind} {name!r}, which the instance lacks; check that they belong together"
             )
         return self._number[name]
 
@@ -196,14 +196,14 @@ def peek_schema(data: bytes) -> str:
 def json_schema(document_type: type[Any], schema: str) -> dict[str, Any]:
     """Return the JSON Schema of a file format; decimals are numbers, as in the files.
 
-    A field's description is that of the ``Parameters`` section in the docstring of its class.
+    The ``Parameters`` section in the docstring of a class gives the descriptions of its fields.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": schema}
     return {**head, **_with_descriptions(msgspec.json.schema(document_type))}
 
 
 def _with_descriptions(schema: Any) -> Any:
-    """Write decimals as numbers, and the text on each field of a docstring as the field's description."""
+    """Declare decimals as numbers, and move each field's text from the docstring of its class to the field."""
     if isinstance(schema, list):
         return [_with_descriptions(entry) for entry in schema]
     if not isinstance(schema, dict):

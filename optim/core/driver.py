@@ -224,13 +224,13 @@ class Monitor:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left, infinity without a time limit."""
+        """Seconds until the time limit, infinity without one."""
         return self.stop.remaining_s(self.clock.elapsed_s)
 
     def part(self, *further: StoppingCriterion, share: float = 1.0) -> "Monitor":
-        """Return a monitor for a part of the run, with a separate reason, further rules, and a share of the time left.
+        """Return a monitor for a part of the run, with further stopping rules and a share of the remaining time.
 
-        The part counts its iterations separately, so an iteration limit that ends it does not end the run.
+        The part has its own iterations and reason to stop, so an iteration limit that ends the part does not end the run.
         """
         rules = [self.stop, *further]
         if share < 1.0 and self.remaining_s < float("inf"):
@@ -341,7 +341,7 @@ class Outcome:
     relaxation: Relaxation | None = None
 
     def rounded(self, sense: Sense) -> "Outcome":
-        """Return the outcome with a bound that rounding errors don't put on the wrong side of the objective."""
+        """Return the outcome; a bound that rounding errors put on the wrong side of the objective becomes the objective."""
         if (
             self.objective is None
             or self.bound is None
@@ -402,7 +402,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         return self.run(instance, options, monitor, seed)
 
     def warm_up(self, instance: InstanceT, options: OptionsT) -> None:
-        """Compile the loops of a run, once per process; timed as ``compile``. The default has none."""
+        """Compile the loops of a run, once per process; timed as ``compile``. The default compiles nothing."""
         del instance, options
 
     def foresight(self, options: OptionsT) -> str:
@@ -416,7 +416,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         return SUPPORTED
 
     def is_default_for(self, instance: InstanceT) -> bool:
-        """Return whether this solver is the default for the instance, unless a solver before it by name is."""
+        """Return whether this solver is a default for the instance; the first one by name is used."""
         del instance
         return False
 

@@ -25,7 +25,7 @@ PART = ".part"
 LINE_BYTES = 2**12
 """Bytes per read when looking for the end of the first line."""
 ANYBODY_WRITES = 0o222
-"""Write bits of a file's mode; root can write without them."""
+"""Write bits of a file's mode; without them a file is read-only, even for root, who could write to it."""
 PATIENCE_S = 5.0
 """Seconds to wait for a writer of a named pipe."""
 
@@ -114,7 +114,7 @@ class Source(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes into a buffer; 0 at the end."""
+        """Read bytes into a buffer and return their number, 0 at the end of the file."""
         if self._ahead:
             content, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
         else:
@@ -193,7 +193,7 @@ class Source(io.RawIOBase):
         if self._max_line_bytes is not None:
             most, begun, end = self._max_line_bytes, content.find(b"\n"), content.rfind(b"\n")
             first = self._line_bytes + (begun if begun >= 0 else len(content))
-            # Individual lengths matter only if the block is longer than the limit.
+            # Lines within the block can exceed the limit only if the block does.
             if first > most or (len(content) > most and max(map(len, content.split(b"\n"))) > most):
                 raise self._too_much(f"the file has a line of more than {most} bytes", "line_bytes")
             self._line_bytes = len(content) - end - 1 if end >= 0 else first
@@ -318,7 +318,7 @@ def _check_not_read_only(path: str | Path) -> None:
 
 
 def _permissions(path: Path) -> int:
-    """Return the permissions of an existing file, or those of a new file."""
+    """Return the permissions of an existing file, otherwise those that the process gives to new files."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode) & 0o777
     except FileNotFoundError:

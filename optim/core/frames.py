@@ -38,9 +38,9 @@ def is_frame(rows: object) -> bool:
 def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
     """Return rows as plain mappings.
 
-    NumPy values become Python values, and integral floats become integers (a frame stores integers with gaps as
-    floats). Fields that are None, or NaN in a frame, are omitted. Columns with dots in their names become
-    mappings: ``worker.gpu`` is the entry ``gpu`` of the field ``worker``.
+    NumPy values become Python values, and integral floats become integers (a frame stores a column of integers with
+    missing values as floats). Fields that are None, or NaN in a frame, are omitted. Columns with dots in their names
+    become mappings: ``worker.gpu`` is the entry ``gpu`` of the field ``worker``.
 
     Raises
     ------

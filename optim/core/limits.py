@@ -32,7 +32,7 @@ class ReadLimits:
     line_bytes
         Length of a line in a CSV file.
     expansion
-        Ratio of uncompressed to compressed size, for gzip files above 16 MiB uncompressed.
+        Ratio of uncompressed to compressed size of a gzip file; not limited up to 16 MiB uncompressed.
     columns
         Columns of a CSV file.
     rows
@@ -183,7 +183,7 @@ USUAL_MEMORY = 2 * 2**30
 """Assumed bytes of allowed memory if the system does not report them."""
 
 MEASURED_CACHES, MEASURED_SHARE = 4, 0.25
-"""Size of a working set that exceeds the caches, in caches; its maximum as a share of the allowed memory."""
+"""A `working_set` has this many times the size of the last-level cache, but at most this share of the allowed memory."""
 
 
 def last_level_cache() -> int:
@@ -203,7 +203,7 @@ def memory_allowed() -> int:
 
 
 def own_memory(name: str) -> int | None:
-    """Return the current (``VmRSS``) or peak (``VmHWM``) resident bytes of this process; None except on Linux."""
+    """Return the current (``VmRSS``) or peak (``VmHWM``) resident bytes of this process; None on systems other than Linux."""
     return _line(OWN_MEMORY, name)
 
 
@@ -220,7 +220,7 @@ def peak_memory() -> int:
 
 
 def working_set(cache_bytes: int, allowed_bytes: int) -> int:
-    """Return the bytes of a working set that measures memory rather than the cache, within the allowed memory."""
+    """Return the bytes that a benchmark must touch to measure memory rather than the cache, within the allowed memory."""
     return int(min(MEASURED_CACHES * cache_bytes, MEASURED_SHARE * allowed_bytes))
 
 

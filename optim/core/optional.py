@@ -23,10 +23,10 @@ EXTRA_OF = {
     "torch": "torch",
     "yaml": "yaml",
 }
-"""The extra that installs a package."""
+"""The extra of this distribution that installs a package, by the package's import name."""
 
 PACKAGE_OF = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
-"""The distribution of a package, where its name differs."""
+"""The distribution that contains a package, if its name differs from the import name."""
 
 
 def import_extra(module: str, purpose: str) -> ModuleType:
@@ -86,14 +86,14 @@ def installed_version(package: str) -> str | None:
 LOGGER = logging.getLogger(__name__)
 
 MAX_CAUSE = 120
-"""Characters of an exception's text that the error of a plug-in quotes."""
+"""Maximum length of the original exception's text in the error about a plug-in."""
 
 _REGISTERED_PLUGINS: list[str] = []
 """The names of solvers and suites that other packages registered in this process."""
 
 
 def note_registration(name: str) -> None:
-    """Count a solver or a suite of another package."""
+    """Record that another package registered a solver or a suite."""
     _REGISTERED_PLUGINS.append(name)
 
 

@@ -19,7 +19,7 @@ from optim.core.files import read_bytes
 OptionsT = TypeVar("OptionsT")
 
 LARGEST, SMALLEST = 1e100, 1e-100
-"""Largest and smallest absolute value of nonzero numbers; sums and products of others may overflow or underflow."""
+"""Largest and smallest absolute value of nonzero options; products of larger or smaller ones may overflow or underflow."""
 
 MIN_WHOLE, MAX_WHOLE = -(2**63), 2**63 - 1
 """Range of whole numbers, which must fit into 64 bits for arrays and compiled loops."""
@@ -28,7 +28,7 @@ _MAX_BITS_SHOWN = 256
 
 
 class OptionText(str):
-    """A value from the command line (`NAME=VALUE`), which is parsed; other strings are not."""
+    """A value from the command line (`NAME=VALUE`), which `build_options` parses; it does not parse other strings."""
 
     __slots__ = ()
 

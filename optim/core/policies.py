@@ -18,7 +18,8 @@ from optim.core.errors import NotAllowedError, unknown_name
 from optim.core.optional import installed_names
 
 WORLDS = ("cluster", "containers", "spot", "zones", "wrappers")
-"""A cluster of GPUs, containers, bids on spot prices, a deadline over spot zones, and wrappers around cluster policies."""
+"""Simulations of a cluster of GPUs, of containers, of bids on spot prices, and of a deadline over spot zones; last, wrappers
+around policies of the first."""
 
 PLUGIN_GROUPS: Mapping[str, str] = {"cluster": "optim.policies"}
 """Entry-point groups in which other packages name their policies, by world."""

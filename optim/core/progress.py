@@ -105,10 +105,10 @@ def listener_of(progress: Progress | bool | None) -> Progress:
 
 
 XLA = "XLA"
-"""Name of JAX compilations, which later processes cannot reuse."""
+"""Name of compilations by JAX in `COMPILING`; later processes cannot reuse their results."""
 
 _COMPILES = "/jax/core/compile/backend_compile_duration"
-"""JAX's event: JAX records a scalar of this name at the beginning, and a duration at the end or failure."""
+"""JAX's name for a compilation: it records a scalar with this name at the beginning, and a duration at the end or failure."""
 
 
 class Compiling:
@@ -137,7 +137,7 @@ class Compiling:
         self._changed()
 
     def end(self, name: str) -> None:
-        """Record the end of a compilation; drop inner ones that failed without an end."""
+        """Record the end of a compilation, and drop compilations within it whose end was not recorded because they failed."""
         if name in self._names:
             del self._names[len(self._names) - 1 - self._names[::-1].index(name) :]
             self.done += 1

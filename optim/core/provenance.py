@@ -25,7 +25,7 @@ def package_versions() -> Mapping[str, str]:
 
 @cache
 def machine_facts() -> Mapping[str, str | int]:
-    """Return the facts on which times depend: processor, usable cores, system, Python."""
+    """Return the properties of this machine on which run times depend: processor, usable cores, system, Python."""
     return {
         "cpu": cpu_name(),
         "cpu_count": os.cpu_count() or 1,

@@ -108,7 +108,7 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         raise UnsupportedProblemError(f"{type(instance).__name__} has no formal programme to export")
 
     def parametric_programme(self, instance: InstanceT, ratio: float) -> Any:
-        """Return a Pyomo model that decides whether an objective that is a ratio can be below `ratio`."""
+        """Return a Pyomo model that decides whether the objective, if it is a ratio, can be below `ratio`; the default raises."""
         del instance
         raise InvalidOptionError(
             f"ratio={ratio} applies only to objectives that are a ratio, not to {self.name!r}; omit it"
@@ -198,7 +198,7 @@ class Registry(Generic[KeyT, ItemT]):
             raise NotAllowedError(f"{label} is registered twice; choose another name")
 
     def _import_shipped(self) -> None:
-        """Import the modules of this package that register items, unless other code does."""
+        """Import the modules of this package that register items; by default, other code imports them."""
 
     def _complete(self) -> None:
         """Import this package's modules and the plug-ins once."""

@@ -76,7 +76,7 @@ class Certificate:
     kind
         Kind of the claim.
     statement
-        The claim in one sentence: empty, or a sentence that `verify` can recompute (`SENTENCES` of
+        The claim in one sentence: empty, or a sentence that `verify` can check (`SENTENCES` of
         `optim.core.claims`, or of the problem). The checker refuses other sentences.
     proof
         Proof object of the problem (for instance a dual point), or None if the decision
@@ -337,7 +337,7 @@ class Solution:
 
     @property
     def gap(self) -> float | None:
-        """Relative gap between bound and objective, None without either.
+        """Relative gap between bound and objective; None if one of them is missing.
 
         ``(bound - objective) / max(|objective|, 1e-9)`` when maximising, mirrored when minimising.
         """
@@ -345,7 +345,10 @@ class Solution:
 
     @property
     def ratio(self) -> float | None:
-        """Certified ratio of bound to objective, mirrored when minimising: at least 1, and at least the true ratio; None without either."""
+        """Ratio of bound to objective, or of objective to bound when minimising; None if one is missing.
+
+        It is at least 1, and an upper bound on the same ratio with the optimum in place of the bound.
+        """
         if self.objective is None or self.bound is None:
             return None
         best, worst = (self.bound, self.objective) if self.sense is Sense.MAXIMISE else (self.objective, self.bound)
@@ -414,7 +417,7 @@ class Solution:
 
 
 def relative_gap(objective: float | None, bound: float | None, sense: Sense) -> float | None:
-    """Return `(bound - objective) / max(|objective|, 1e-9)`, mirrored when minimising; None without either."""
+    """Return `(bound - objective) / max(|objective|, 1e-9)`, mirrored when minimising; None if one is missing."""
     if objective is None or bound is None:
         return None
     difference = bound - objective if sense is Sense.MAXIMISE else objective - bound

@@ -162,7 +162,7 @@ class AnyOf:
         self.rules = rules
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Return the first rule's reason, or None."""
+        """Return the reason of the first rule that stops, or None."""
         for rule in self.rules:
             reason = rule(state)
             if reason is not None:
@@ -170,7 +170,7 @@ class AnyOf:
         return None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return the shortest time left over all rules."""
+        """Return the smallest remaining time of all rules."""
         return min((rule.remaining_s(elapsed_s) for rule in self.rules), default=math.inf)
 
 

@@ -1,4 +1,4 @@
-"""User classes by `./file.py:Class` or entry point, and the errors raised within them."""
+"""Loading of users' classes, given as `./file.py:Class` or by an entry point, and descriptions of the errors that they raise."""
 
 import ast
 import hashlib
@@ -19,19 +19,19 @@ ENDING = ".py"
 SEPARATOR = f"{ENDING}:"
 
 PREFIX = "optim_own_"
-"""The beginning of the names of modules made from such files."""
+"""Beginning of the names of modules that are loaded from users' files."""
 
 MAX_QUOTED = 120
-"""Characters of a path, a name or an error's text that an error quotes."""
+"""Maximum length of a path, a name or another error's text in an error message."""
 
 MAX_TEXT = 400
-"""Characters of an error's text that are shown; a longer text ends in "..."."""
+"""Maximum length of an error's text; a longer text is cut and ends in "..."."""
 
 MAX_NAMES = 8
-"""Classes of a file that an error lists."""
+"""Maximum number of a file's classes in an error message."""
 
 PLACE = "_place_in_user_code"
-"""The attribute of an error from another process that holds the answer of `where_user_code_failed` there."""
+"""Attribute of an error from another process: the result of `where_user_code_failed` in that process."""
 
 
 def shortened(text: str, max_length: int = MAX_TEXT) -> str:
@@ -70,7 +70,7 @@ def where_user_code_failed(error: BaseException) -> str | None:
 
 
 def sendable(error: BaseException) -> Exception:
-    """Return an error that can be pickled, with a note on the place where a user's file failed, as tracebacks aren't sent.
+    """Return an error that can be pickled; a note contains the traceback of a failed user's file, which pickling would lose.
 
     An error that would end the other process, or can't be unpickled, becomes a RuntimeError with its type and text.
     """
@@ -89,14 +89,14 @@ def sendable(error: BaseException) -> Exception:
 
 
 def who_answers(owner: Any, *methods: str) -> str:
-    """Return the origin of an answer: file, line and method of a user's class, else the name of the object.
+    """Return the origin of a method's result: file, line and method of a user's class, otherwise the name of the object.
 
     Parameters
     ----------
     owner
-        An object whose method answered.
+        The object.
     methods
-        The method, preceded by methods that it calls.
+        Name of the method, preceded by those of methods that it calls; the first that is in a user's file is reported.
     """
     kind = type(owner)
     for method in methods:
@@ -114,7 +114,7 @@ def whole(value: Any) -> int | None:
 
 
 def is_file_reference(name: str) -> bool:
-    """Return whether a name has the form ``./mine.py:MyPolicy``; also if the class is missing, which loading rejects."""
+    """Return whether a name has the form ``./mine.py:MyPolicy``, or only ``./mine.py``, which `load_class_from_file` rejects."""
     return SEPARATOR in name or name.endswith(ENDING)
 
 
@@ -148,7 +148,7 @@ def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
 
 
 def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[Any], what: str) -> str:
-    """Return the error message for a file that lacks a class, with its other classes of the base."""
+    """Return the error message for a file that lacks a class, with the file's classes that derive from `base`."""
     defined = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
     candidates = [each.__name__ for each in defined if issubclass(each, base)]
     listed = ", ".join(candidates[:MAX_NAMES]) + ", ..." * (len(candidates) > MAX_NAMES)
@@ -223,7 +223,7 @@ _MODULES: dict[tuple[str, int], ModuleType] = {}
 
 def _module_of(file: Path, path: str) -> ModuleType:
     """Run a file and return its module."""
-    # Every process gives the file the same module name, and so finds the classes of errors that it receives.
+    # The name is the same in every process, so that a process can unpickle errors whose classes are in the file.
     module_name = (
         f"{PREFIX}{file.stem}_{hashlib.sha256(str(file.resolve()).encode(errors='surrogateescape')).hexdigest()[:16]}"
     )
@@ -252,7 +252,7 @@ def _remedy(error: BaseException, file: Path) -> str:
 
 
 def _line_of(error: BaseException, module_name: str) -> str:
-    """Return the line of a file that failed; a syntax error has no frame there."""
+    """Return the line of a user's file that raised an error; a syntax error has no frame in the file."""
     if isinstance(error, SyntaxError):
         return f" in line {error.lineno}"
     frames = traceback.walk_tb(error.__traceback__)

@@ -55,14 +55,14 @@ def test_an_array_that_is_given_twice_is_refused(tmp_path):
     buffer = io.BytesIO()
     np.save(buffer, np.arange(3))
     _packed(tmp_path / "x.npz", ("a.npy", buffer.getvalue()), ("a.npy", buffer.getvalue()))
-    with pytest.raises(InvalidProblemError, match="'a' in it is given twice"):
+    with pytest.raises(InvalidProblemError, match="its entry 'a' occurs twice"):
         read_arrays(tmp_path / "x.npz", "a thing", "make one")
 
 
 @pytest.mark.parametrize("name", ["a", "a.npy"])
 def test_a_file_in_an_archive_that_is_no_array_is_refused(tmp_path, name):
     _packed(tmp_path / "x.npz", (name, b"text"))
-    with pytest.raises(InvalidProblemError, match="'a' in it is given twice, or is not an array"):
+    with pytest.raises(InvalidProblemError, match="its entry 'a' occurs twice, or is not an array"):
         read_arrays(tmp_path / "x.npz", "a thing", "make one")
 
 

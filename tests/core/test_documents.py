@@ -105,7 +105,7 @@ def test_entries_of_one_key_are_refused() -> None:
 def test_names_have_numbers_in_order() -> None:
     number = Numbering(("x", "y"), "app")
     assert (len(number), number["x"], number["y"]) == (2, 0, 1)
-    with pytest.raises(InvalidProblemError, match="names app 'z', which the instance lacks"):
+    with pytest.raises(InvalidProblemError, match="refers to app 'z', which the instance lacks"):
         number["z"]
 
 
