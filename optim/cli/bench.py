@@ -45,11 +45,11 @@ PROFILES = "Job profiles for generated jobs: a file of `optim profile`, or 'publ
 ONE_VALUE = "run once per value, each with its own --results FILE, then join the files with --merge"
 """Remedy for an option that is given twice."""
 
-OPTIONS = "Option of all solvers that have it; for one solver SOLVER.NAME=VALUE; repeatable."
+OPTIONS = "Option of all solvers that have it, or SOLVER.NAME=VALUE for one solver; repeatable."
 
 GOLDEN = (
-    "A solver (prints paired differences with intervals), a results file, or the name of shipped golden results; "
-    "exit code 4 on a regression."
+    "Compare with a solver (prints paired differences with intervals), a results file, or shipped golden results (by "
+    "name); exit code 4 on a regression."
 )
 
 Several = list[str] | None
@@ -122,7 +122,7 @@ class SolveChoice:
         int | None,
         option(
             "--histories",
-            "Number of earlier days per instance for online-learned: shipped ones, otherwise generated.",
+            "Number of earlier days from which online-learned learns, per instance; shipped if available, else generated.",
             "N",
             SOLVING,
             min=0,
@@ -178,13 +178,13 @@ CLAIMED = "claimed bound"
 """Unchecked bound of another library's solver; a column of tables in which a record has one."""
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, CERTIFIED, "decision ms", "p99 ms"})
-"""Columns that the table of a study omits if they are empty."""
+"""Columns that the table of a study omits if no record has an objective or a bound."""
 
 MARK = "*"
 """Suffix of a solver that uses future information; a line below the table describes the information."""
 
 MAX_LISTED = 20
-"""Maximum number of regressions, or of pairs with the same reason, that are listed."""
+"""Maximum number of listed regressions, or of listed pairs of solver and instance with the same reason."""
 
 MAX_ROWS = 30
 """Maximum number of records printed as rows without `--rows`; more records are summarised."""
@@ -285,7 +285,7 @@ def _print_problems(specs: "Sequence[BenchSpec]", records: "Sequence[Record]") -
         spent = _short(sum(record.processor_s or 0.0 for record in mine))
         rows.append((problem, len(names), len(mine), sum(record.verified for record in mine), spent))
     print_table(("problem", "suites", "records", "verified", "total cpu s"), rows)
-    print_line("Per suite: the report, or the same command with a suite's name (optim info lists them).")
+    print_line("For results per suite, see the report, or name a suite in the same command (optim info lists them).")
 
 
 def _four(value: float | None) -> float | None:
@@ -413,7 +413,7 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Drop empty columns: in a study any, in a table of solves only the suite's columns, claimed bounds and ratios."""
+    """Drop empty columns of the suite, claimed bounds and ratios; without objectives and bounds, also drop `OF_SOLVES`."""
     header = _header(columns)
     is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
     dropped = {name for name in (*columns, CLAIMED, TO_BEST, TO_BOUND) if is_empty[name]}
@@ -460,7 +460,7 @@ def _by_reason(events: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, s
 
 
 DEFAULT_PROBLEM = "admission"
-"""Problem whose generator takes the sizes if no suite is named."""
+"""Problem whose generator uses the sizes (`--jobs`, ...) if no suite is named."""
 
 LEARNER = "online-learned"
 """The solver that learns from earlier days."""
@@ -549,7 +549,7 @@ def _finish(
     joined: str = "",
     shown: "Sequence[Record] | None" = None,
 ) -> ExitCode:
-    """Write the report, of the records as `shown`, and golden results, and compare."""
+    """Write the report (on the records `shown`, if given) and golden results, and compare the records with `golden`."""
     from optim.benchmarks.compare import write_golden as store_golden
     from optim.benchmarks.report import write_report
 
@@ -591,7 +591,7 @@ def _check_merged(is_alone: bool) -> None:
 
 
 def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) -> ExitCode:
-    """Merge results files of several machines and finish as after a run; a golden row missing in all files is a regression."""
+    """Merge results files of several machines, and report as after a run; a golden row that no file has is a regression."""
     from optim.benchmarks.best_known import best_known
     from optim.benchmarks.compare import Selection, compare, merge_results
     from optim.benchmarks.records import row_of
@@ -621,7 +621,7 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
 
 
 def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
-    """Return the problem whose generator takes the sizes."""
+    """Return the problem of the first named suite, whose generator uses the sizes."""
     from optim.benchmarks.suite import SUITES
 
     first = next(iter((*split_list(suites.suite), *words)), None)

@@ -168,7 +168,7 @@ def _normalise_message(error: Any) -> None:
 
 
 def _outside(given: Any, least: Any, most: Any) -> str:
-    """Name the limit that a number is beyond; `least` or `most` may be None."""
+    """Return the error text for a number below `least` or above `most`; each may be None, for no limit."""
     if least is not None and float(given) < float(least):
         return f"{given} is less than {least}"
     return f"{given} is more than {most}"
@@ -176,7 +176,7 @@ def _outside(given: Any, least: Any, most: Any) -> str:
 
 def error_exit(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
     """Print one line on stderr and return the exit code."""
-    print(one_line(f"optim: error: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
+    print(one_line(f"optim: error: {message}"), file=sys.stderr)  # noqa: T201 - output of the command
     return code
 
 
@@ -212,7 +212,7 @@ def _lacks_device() -> bool:
 
 
 def open_missing_streams() -> None:
-    """Open missing standard streams, because the next file opened would otherwise get the descriptor of one.
+    """Open missing standard streams; otherwise the next file that the process opens would get the descriptor of one.
 
     A closed stdin or stderr becomes /dev/null; a closed stdout is an error.
     """
@@ -250,7 +250,7 @@ def listening(hint: str) -> Iterator[Interruption]:
     Parameters
     ----------
     hint
-        Text that the first Ctrl-C prints about the consequence.
+        Text about the consequence of the first Ctrl-C, which prints it.
     """
     interruption = Interruption()
     with _reading_signals(partial(_watch, interruption=interruption, hint=hint), _SecondRaises()):
@@ -261,7 +261,7 @@ def listening(hint: str) -> Iterator[Interruption]:
 def ending_at_once() -> Iterator[None]:
     """Let the first Ctrl-C end the command while there is no result to save.
 
-    The process exits without clean-up, because libraries interrupted while loading or compiling may crash in it.
+    The process exits without clean-up, in which libraries that were interrupted while loading or compiling may crash.
     """
     with _reading_signals(_end, _ignore):
         yield

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("job", "user", "partition", "gpus", "waited_h", "start_10", "start_50", "start_90")
 FEW = 8
-"""Draws that take less time than the start of a process."""
+"""Number of draws that together take about as long as the start of a process."""
 
 MAX_ROWS = 40
 """Maximum pending jobs in the table; the CSV file and JSON contain all."""
@@ -33,7 +33,7 @@ MAX_ROWS = 40
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Begun:
-    """Jobs of a state, their current machines, run-time limits, past jobs, and the date of time 0."""
+    """A state from which a simulation begins: jobs, their current machines and run-time limits, past jobs, date of time 0."""
 
     jobs: "Workload"
     present: "Present"
@@ -67,7 +67,7 @@ class StartChoice:
         Raises
         ------
         InvalidOptionError
-            If it is.
+            If it is combined with one of them.
         """
         given = [name for name, value in outputs.items() if value]
         if self.forecast is not None and given:
@@ -143,7 +143,7 @@ class StartChoice:
 
 
 def _with_means(begun: Begun) -> Begun:
-    """Set run times to conditional means of past jobs in the same group, given the time already run, where known."""
+    """Set each job's run time to the mean of similar past jobs that ran longer than the job has run so far, if there are any."""
     import numpy as np
 
     from optim.models.cluster.workload import US

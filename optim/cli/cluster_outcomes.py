@@ -32,7 +32,7 @@ class OutcomeChoice:
     waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
     limits: Annotated[
         bool,
-        option("--limits", "Print run-time quantiles (as limits) by user, account, partition and gang.", panel=PANEL),
+        option("--limits", "Print run-time quantiles, for limits, by user, account, partition and gang.", panel=PANEL),
     ] = False
     compare: Annotated[
         list[str] | None,
@@ -83,7 +83,7 @@ STOPPED = {
     "restart": "loses all its work",
 }
 PREEMPTS = "* stops running jobs: each {what}; restart overhead {overhead_s:g} s (--option overhead_s, preempted)"
-OTHERWISE = "  preempted=checkpoint: a stopped job loses its work since the last checkpoint (checkpoint_min={checkpoint_min:g}); restart: all"
+OTHERWISE = "  preempted=checkpoint: a stopped job loses its work since the last checkpoint (checkpoint_min={checkpoint_min:g}); preempted=restart: all its work"
 
 
 def named(row: "Mapping[str, Any]") -> str:
@@ -93,7 +93,7 @@ def named(row: "Mapping[str, Any]") -> str:
 
 
 def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions", *, has_details: bool = True) -> None:
-    """Print the cost of a stop if a policy stopped running jobs; with details also under other settings."""
+    """Print the work that a stop costs if a policy stopped running jobs; with details also for other values of `preempted`."""
     if not any(row["preemptions"] for row in rows):
         return
     said = {"overhead_s": options.overhead_s, "checkpoint_min": options.checkpoint_min}

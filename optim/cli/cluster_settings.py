@@ -1,4 +1,4 @@
-"""Compare with other settings on the same jobs (`--what-if`), and export a policy as scheduler settings (`--write-config`)."""
+"""Settings of real schedulers in `optim simulate cluster`: comparison with them (`--what-if`), and export (`--write-config`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,7 +64,7 @@ class SettingsChoice:
         return next(iter(settings_of(self.what_if))) if self.what_if is not None else "hierarchical-quota"
 
     def take_own(self, given: dict[str, str], names: "list[str]") -> dict[str, str]:
-        """Remove the options ``POLICY.NAME=VALUE`` of the policy of ``--what-if`` from `given`, unless it is in `names`."""
+        """Remove from `given` and return the options ``POLICY.NAME=VALUE`` of the policy of ``--what-if``, unless it is in `names`."""
         other = self.default_policy
         return {} if self.what_if is None or other in names else take(given, f"{other}.")
 
@@ -130,7 +130,7 @@ def print_configuration(task: "Comparison", request: "PolicyRequest", name: str)
 
 
 def other_request(now: "PolicyRequest", path: Path, own: "Mapping[str, str]") -> "PolicyRequest":
-    """Return the policy of a settings file with its `own` options; those of the current policy carry over to the same policy."""
+    """Return the policy of a settings file with options `own`, and with the options of `now` if that is the same policy."""
     from optim.simulation.cluster.comparison import PolicyRequest
     from optim.simulation.cluster.what_if import settings_of
 
@@ -186,7 +186,8 @@ def _print_paired(
         title=title,
     )
     shown = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
-    print_stacked(tuple(shown), [[row[name] for name in shown] for row in rows], title="queues, now and then")
+    title = "queues: now (--policy), then (--what-if)"
+    print_stacked(tuple(shown), [[row[name] for name in shown] for row in rows], title=title)
     less, more = (
         f"{_jobs(summary[f'wait_{side}'])} {side} ({summary[f'wait_{side}_h']:,.1f} h in total)"
         for side in ("less", "more")
@@ -198,7 +199,7 @@ def _print_paired(
             for each in summary[f"most_{side}"]
         )
         if moved:
-            print_line(f"most {side}: {moved}")
+            print_line(f"waits that {'decrease' if side == 'less' else 'increase'} most: {moved}")
     for key, what in (("borrowed_gpu_hours", "GPU-hours borrowed"), ("stopped", "jobs stopped for others")):
         values = [summary[f"{key}_{run}"] for run, _ in runs]
         if any(value is not None for value in values):

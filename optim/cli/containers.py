@@ -133,7 +133,7 @@ class QueueChoice:
         Raises
         ------
         InvalidOptionError
-            If options of a queue are given without ``--gpus``.
+            If other options of the queue are given without ``--gpus``.
         """
         from optim.cli.inputs import take
         from optim.simulation.cluster.comparison import split_settings
@@ -195,7 +195,7 @@ def idle(
         float | None,
         option(
             "--max-gap,--max-gap-s",
-            "Longest time in seconds that a sample counts (default: 300, or 2 steps if longer).",
+            "Longest time in seconds for which a sample counts (default: 300, or 2 steps if longer).",
             "S",
             SERIES,
         ),
@@ -240,7 +240,7 @@ def idle(
             )
         _print_use("all", [total] if total else [], options, f"unallocated: {free_h:.1f} GPU-hours")
         shown = [name for name in RECLAIM if rows and getattr(rows[0], name) is not None]
-        title = f"reclaiming after after_min minutes below {options.below[0]:g} % on all GPUs of a job"
+        title = f"reclaiming a job's GPUs after all were below {options.below[0]:g} % for after_min minutes"
         print_rows(rows, output, shown, title=title)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 

@@ -36,7 +36,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
 
 
 def _devices() -> list[str]:
-    """Return the devices that arrays may live on; only here is JAX loaded."""
+    """Return the names of JAX's devices; no other part of this command imports JAX."""
     try:
         import jax
     except ImportError:

@@ -155,7 +155,7 @@ class PriceChoice:
     ] = None
     gap_hours: Annotated[
         float | None,
-        option("--gap-hours", "Treat a longer silence as missing data; default: by rule.", "H", PRICES),
+        option("--gap-hours", "Hours without price changes that count as missing data; default: 3 or 25.", "H", PRICES),
     ] = None
     work: Annotated[
         str | None,
@@ -200,7 +200,7 @@ def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: 
 
 
 def on_demand_of(text: str | None) -> "OnDemand":
-    """Return the prices of ``--on-demand`` in micro-dollars: of a number, of an instance type, or of a file, by type.
+    """Return ``--on-demand`` in micro-dollars per hour: one price for a number or an instance type, prices by type for a file.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def load_or_generate_series(
     Raises
     ------
     InvalidOptionError
-        If neither or both are given, or other options exclude each other.
+        If neither ``--input`` nor `generate` is given, or options exclude each other.
     """
     from optim.core.options import build_options
     from optim.workloads.containers import ContainerOptions, generate_containers

@@ -47,11 +47,11 @@ def one_line(text: str, most: int = MAX_CHARACTERS) -> str:
 
 def info(message: str) -> None:
     """Print a one-line message on stderr."""
-    print(one_line(f"optim: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
+    print(one_line(f"optim: {message}"), file=sys.stderr)  # noqa: T201 - output of the command
 
 
 SPOKEN = ("optim.benchmarks", "optim.workloads")
-"""Packages whose INFO messages are always shown, such as jobs left out of a trace or solves that are repeated."""
+"""Packages whose INFO messages are always shown; they report, for example, omitted jobs of a trace or repeated solves."""
 
 
 class _StderrLines(logging.Handler):

@@ -74,8 +74,8 @@ def print_table(
     title
         Line above the table.
     min_wanted
-        Columns to omit, in this order, while the table is too wide; on a terminal the others follow from the last to
-        the second.
+        Columns to omit, in this order, while the table is too wide; on a terminal, the remaining columns are then
+        omitted from the last to the second.
     is_wrapped
         Whether long texts wrap; then only columns of `min_wanted` are omitted.
     breaks
@@ -113,15 +113,15 @@ def print_stacked(
 ) -> tuple[str, ...]:
     """Print a table of many columns as several parts, one below the other, each with the first column.
 
-    Each part is as wide as the terminal, or in a pipe `COLUMNS` (if set) or `STACKED_WIDTH` characters. Column names
-    wrap before underscores.
+    Each part fits the terminal, or in a pipe the width `COLUMNS` (if set) or `STACKED_WIDTH`. Column names wrap before
+    underscores.
 
     Parameters
     ----------
     header, rows, title
         As for `print_table`.
     is_brief
-        Print the first part only.
+        Whether to print only the first part.
 
     Returns
     -------
@@ -366,7 +366,7 @@ class LineProgress:
 
 @contextmanager
 def terminal_progress(patience_s: float = PATIENCE_S, line_every_s: float = LINE_EVERY_S) -> Iterator[Progress]:
-    """Yield a progress: on a terminal bars that appear after `patience_s`, else occasional lines on stderr."""
+    """Yield a progress: on a terminal bars that appear after `patience_s`, otherwise lines from `line_every_s` on."""
     if _QUIET.get():
         yield SilentProgress()
     elif sys.stderr.isatty():

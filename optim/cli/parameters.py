@@ -1,4 +1,4 @@
-"""Options that several sub-commands share (also executors), and the parsing of their values."""
+"""Options that several sub-commands share, the parsing of their values, and the choice of an executor."""
 
 import inspect
 import math
@@ -99,7 +99,7 @@ def _number(flag: str, said: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSizes:
-    """Sizes of an admission instance, or of the sample of a trace."""
+    """Sizes of an admission instance, generated or sampled from a trace."""
 
     jobs: Annotated[int | None, _number("--jobs", "Number of jobs.")] = None
     slots: Annotated[int | None, _number("--slots", "Number of time slots.")] = None
@@ -184,7 +184,7 @@ def split_options(texts: Iterable[str] | None, flag: str = "--option", *, once: 
     Parameters
     ----------
     once
-        Remedy that the error for a name given twice states.
+        Remedy in the error for a name that is given twice.
 
     Raises
     ------
@@ -374,7 +374,7 @@ class EngineChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoice(EngineChoice):
-    """The same options with two processes by default."""
+    """The options of `EngineChoice`, with two processes by default."""
 
     processes: Annotated[
         int | None,

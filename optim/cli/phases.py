@@ -29,7 +29,7 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model th
 LEVEL = 0.95
 
 MAX_STEPS = 5760
-"""One day at 15 s; longer forecasts equal the long-run shares of phases."""
+"""Maximum horizon: one day of samples every 15 s; longer forecasts would equal the long-run shares of phases."""
 
 
 @grouped
@@ -259,7 +259,7 @@ def score(
     ] = None,
     num_phases: Annotated[int, option("--phases", "Phases to fit; default: the true number.", "K", min=1)] = 5,
     smoothing: Annotated[int, option("--smoothing", "Window of majority smoothing, in labels.", "N", min=1)] = 1,
-    test_drift: Annotated[float, option("--test-drift", "Drift of the test containers.", "X")] = 0.0,
+    test_drift: Annotated[float, option("--test-drift", "Generator option `drift` of the test containers.", "X")] = 0.0,
     confusion: Annotated[
         bool, option("--confusion", "Print one row per seed with the confusion matrix (JSON).")
     ] = False,

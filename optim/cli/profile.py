@@ -30,7 +30,7 @@ OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
     "gpu", "memory_gb", "max_workers", "max_servers", "max_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip
-"""Options of scripts only, and of applications only; a script reports the latter itself."""
+"""Options that apply only to scripts, or only to applications, whose measurements a script makes itself."""
 
 NO_APPLICATION = "--command profiles a script; omit --application, --scale, --device, --seed and --accept-noise"
 
@@ -121,7 +121,7 @@ def profile(
 
 
 def _check_options(given: Mapping[str, str], others: Collection[str], whose: str) -> None:
-    """Raise if an option applies only to `others`, described by `whose`."""
+    """Raise if a given option is one of `others`, which apply only to `whose`."""
     for name in given:
         if name in others:
             raise InvalidOptionError(f"--option {name} applies to {whose}")

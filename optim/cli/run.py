@@ -39,7 +39,7 @@ class PushChoice:
     )
     non_finite: Annotated[
         NonFinite,
-        option("--non-finite", "Reaction to infinite or NaN gradients: stop, skip them, or refuse them once."),
+        option("--non-finite", "Infinite or NaN gradients: stop, skip them, or refuse and recompute them once."),
     ] = NonFinite.STOP
     replay_mb: Annotated[
         float,
@@ -126,24 +126,24 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
         own = APPLICATIONS[asked.name](seed=asked.seed)
     else:
         own = APPLICATIONS[asked.name].from_file(str(asked.data.resolve()), seed=asked.seed)
-    if asked.name == "topic-model":  # natural gradient: the rate is the step along it
+    if asked.name == "topic-model":  # the rate is the step size along the natural gradient, hence at most 1
         return own, Sgd(learning_rate=min(asked.rate, 1.0))
     # Stale updates add up only if the optimiser has no state, so staleness requires SGD.
     return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
 
 
 def _importable(place: str) -> str:
-    """Return the name of a module given as `./file.py` or as a module, importable here and in the processes of machines."""
+    """Return the name of the module `./file.py` or MODULE, and extend `sys.path` so that it can be imported, also by workers."""
     file = Path(place)
     is_file = file.suffix == ".py"
     folder = str((file.parent if is_file else Path()).resolve())
     if folder not in sys.path:
-        sys.path.append(folder)  # the last, so that no file of the folder hides a module
+        sys.path.append(folder)  # at the end, so that no file of the folder hides a module
     return file.stem if is_file else place
 
 
 def _user_application(asked: ApplicationRun) -> "Application":
-    """Return an application of the user; its code may raise anything."""
+    """Return an instance of the user's application class; exceptions of its code become InvalidOptionError."""
     from optim.core.user_code import format_exception_line
     from optim.training.application import check_application
     from optim.training.applications import APPLICATIONS
@@ -295,7 +295,7 @@ def run(
     ] = None,
     clocks: Annotated[int, option("--clocks", "Clocks to train the application.", min=1, max=MAX_THINGS)] = CLOCKS,
     workers: Annotated[
-        int, option("--workers", "Worker processes; the first one also serves.", min=1, max=MAX_PROCESSES)
+        int, option("--workers", "Worker processes; the first is also the parameter server.", min=1, max=MAX_PROCESSES)
     ] = WORKERS,
     rate: Annotated[float, option("--rate", "Learning rate; for topic-model at most 1.")] = RATE,
     checkpoint: Annotated[

@@ -73,10 +73,12 @@ LOST_SHOWN = 20
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Gang-size classes: suffix of column names and printed text."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
-BOTH_QUEUES = "(backfill): jobs may overtake one that does not fit, (strict): never; all: --option backfill=true"
+BOTH_QUEUES = (
+    "(backfill): jobs may overtake a job that does not fit; (strict): they may not, unless --option backfill=true"
+)
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints")
-"""Options of the selection of jobs."""
+"""Names in `--option` that select jobs, rather than set an option of the simulator."""
 
 
 PolicyOption = Annotated[
@@ -158,7 +160,7 @@ def cluster(
         str | None,
         option(
             "--gpus",
-            f"Machines x GPUs each, or a topology file; comma-separated sizes (default {DEFAULT_GPUS}).",
+            f"Machines x GPUs per machine, or a topology file; several sizes with commas (default {DEFAULT_GPUS}).",
             "60x8",
             JOBS,
         ),
@@ -179,7 +181,7 @@ def cluster(
         list[str] | None,
         option(
             "--option",
-            "Simulator option; prefix POLICY., generate. or trace. for other options; repeatable.",
+            "Simulator option; POLICY.NAME, generate.NAME or trace.NAME for the policy, generator or trace; repeatable.",
             "NAME=VALUE",
         ),
     ] = None,
@@ -372,7 +374,7 @@ def _print_rows(
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:
-    """Print per gang size the maximum times to the reservation, to the reserved start and without GPUs."""
+    """Print, per gang size, the maximum times until a start is reserved, until the reserved start, and without GPUs."""
     body = [
         [
             row["policy"],
@@ -509,7 +511,7 @@ def _print_study(record: "RunRecord", output: OutputFormat, published: "list[Pat
 
 
 def _print_header(jobs: "Workload", world: "Cluster", seed: int, *, hours: str, warns: bool) -> None:
-    """Print the size of the simulation with a remark on the GPU-hours, the warning if it is in no table, and notes."""
+    """Print the simulation's size, with the remark `hours` on the GPU-hours, notes and, if `warns`, a warning of omitted jobs."""
     left_out = f"; {jobs.left_out}" if jobs.left_out else ""
     info(
         f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours{hours or ','} on {world.num_gpus} GPUs{left_out}; seed {seed}"
@@ -530,7 +532,7 @@ def _play(
     source: "PolicyResultCache",
     running: tuple["Interruption", "Progress", OutputFormat],
 ) -> "tuple[list[dict[str, Any]], RunRecord]":
-    """Return rows, printed as they finish in JSON, and the record with their events."""
+    """Return rows and the record with their events; for JSON, print each row as soon as it is finished."""
     stop, progress, output = running
     rows: list[dict[str, Any]] = []
     kept = again = 0

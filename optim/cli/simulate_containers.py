@@ -41,11 +41,12 @@ REQUIRE = (
 FEW = 20
 """Minimum number of series for meaningful intervals over containers."""
 HEADER = (
-    *("policy", "resource", "multiplier", "risk %", "a container-day", "total_allocation", "unit", "saving %", "kills"),
-    *("throttled_time", "under_time", "changes"),
+    *("policy", "resource", "multiplier", "risk %", "per container-day", "total_allocation", "unit", "saving %"),
+    *("kills", "throttled_time", "under_time", "changes"),
 )
 MIN_WANTED = (
-    *("changes", "under_time", "throttled_time", "multiplier", "unit", "total_allocation", "a container-day", "kills"),
+    *("changes", "under_time", "throttled_time", "multiplier"),
+    *("unit", "total_allocation", "per container-day", "kills"),
 )
 BRIEF_HEADER = (
     "policy",
@@ -371,7 +372,7 @@ def _cells(row: "Row") -> list[object]:
     shown = {
         "unit": row.unit if row.is_reached else f"{row.unit}, not met",
         "risk %": f"{100 * row.risk:.2f} [{100 * row.risk_low:.2f}, {100 * row.risk_high:.2f}]",
-        "a container-day": ""
+        "per container-day": ""
         if row.per_day is None
         else f"{row.per_day:.2f} [{row.per_day_low:.2f}, {row.per_day_high:.2f}] {row.per_day_unit}",
         "saving %": saving if row.most is None else f"{saving}, bound {100 * row.most:.2f}",

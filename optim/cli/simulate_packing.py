@@ -30,7 +30,7 @@ def packing(
         str, option("--solver", "Admission solver.", "NAME", JOBS, autocompletion=complete_solver)
     ] = "online",
     profile_error: Annotated[
-        float, option("--profile-error", "Relative error of a job's last run.", "E", PHASES)
+        float, option("--profile-error", "Relative error of the profile that a job's last run gives.", "E", PHASES)
     ] = 0.05,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
@@ -79,7 +79,7 @@ def packing(
 
 
 def _warn_of_risk(risk: float, fewest: int) -> None:
-    """Warn if the rarest phase has too few samples for the risk."""
+    """Warn if the rarest phase has too few samples (`fewest`) to guarantee the risk."""
     from optim.rightsizing.tuning import num_needed
 
     if risk > 0 and fewest >= num_needed(risk):

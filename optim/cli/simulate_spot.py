@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SHARE_HOURS = 3000.0
 """Simulated job hours that take as long as the start of a process."""
 ROUNDING = 1e-12
-"""Relative width below which an interval is rounding error of equal values."""
+"""Relative half-width below which an interval is printed as ± 0, because only rounding errors separate the values."""
 MAX_LINES = 12
 """Maximum number of printed remarks about learned lifetimes; files of one zone share a remark."""
 DEADLINES = "Availability and a deadline"
@@ -62,7 +62,9 @@ class AvailabilityChoice:
         list[str] | None,
         option("--zone", "Zones in the order in which to request machines; repeatable.", "NAME", DEADLINES),
     ] = None
-    deadline_hours: Annotated[float | None, option("--deadline-hours", "Deadline.", "H", DEADLINES)] = None
+    deadline_hours: Annotated[float | None, option("--deadline-hours", "Hours until the deadline.", "H", DEADLINES)] = (
+        None
+    )
     changeover_hours: Annotated[float, option("--changeover-hours", "Hours lost per launch.", "H", DEADLINES)] = 0.1
     egress: Annotated[
         Path | None, option("--egress", "File of transfer prices between regions.", "FILE", DEADLINES)
@@ -95,9 +97,9 @@ def spot(
             autocompletion=complete_policy("spot", "zones"),
         ),
     ] = None,
-    job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 20.0,
+    job_hours: Annotated[float, option("--job-hours", "Hours of the job without interruptions.", "H")] = 20.0,
     starts: Annotated[int, option("--starts", "Number of random starts.", min=1)] = 200,
-    start: Annotated[list[str] | None, option("--start", "Start at this time instead; repeatable.", "DATE")] = None,
+    start: Annotated[list[str] | None, option("--start", "Start time, instead of random; repeatable.", "DATE")] = None,
     billing: Annotated[
         str | None,
         option("--billing", "aws-2009, aws-2017, per-second or whole-ticks; default: by the data's date.", "RULE"),
@@ -165,7 +167,7 @@ def _check_absent(trace: AvailabilityChoice) -> None:
 
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:
-    """Return the number of tasks as long as the start of a process; the running time of user policies is unknown."""
+    """Return into how many tasks, each as long as the start of a process, the run divides; one per start if unknown."""
     if trace.availability is not None or any(is_file_reference(name) for name in names):
         return starts
     return int(min(starts, starts * job_hours / SHARE_HOURS))
@@ -309,8 +311,8 @@ def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, option
     info(f"availability: {polarity.text}{flag}; machines are available in {share:.1%} of the ticks")
     if options.tick_s is not None:
         info(
-            f"the traces are resampled to ticks of {options.tick_s} s: a tick is available if its entire time is, at its "
-            "first price"
+            f"the traces are resampled to ticks of {options.tick_s} s: a tick is available if machines are available "
+            "during all of it, and has the price at its beginning"
         )
 
 
@@ -332,7 +334,7 @@ def _hazards(
     names: tuple[str, ...],
     file: str = "",
 ) -> "tuple[SpellHazards | None, tuple[str, ...]]":
-    """Learn the hazards of spells (times of availability); return them with remarks to print."""
+    """Learn the hazards of losing machines from the history of spells (times of availability); also return remarks to print."""
     if history is None:
         text = f"deadline-dp has no history and assumes that machines are lost {PRIOR_TEXT}; give --history FILE"
         return None, (text,) if "deadline-dp" in names else ()
@@ -405,7 +407,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *,
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
         starts = "1 start" if redrawn == 1 else f"{redrawn} starts"
-        info(f"{starts} overlapped a gap in the prices and drew another time")
+        info(f"{starts} overlapped a gap in the prices and {'was' if redrawn == 1 else 'were'} drawn again")
 
 
 def _cost(summary: "Summary") -> float:

@@ -98,7 +98,7 @@ def solve(
 
 
 LABELS = {"ratio": "certified_ratio"}
-"""Fields of a record that a table names otherwise."""
+"""Names in tables of those fields of a record that have a different name there."""
 
 
 def _summary(record: "Record") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from optim.cli.output import OutputFormat, print_json, print_line, print_rows, p
 from optim.cli.parameters import FormatOption
 
 CLUSTER, ENGINE = "cluster", "engine"
-"""The world with wrappers and engine options, and the name that selects its engine options."""
+"""The simulation that has wrappers, and the name that lists its simulator's options (`optim solvers cluster engine`)."""
 
 WORLDS = (CLUSTER, "spot", "zones", "containers")
 """Simulations whose policies `optim solvers` lists."""
@@ -65,12 +65,12 @@ def solvers(
 
 
 def _named_alone(name: str) -> tuple[str, str | None]:
-    """Return problem or simulation and name of a solver or policy that is given without them; other names unchanged.
+    """Return the problem or simulation of a solver or policy, and its name; return any other name unchanged, with None.
 
     Raises
     ------
     InvalidOptionError
-        If several have a solver or policy of that name.
+        If several problems or simulations have a solver or policy of that name.
     """
     from optim.core.errors import InvalidOptionError
     from optim.core.policies import shipped_names
@@ -81,7 +81,7 @@ def _named_alone(name: str) -> tuple[str, str | None]:
     owners += [world for world in WORLDS if name in shipped_names(world)]
     if len(owners) > 1:
         ways = " or ".join(f"'optim solvers {owner} {name}'" for owner in owners)
-        raise InvalidOptionError(f"{name!r} is a name in {' and '.join(owners)}; use {ways}")
+        raise InvalidOptionError(f"{name!r} is a solver or policy of {' and '.join(owners)}; use {ways}")
     return (owners[0], name) if owners else (name, None)
 
 

@@ -132,11 +132,11 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
     result = run(*of(world)[:4], "--option", f"quotas={world / 'now.yaml'}", "--what-if", world / "then.yaml")
     assert result.exit_code == 0, result.output
     for text in (
-        "queues, now and then",
+        "queues: now (--policy), then (--what-if)",
         "hierarchical-quota *",
         "* stops running jobs",
         "jobs wait less",
-        "most more:",
+        "waits that increase most:",
         "GPU-hours borrowed",
         "queues temporarily over quota",
     ):
