@@ -17,7 +17,7 @@ bandwidth, so compare only times of runs with one process.
 *Verification.* `optim.verify`, which shares no code with any solver, checks every solution. A record
 contains the result; a refused record is an error of the solver, regardless of its value.
 
-*Gap.* ``(bound - objective) / max(|objective|, 1e-9)``, mirrored when minimising; null without either. A
+*Gap.* ``(bound - objective) / max(|objective|, 1e-9)``, mirrored when minimising; null if one is missing. A
 relaxation has a bound but no objective, since a fractional value is never an objective. ``ratio`` is the
 certified ratio: bound over objective, mirrored when minimising.
 
@@ -29,8 +29,8 @@ record counts as verified if the checks of the study pass.
 about randomised solvers need several seeds (``--seed 0,1,2,3,4``); the report then gives shifted
 geometric means (gap: shift 1 %, seconds: shift 1 s) and performance profiles over instances and seeds.
 
-*Failures.* A solver that raises or dies has a record with ``error``. Profiles count it, and the next run
-repeats it.
+*Failures.* If a solver raises or its process dies, its record has an ``error``. Performance profiles count
+the instance as unsolved, and the next run repeats the solve.
 
 *Resuming.* A record's ``key`` is a digest of the request: suite, instance, solver, complete options, seed,
 time limit, labels. A run reuses a record of the same key if it has no error and the same code made it

@@ -1,4 +1,4 @@
-"""Cache of policies' rows in a file, so that an interrupted command can resume."""
+"""Cache of policies' results in a file, one row per policy, so that an interrupted command can resume."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ class PolicyResultCache:
     def rows(
         self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
     ) -> Iterator[ProvidedRow]:
-        """Yield each policy's row in turn; after a request of `stop`, only the cached ones.
+        """Yield each policy's row in turn; after `stop` is requested, only cached rows.
 
         Raises
         ------

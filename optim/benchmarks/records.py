@@ -58,7 +58,7 @@ class Record:
     solver, options, seed, time_limit_s
         Solver with complete options (including defaults), seed and time limit.
     labels
-        Further labels of the row by the suite (an abscissa of a plot, a price function).
+        Further labels that the suite gives to the row, such as the name of a price function.
     termination, primal, dual, certificate
         Statuses of the solution and the kind of its certificate; None after an error.
     objective, bound, gap, ratio
@@ -81,7 +81,7 @@ class Record:
     decision_ms
         Milliseconds per decision of an online solver: count, median, p99, max and quantiles.
     iterations, counts
-        Work done.
+        Iterations of the solver's main loop, and its further counters.
     message, error
         Remark of the solver; message of the exception if it raised one.
     versions, machine, code, commit, finished

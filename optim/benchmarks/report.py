@@ -70,7 +70,7 @@ def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Map
     seconds, num_timed = common_figures(verified, _time_of)
     if num_timed:
         caption += _TIME.format(count=_instances(num_timed), solvers=len(seconds))
-        panels.append((draw_factors, performance_profile(seconds), "factor of the least seconds"))
+        panels.append((draw_factors, performance_profile(seconds), "factor of the shortest time"))
     gaps, num_bounded = common_figures(verified, certified_gap)
     if num_bounded:
         caption += _GAP.format(count=_instances(num_bounded), solvers=len(gaps))

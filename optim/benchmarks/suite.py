@@ -34,7 +34,7 @@ from optim.solvers.solve import solve, solver_named
 from optim.workloads.instances import InstanceSource, profiled
 
 LOAD_COUNTS = ("tight_rows", "rejected_jobs")
-"""Counts by which a solver without a decision reports the load of its relaxation, as shares."""
+"""Counters with which a solver that returns no decision reports the load of its relaxation."""
 
 
 class AbstractSubject(Protocol):
@@ -140,7 +140,7 @@ class AbstractWork(ABC):
         return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
 
     def _own_files(self) -> list[str]:
-        """Return the solver and those options that are classes of a user's files."""
+        """Return the references to classes in users' files, ``./file.py:Class``, among the solver and the options."""
         texts = [
             self.solver,
             *(value for _, value in sorted(self.resolved_options().items()) if isinstance(value, str)),
@@ -258,10 +258,10 @@ class BenchRequest:
     options
         Solver options by name; a name ``solver.option`` applies only to that solver.
     histories
-        Number of earlier days per instance for solvers that learn: shipped days, else generated ones. Default: shipped
-        days only.
+        Number of instances of earlier days for solvers that learn, per instance: shipped ones, or generated ones if none
+        are shipped. Default: shipped ones only.
     folder
-        Where generated days are stored.
+        Folder in which generated instances of earlier days are stored.
     """
 
     size: str = SMALL
@@ -362,7 +362,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         return found
 
     def find(self, name: str) -> BenchSpec | None:
-        """Return a suite by name, None if it is unknown; a module of that name is imported first, and all suites only if it has none."""
+        """Return a suite by name, None if it is unknown; import all suites only if no module of that name registers it."""
         if name not in self._items and not self._is_complete:
             self._import_one(name)
         if name not in self._items:
@@ -373,7 +373,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         if any(module.name == name for module in pkgutil.iter_modules(suites.__path__)):
             import_module(f"{suites.__name__}.{name}")
         elif (entry_point := find_plugin(ENTRY_POINT_GROUP, name)) is not None:
-            with suppress(InvalidOptionError):  # `_complete` warns of it
+            with suppress(InvalidOptionError):  # `_complete` warns about it
                 load_plugin(entry_point)
 
     def _import_shipped(self) -> None:
@@ -395,7 +395,8 @@ def choose_suites(
     Parameters
     ----------
     words
-        Suites or problems: the name of a problem selects its default suite, or with `names` restricts these to its suites.
+        Suites or problems; the name of a problem selects its default suite. If `names` is given, it selects the suites, and
+        each word must be one of them or the problem of one.
     names
         Suites selected by option.
     instances_of

@@ -63,11 +63,11 @@ LIMITS = (Termination.TIME_LIMIT, Termination.NODE_LIMIT, Termination.ITERATION_
 """Terminations of solves that their time or work limit ended."""
 
 MAX_NAMED = 4
-"""Maximum instances that a line on limits names."""
+"""Maximum number of instances that a line of `stopped_at_limits` names."""
 
 
 def stopped_at_limits(records: Sequence[Record]) -> list[str]:
-    """Return one line per solver that a limit stopped: on which instances, by which limits.
+    """Return one line per solver that a limit stopped, with the instances and the limits.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Dask executor: a local cluster, sessions, the workers' side, and crews.
+"""The Dask executor: local clusters, sessions, the functions that run on workers, and crews that hold a `ShardWorker`.
 
 The driver submits batches of pieces that take about a quarter of a second, because the scheduler costs about a
 millisecond per task. A batch whose worker is lost runs on another worker. A piece is given up if several workers died
@@ -43,11 +43,11 @@ LOOK_S = 2.0
 """Seconds between checks for nannies that have given up."""
 
 
-class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for us
-    """Local workers with nannies (Dask's term) that restart them; replaces nannies that have given up.
+class OwnCluster(LocalCluster):  # type: ignore[misc]  # mypy skips Dask
+    """A local cluster that replaces each nanny (Dask's process that restarts a worker) that has given up.
 
-    A nanny gives up if its worker dies before it reports that it runs, for example if a piece kills each worker.
-    Without replacement, a cluster without nannies would wait for ever.
+    A nanny gives up if its worker dies before the worker reports that it runs, for example if a piece kills each worker.
+    Without replacement, a cluster that has lost all nannies would wait for ever.
     """
 
     async def _start(self) -> None:
@@ -87,7 +87,7 @@ def identity() -> dict[str, str]:
     return {**package_versions(), "code": code_digest()}
 
 
-class RunStatePlugin(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed for us
+class RunStatePlugin(WorkerPlugin):  # type: ignore[misc]  # mypy skips Dask
     """State of a worker during a run: cached shared objects, and whether it was asked to stop."""
 
     def __init__(self, expected: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ CENSUS_S = 1.0
 """Seconds between the driver's queries for the number of workers."""
 
 MAX_TRIES, RETRY_S = 20, 0.2
-"""Attempts to register a run if a worker is lost meanwhile, and seconds between them for the scheduler to notice."""
+"""Maximum attempts to register a run while workers are lost, and seconds between them, so that the scheduler notices."""
 
 
 class DaskSession:
@@ -238,7 +238,7 @@ class DaskSession:
         Raises
         ------
         EngineError
-            If it is, or if `future` was cancelled, which implies it.
+            If the scheduler is gone, or `future` was cancelled, which happens only then.
         """
         if self.client.status != "running" or (future is not None and future.cancelled()):
             raise self._lost()
@@ -557,9 +557,9 @@ class _Run(Generic[Piece, Result]):
         return outcomes
 
     def _give_up(self, batch: _Batch) -> list[Outcome]:
-        """Make the pieces of a batch that lost several workers suspects; give up a piece that ran alone.
+        """Queue the pieces of a batch during which several workers died as suspects; give up a piece that ran alone.
 
-        Dask blames all tasks on a lost worker. Therefore suspects run at the end, one at a time.
+        Dask counts the death of a worker against all its tasks. Therefore each suspect runs alone, at the end.
         """
         if batch.num_outgrown is None:
             self._suspects.extend(() if self._has_stopped else batch.positions)

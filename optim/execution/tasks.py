@@ -1,7 +1,7 @@
 """Tasks and their pieces, objects sent to each worker once, and the serial executor.
 
-The bytes of a piece contain only the digests of `Broadcast` objects; a worker looks these objects up among those that it
-received before.
+A pickled piece contains only the digests of its `Broadcast` objects. Each worker receives these objects once, and finds them
+by digest.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class AbstractTask(ABC, Generic[Piece, Result]):
 
     @abstractmethod
     def do(self, piece: Piece, stop: StoppingCriterion, progress: Progress) -> Result:
-        """Return the result of a piece. The driver raises an exception from here, which ends the run."""
+        """Return the result of a piece. The driver raises any exception that this method raises, which ends the run."""
 
     def lost(self, piece: Piece, reason: str) -> Result:
         """Return the result of a piece whose process died; called by the driver.
@@ -199,7 +199,7 @@ class PackedTask:
 
 
 class Packer:
-    """Driver's side: pickle pieces, and store their `Broadcast` objects as bytes by digest."""
+    """Pickle pieces in the driver, and store the bytes of their `Broadcast` objects by digest."""
 
     def __init__(self) -> None:
         self.parts: dict[str, bytes] = {}
@@ -296,21 +296,22 @@ class _Unpickler(pickle.Unpickler):
 
 
 class ShardWorker(Broadcast, ABC):
-    """State that every worker of a crew holds. Shards are numbered; any worker can answer for any shard.
+    """An object that every worker of a crew has, and that answers questions about the numbered shards of some data.
 
+    Any worker can answer for any shard.
     Answers must be deterministic, so that the loss of a worker costs only time.
     """
 
     @abstractmethod
     def answer(self, shard: int, question: Any, own: Any) -> Any:
-        """Return a shard's answer to the common question, given its own data."""
+        """Return the answer of a shard to a question that all shards receive; `own` is the data of this shard."""
 
 
 class WorkerPool(Protocol):
     """Workers that hold a `ShardWorker`."""
 
     def ask(self, question: Any, own: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the answer of each shard in `own`, by shard."""
+        """Return the answers of the shards in `own`, by shard; the values of `own` are the shards' data."""
         ...
 
 
@@ -320,7 +321,7 @@ class ThreadCrew:
     Parameters
     ----------
     post
-        The object that answers for all shards, concurrently.
+        The object that answers for all shards; several threads call it at the same time.
     num_threads
         Number of threads; default: usable cores.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADMITTED, REFUSED, LATE = "#2166ac", "#c4404f", "#777777"
-"""Colours; markers distinguish the classes in greyscale."""
+"""Colours of jobs by outcome; in greyscale, their markers distinguish them."""
 
 PRICE_RANGE = 1e3
 """Ratio of the highest to the lowest price on the colour scale; lower prices get the lowest colour."""
@@ -132,7 +132,7 @@ def draw_run(instance: AdmissionInstance, watched: WatchedRun) -> "Figure":
 
 
 def _draw_prices(axes: "Axes", price: FloatArray, name: str, norm: "LogNorm") -> "QuadMesh":
-    """Draw one side's heat map, highest prices at the bottom; free cells have the lightest colour."""
+    """Draw a heat map of the prices of worker or PS servers; the server with the highest prices is at the bottom."""
     from matplotlib.ticker import MaxNLocator
 
     order = np.argsort(-price.sum(axis=1), kind="stable")

@@ -16,7 +16,7 @@ from optim.simulation.spot.policy import Request, View, World
 from optim.solvers.bidding.frontier import Frontier
 
 WIDE = 5.0
-"""Ratio of prices above which the scale is logarithmic."""
+"""Ratio of the highest to the lowest price above which the price axis is logarithmic."""
 
 BLUE, RED, GREEN, ORANGE = "#2166ac", "#c4404f", "#3f9b5f", "#e0803a"
 

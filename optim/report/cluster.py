@@ -34,7 +34,7 @@ SMALL = (6.6, 2.35)
 """Size in inches of a picture on the first screen."""
 
 MAX_OTHERS = 4
-"""Maximum policies after the first with numbers on the first screen."""
+"""Maximum number of policies, besides the first, whose numbers are on the first screen."""
 
 MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
 """Maximum jobs, GPUs and policies of Gantt charts."""
@@ -358,7 +358,7 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
 
 
 def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
-    """Return five numbers of the first policy, each above those of up to `MAX_OTHERS` others."""
+    """Return five numbers of the first policy; below each is the same number of up to `MAX_OTHERS` other policies."""
     least = record.bounds.get("jct_mean_h")
     metrics = [run.metrics for run in record.runs]
     rows = {

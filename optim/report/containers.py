@@ -14,7 +14,7 @@ from optim.rightsizing.comparison import ALL_RESOURCES, Row, TradePoint
 from optim.rightsizing.policy import REFERENCE
 
 MAX_CURVES = 12
-"""Maximum curves with distinguishable colours."""
+"""Maximum number of curves, because more colours could not be distinguished."""
 
 ROW_COLUMNS = {
     "policy": ("policy", 1),
@@ -26,9 +26,9 @@ ROW_COLUMNS = {
     "saving %": ("reduction", 100),
     "low": ("reduction_low", 100),
     "high": ("reduction_high", 100),
-    "most %": ("most", 100),
-    "over %": ("over_share", 100),
-    "lacking %": ("under_share", 100),
+    "saving bound %": ("most", 100),
+    "excess %": ("over_share", 100),
+    "shortage %": ("under_share", 100),
     "kills": ("kills", 1),
     "throttled %": ("throttled_time", 100),
     "changes": ("changes", 1),
@@ -36,11 +36,13 @@ ROW_COLUMNS = {
 """Columns of the table at equal risk: field and factor."""
 
 POINT_COLUMNS = {
-    name: ROW_COLUMNS[name] for name in ROW_COLUMNS if name not in ("risk met", "saving %", "low", "high", "most %")
+    name: ROW_COLUMNS[name]
+    for name in ROW_COLUMNS
+    if name not in ("risk met", "saving %", "low", "high", "saving bound %")
 }
 
 WORST = 1.6
-"""Upper end of the picture relative to the lowest tuned allocation."""
+"""Upper end of the vertical axis, relative to the lowest tuned allocation."""
 
 
 def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], required: str, path: Path) -> None:

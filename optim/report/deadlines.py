@@ -20,8 +20,8 @@ def decisions(policy: DeadlinePolicy, *, is_available: bool, held: Machines, spe
     Returns
     -------
     tuple
-        Indices in `CHOICES`, shape (works, times), NaN where the deadline cannot be met or the remaining work is
-        impossible; times and works in hours.
+        Indices in `CHOICES`, shape (amounts of work, times), NaN where the deadline cannot be met, or where so little
+        work cannot be left at that time; then the times and the amounts of remaining work, in hours.
     """
     job = policy.job
     ticks = -(-job.deadline_s // job.tick_s)

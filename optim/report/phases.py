@@ -243,7 +243,7 @@ def _prototypes(model: PhaseModel, phased: PhasedSeries | None) -> str:
     rows = [(" ".join(path), count) for path, count in zip(found.paths, found.counts, strict=True)]
     plain = len({tuple(phase.tolist()) for phase, _ in model.runs_.sequences()})
     text = (
-        f"{len(found.paths)} of {len(found.coverage)} distinct sequences ({plain} before packing) cover 90 % of the series "
+        f"{len(found.paths)} of {len(found.coverage)} distinct sequences ({plain} with repetitions written out) cover 90 % of the series "
         "that the model was fitted on"
     )
     if phased is not None:

@@ -74,7 +74,7 @@ def test_report_is_one_page_with_pictures(model, tmp_path, monkeypatch):
     )
     for heading in headings:
         assert heading in page
-    assert "before packing" in page
+    assert "with repetitions written out" in page
 
 
 def test_watching_tells_of_each_container_and_writes_an_updated_model(model, tmp_path):

@@ -70,7 +70,7 @@ def test_times_and_gaps_are_compared_where_all_solvers_have_them():
     caption, drawn = found.caption, found.svg
     assert "on one instance with a solution from all 3 solvers" in caption
     assert "on 2 instances with a gap from all 2 solvers" in caption
-    for label in ("factor of the best objective", "factor of the least seconds", "certified gap in per cent"):
+    for label in ("factor of the best objective", "factor of the shortest time", "certified gap in per cent"):
         assert label in drawn
     assert re.findall(r">(a|b|no-bound|crash)</text>", drawn) == ["a", "b", "no-bound"]
 

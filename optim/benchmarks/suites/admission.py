@@ -34,7 +34,7 @@ TIE_ORDERS = 20
 """Number of random orders per row of `online`, outside its measured time."""
 
 USUAL_DAYS = 4
-"""Default number of shipped days to learn from."""
+"""Default number of shipped instances of earlier days to learn from."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ def _given(source: InstanceSource) -> Case:
 def _history(
     request: BenchRequest, instance: AdmissionInstance, seed: int, solvers: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return the earlier days for solvers that learn: shipped ones of a reference instance, or generated ones if requested."""
+    """Return the option with instances of earlier days for `LEARNER`: shipped ones if any, otherwise generated ones if requested."""
     is_given = {"history", f"{LEARNER}.history"} & set(request.options)
     if LEARNER not in solvers or is_given or request.histories == 0:
         return {}
@@ -126,7 +126,7 @@ def _history(
         files.append(str(request.folder / "histories" / f"{day.name}.json.gz"))
         prepare_folder(Path(files[-1]))
         save(day, files[-1])
-    _LOG.info("%s: no shipped earlier days; using %d generated ones", instance.name, len(files))
+    _LOG.info("%s: no instances of earlier days are shipped; using %d generated ones", instance.name, len(files))
     return {LEARNER: {"history": ",".join(files)}}
 
 

@@ -15,7 +15,7 @@ WINDOWS_TOL = 1e-4
 WINDOWS = {name: {"tol": WINDOWS_TOL} for name in ("dinkelbach", "frontier")}
 
 SLOW = frozenset({"frontier"})
-"""Solvers skipped on several windows and on hours with many evictions, unless requested."""
+"""Solvers skipped on instances with several windows or an hour with many evictions, unless requested."""
 
 
 def _named(name: str, label: str, **fields: Any) -> Case:

@@ -71,7 +71,7 @@ class ClusterBenchOptions:
     Parameters
     ----------
     gpus
-        Machines x GPUs each, or a topology file.
+        Machines x GPUs per machine, or a topology file.
     generate
         Generator of jobs without a trace: `philly` or `themis`.
     jobs, apps
