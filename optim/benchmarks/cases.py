@@ -120,7 +120,7 @@ def register_solver_suite(
     further: Further = nothing_further,
     kind: type[SolveWork] = SolveWork,
 ) -> BenchSpec:
-    """Register a problem's default suite: each case with each seed and solver, cases outermost."""
+    """Register a problem's default suite: each case with each seed and solver, in the order of the cases."""
 
     def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
         if request.sources is not None:

@@ -1,6 +1,6 @@
 """Compare records with golden ones row by row (values and gaps, not times), and merge results of several machines.
 
-A row is identified by suite, instance, solver, seed and the suite's labels. It is a regression unless it
+A row is identified by suite, instance, solver, seed and the suite's labels. It passes if it
 
 - is verified, and has an objective and a bound if the golden row has them;
 - is not worse in value by more than `VALUE_TOL`, relative. The value is the objective, or the bound of a
@@ -9,8 +9,8 @@ A row is identified by suite, instance, solver, seed and the suite's labels. It 
 - has the findings of the golden row, for a study;
 - has no gap that exceeds the golden one by more than `GAP_GROWTH`, relative.
 
-Better values are reported. A golden row of the selection that was not run is missing, which is a regression,
-so that a removed solver does not pass.
+Otherwise it is a regression. Better values are reported. A golden row of the selection that was not run is also a
+regression, so that the removal of a solver is noticed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -249,8 +249,8 @@ LAST_RANK = 2
 def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
     """Merge the records of several results files into one, and return them.
 
-    For several records of the same work, reproducible results take precedence over those ended by a time limit, these
-    over errors, and then earlier over later records.
+    Of several records of the same work, a reproducible result is used, otherwise a result that the time limit ended,
+    otherwise an error; of several equivalent ones, the earliest.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class HeadlineRule:
     ours
         Solver or policy of this package, by name.
     baselines
-        Solvers or policies to compare with; the first one with records counts.
+        Solvers or policies to compare with; the first one that has records is used.
     figure, limit
         Names of the record's figures: the measure and its proven limit. None stands for the objective, and for the
         tightest verified bound of the instance.

@@ -150,7 +150,7 @@ def register_study(
     columns: tuple[str, ...] = (),
     figures: Callable[[Sequence[Record]], Sequence[Figure]] | None = None,
 ) -> BenchSpec:
-    """Register the suite of a study: each subject of each seed by each method.
+    """Register the suite of a study, which measures each subject of each seed with each method.
 
     Parameters
     ----------

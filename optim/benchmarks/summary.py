@@ -20,7 +20,7 @@ from optim.models.catalogue import problem_names
 from optim.statistics import Interval
 
 WITH_OPTIONS = " ("
-"""Separator of a solver's name and its options, where runs of one solver have several values of an option."""
+"""Separator of a solver's name and its options, in the names that `named_by_options` gives."""
 
 
 def named_by_options(records: Sequence[Record]) -> list[Record]:
@@ -341,7 +341,7 @@ def certified_gap(record: Record) -> float | None:
 def common_figures(
     records: Iterable[Record], figure: Callable[[Record], float | None]
 ) -> tuple[Mapping[str, list[float]], int]:
-    """Return a value on the common cases of all solvers that have it on at least one case.
+    """Return the values of `figure` on the common cases of all solvers for which it has a value on at least one case.
 
     Returns
     -------

@@ -172,10 +172,10 @@ class ResultsChoice:
 
 
 MIN_WANTED = ("p99 ms", "cpu s", CERTIFIED, "decision ms", "termination")
-"""Columns omitted first on a narrow terminal; records and report contain them."""
+"""Columns omitted first on a narrow terminal; the results file and the report contain them."""
 
 CLAIMED = "claimed bound"
-"""Unchecked bound of another library's solver; a column of tables in which a record has one."""
+"""Column of the bounds that solvers of other libraries claim, which are not checked; omitted if no record has one."""
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, CERTIFIED, "decision ms", "p99 ms"})
 """Columns that the table of a study omits if no record has an objective or a bound."""
@@ -463,7 +463,7 @@ DEFAULT_PROBLEM = "admission"
 """Problem whose generator uses the sizes (`--jobs`, ...) if no suite is named."""
 
 LEARNER = "online-learned"
-"""The solver that learns from earlier days."""
+"""The solver that learns from instances of earlier days."""
 
 
 @grouped
@@ -658,7 +658,7 @@ def _requested(
 
 
 def _learned_from(solving: SolveChoice) -> dict[str, str]:
-    """Return the solver option that passes the earlier days to `LEARNER`."""
+    """Return the solver option that passes the instances of ``--history`` to `LEARNER`."""
     names = split_list(solving.history)
     return {f"{LEARNER}.history": ",".join(names)} if names else {}
 

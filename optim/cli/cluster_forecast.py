@@ -44,7 +44,7 @@ class Begun:
     seed: int
 
     def date(self, time_us: float) -> str:
-        """Return a time on the jobs' clock as a date in UTC."""
+        """Return the date in UTC of a time in microseconds since time 0."""
         return (self.begin + timedelta(microseconds=round(float(time_us)))).strftime("%Y-%m-%dT%H:%M:%S")
 
 

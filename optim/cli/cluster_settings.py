@@ -56,7 +56,7 @@ class SettingsChoice:
 
     @property
     def default_policy(self) -> str | None:
-        """Default policy of these options; None for the command's defaults."""
+        """Policy to simulate if one of these options is given without ``--policy``; None without these options."""
         if self.what_if is None and self.write_config is None:
             return None
         from optim.simulation.cluster.what_if import settings_of
@@ -64,12 +64,15 @@ class SettingsChoice:
         return next(iter(settings_of(self.what_if))) if self.what_if is not None else "hierarchical-quota"
 
     def take_own(self, given: dict[str, str], names: "list[str]") -> dict[str, str]:
-        """Remove from `given` and return the options ``POLICY.NAME=VALUE`` of the policy of ``--what-if``, unless it is in `names`."""
+        """Remove the options ``POLICY.NAME=VALUE`` for the policy of ``--what-if`` from `given`, and return them.
+
+        If `names`, the policies to simulate, contain this policy, the options apply to both runs, and stay in `given`.
+        """
         other = self.default_policy
         return {} if self.what_if is None or other in names else take(given, f"{other}.")
 
     def check(self, names: "list[str]", written: "dict[str, Any]") -> None:
-        """Check that the options are compatible with the others.
+        """Check that the options are compatible with the other options of the command.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Compare cluster sizes: the value of more machines compared with that of another policy."""
+"""Comparison of cluster sizes: the time that more machines save, compared with the time that another policy saves."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -43,12 +43,13 @@ def print_assumed_sizes(gpus: str | None, *, is_own: bool) -> None:
 
 
 def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple[str, Cluster], ...]":
-    """Return pairs of text and cluster, smallest first.
+    """Return the text and the cluster of each size, smallest first.
 
     Raises
     ------
     InvalidOptionError
-        If several are given with an option of `refused`, their types or partitions differ, or two have equal size.
+        If several sizes are given with an option of `refused`, have different GPU types or partitions, or the same number
+        of GPUs.
     """
     from optim.workloads.cluster.topology import read_cluster
 

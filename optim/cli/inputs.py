@@ -51,14 +51,14 @@ def load_or_generate_jobs(
     own: Mapping[str, Mapping[str, str]],
     seed: int,
 ) -> "Workload":
-    """Return the jobs.
+    """Return the jobs of a trace or a generator.
 
     Parameters
     ----------
     choice, cluster
         The command's options, and the cluster to run on.
     selecting
-        Options of the selection that are not in `choice`.
+        Further options that select jobs, as in `Selection`.
     own
         Options of the trace reader (`trace`) and of the generator (`generate`).
     seed

@@ -135,7 +135,7 @@ class TraceChoice:
 
 
 def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the entries of a list given by repeating an option or with commas.
+    """Return the entries of a list that is given by repeating an option, with commas, or both.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def check_time_limit(seconds: float | None) -> float | None:
-    """Return the limit.
+    """Return a time limit in seconds, None for no limit.
 
     Raises
     ------
@@ -336,7 +336,7 @@ class EngineChoice:
 
     @contextmanager
     def opened(self, num_short: int | None = None) -> "Iterator[Engine]":
-        """Yield the engine; a cluster that it starts ends with the block.
+        """Yield the engine; a Dask cluster that is started for it ends with the block.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
     "gpu", "memory_gb", "max_workers", "max_servers", "max_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip
-"""Options that apply only to scripts, or only to applications, whose measurements a script makes itself."""
+"""Options that apply only to scripts, and those that apply only to applications; a script reports these values itself."""
 
 NO_APPLICATION = "--command profiles a script; omit --application, --scale, --device, --seed and --accept-noise"
 

@@ -210,7 +210,7 @@ def _print_summary(trial: "CalibrationTestSplit", encoder: str, short: str) -> N
 
 
 def _guaranteed_only(trial: "CalibrationTestSplit", wanted: "Slo") -> str:
-    """Describe a guarantee weaker than the requirement; "" if the requirement is guaranteed."""
+    """Describe the guarantee if it is weaker than the requirement; otherwise return ""."""
     from optim.rightsizing.tuning import num_drawn, num_needed
 
     if not wanted.is_charged:

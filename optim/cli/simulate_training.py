@@ -52,7 +52,7 @@ WHOLE: Mapping[str, tuple[str, int | None]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayChoice:
-    """Mapping of machines to processes."""
+    """How simulated machines and hours become real processes and seconds."""
 
     clocks: Annotated[int, option("--clocks", "Training clocks of the job.", panel=REPLAY, min=1, max=MAX_THINGS)] = 120
     hour_seconds: Annotated[

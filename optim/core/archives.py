@@ -27,13 +27,13 @@ class Field:
     Attributes
     ----------
     shape
-        Sizes; equal names stand for equal sizes.
+        Length of each axis: a number, or a name that stands for the same length in all fields.
     least, most
         Smallest and largest allowed number.
     is_whole
         Whether the numbers must be integers.
     may_lack
-        Whether NaN, as a missing value, is allowed.
+        Whether NaN, which stands for a missing value, is allowed.
     """
 
     shape: tuple[int | str, ...]

@@ -64,7 +64,7 @@ class ComparesByValue:
         return all(_are_equal(getattr(self, each.name), getattr(other, each.name)) for each in _compared(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without cached values; read-only mappings, which cannot be pickled, are replaced."""
+        """Return the fields without cached values; `_ReadOnly` replaces read-only mappings, which cannot be pickled."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return {
             name: _ReadOnly(value) if isinstance(value, MappingProxyType) else value for name, value in state.items()

@@ -66,7 +66,7 @@ class Recomputed:
         return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
 
     def capped(self, max_terms: float) -> "Recomputed":
-        """Return the number with `terms` of at most ``max(max_terms, |value|)``, because the prover chose the terms."""
+        """Return the number with `terms` of at most ``max(max_terms, |value|)``, because a prover can choose large terms."""
         return Recomputed(value=self.value, terms=min(self.terms, max(abs(self.value), max_terms)))
 
     @property
@@ -145,12 +145,14 @@ Value = TypeVar("Value")
 class Descent(Generic[Key, Value]):
     """Depth-first traversal of a tree from its root; of a node's children, the last added comes first.
 
+    A node has conditions by key, such as branching decisions. A child changes one condition of its parent.
+
     Parameters
     ----------
     effort
         Counter of steps, with a limit.
     heard
-        Called with each key whose condition changes and the new condition, None after its removal.
+        Called when a condition changes, with its key and the new condition; None if it is removed.
 
     Attributes
     ----------
@@ -227,7 +229,7 @@ class AbstractClaims(ABC):
     claims
         Names in templates that `why_false_claim` checks.
     objective_text, bound_text, optimality_text
-        Statements proven by a valid decision, by a valid bound (with the number in braces) and by a small gap.
+        Statements that a valid decision, a valid bound and a small gap prove; ``{}`` stands for the objective or bound.
     """
 
     problem: ClassVar[str]
@@ -292,7 +294,7 @@ class AbstractClaims(ABC):
         return []
 
     def ratio_text(self, ratio: float) -> str:
-        """Return the statement that a competitive ratio proves, with the premises that are not checked."""
+        """Return the proven statement about a competitive ratio, with the premises that the checker does not check."""
         return f"the competitive ratio is {ratio:.6g}"
 
     def check(self) -> Verification:
@@ -440,7 +442,7 @@ class AbstractClaims(ABC):
             return [violation("bound", text, amount=repr(excess))], False
         if not is_claimed:
             return [], False
-        stated = (self.solution.objective or 0.0, self.solution.bound or 0.0)  # valid, hence numbers
+        stated = (self.solution.objective or 0.0, self.solution.bound or 0.0)  # numbers, since both are valid
         for origin, value, limit in (("", objective.value, bound.value), ("stated ", *stated)):
             better = limit - value if self.sense is Sense.MAXIMISE else value - limit
             gap = better / max(abs(value), GAP_FLOOR)
@@ -459,7 +461,7 @@ class AbstractClaims(ABC):
         return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
 
     def _why_false(self, template: str, sentence: str) -> str | None:
-        """Return None if a sentence matches a template with correct numbers, "" if the words differ, else the error."""
+        """Return None if a sentence matches a template with correct numbers, "" if its words differ, else what is wrong."""
         pattern = "".join(
             re.escape(text) + (f"(?P<{name}>{NUMBER}{FURTHER.get(name, '')})" if name else "")
             for text, name, _, _ in Formatter().parse(template)

@@ -68,7 +68,7 @@ def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
     document = _decoded(data, document_type)
     try:
         json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
-    except UnicodeDecodeError as error:  # in a field that the document type does not have
+    except UnicodeDecodeError as error:  # in a field that the document type lacks, which `_decoded` skips
         raise InvalidProblemError(_why_malformed(data, str(error))) from error
     return document
 

@@ -196,7 +196,7 @@ class Monitor:
         """Reason to stop; None while the run may continue."""
 
     def is_over(self, standing: SolverState = EMPTY_STATE) -> bool:
-        """Ask the stopping rule; its first reason is final."""
+        """Return whether the stopping rule ends the run; its first reason is final."""
         if self.reason is None:
             self.reason = self.stop(
                 SolveState(
@@ -429,7 +429,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         seed: int,
         progress: Progress,
     ) -> Solution:
-        """Run, and return the solution."""
+        """Solve the instance, and return the solution."""
         monitor = Monitor(stop, progress, sense=self.sense)
         with monitor.clock.phase("compile"):
             self.warm_up(instance, options)

@@ -165,7 +165,7 @@ def _values(options: object, names: tuple[str, ...]) -> list[tuple[str, Any]]:
 
 @cache
 def _parse(interval: str) -> tuple[float, float, bool, bool, str]:
-    """Return the ends, whether the interval includes them, and its description."""
+    """Return the ends of an interval, whether it includes each end, and its description."""
     low, high = interval[1:-1].split(", ")
     is_low_in = interval[0] == "["
     words = f"in {interval}"

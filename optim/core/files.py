@@ -83,7 +83,7 @@ class Source(io.RawIOBase):
     path
         The file. A pipe or device is read completely when it is opened.
     limit
-        Name of the limit of its size.
+        Name of the limit on its size, a field of `ReadLimits`.
     max_line_bytes
         Limit of a line's length, for text.
 

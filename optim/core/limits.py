@@ -137,19 +137,19 @@ def check_drawn(name: str, number: float, what: str) -> None:
 
 
 class Effort:
-    """Count the steps of a checker, and raise above the limit.
+    """Count the steps of a checker, and raise if they exceed the limit `steps`.
 
     Parameters
     ----------
     what
-        Name of the work, for the error message.
+        Name of the check, for the error message.
     """
 
     def __init__(self, what: str) -> None:
         self._what, self._most, self._num_steps = what, current_limits().steps, 0
 
     def spend(self, steps: int) -> None:
-        """Count steps.
+        """Add to the number of steps.
 
         Raises
         ------

@@ -70,7 +70,7 @@ def where_user_code_failed(error: BaseException) -> str | None:
 
 
 def sendable(error: BaseException) -> Exception:
-    """Return an error that can be pickled; a note contains the traceback of a failed user's file, which pickling would lose.
+    """Return an error that can be pickled. For an error in a user's file, a note keeps the traceback, which pickling loses.
 
     An error that would end the other process, or can't be unpickled, becomes a RuntimeError with its type and text.
     """

@@ -40,7 +40,7 @@ from optim.execution.tasks import (
 )
 
 LOOK_S = 2.0
-"""Seconds between checks for nannies that have given up."""
+"""Seconds between checks for nannies that have given up (`OwnCluster`)."""
 
 
 class OwnCluster(LocalCluster):  # type: ignore[misc]  # mypy skips Dask

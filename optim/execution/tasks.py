@@ -1,7 +1,7 @@
 """Tasks and their pieces, objects sent to each worker once, and the serial executor.
 
-A pickled piece contains only the digests of its `Broadcast` objects. Each worker receives these objects once, and finds them
-by digest.
+A pickled piece contains only the digests of its `Broadcast` objects. A worker looks the digests up among the objects that it
+has received.
 """
 
 import hashlib
@@ -252,7 +252,7 @@ class _Pickler(pickle.Pickler):
 
 
 def evict_lru(held: dict[str, Any], needs: Sequence[str]) -> None:
-    """Evict the least recently used objects above `MAX_PARTS`; driver and worker evict identically, so they stay in sync."""
+    """Evict the least recently used objects if there are more than `MAX_PARTS`; driver and worker evict the same ones."""
     for digest in needs:
         held[digest] = held.pop(digest)
     while len(held) > max(MAX_PARTS, len(needs)):

@@ -57,7 +57,7 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
     policy
         Name of the policy.
     start_s
-        Start of the job.
+        Start of the job, in seconds on the clock of the price history.
     """
     watched, bids = make_policy(policy, world), list[PlacedBid]()
     decide = watched.decide
@@ -166,14 +166,14 @@ def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
 
 
 def draw_frontier(axes: Any, frontier: Frontier, footprints: Mapping[str, tuple[float, float]]) -> None:
-    """Draw the frontier, its proven lower bound, the tangent of the best ratio, and other footprints.
+    """Draw the frontier, its proven lower bound, the line of the lowest cost per unit of work, and other footprints.
 
     Parameters
     ----------
     axes
         Axes to draw on.
     frontier
-        The points; at least one has positive work.
+        The frontier; at least one of its points has positive work.
     footprints
         Work and cost of footprints (portfolios of bids) by name.
     """

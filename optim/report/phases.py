@@ -157,7 +157,7 @@ def _series(gallery: FigureList, model: PhaseModel, phased: PhasedSeries) -> Non
 
 
 def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
-    """Return the longest segments, first those with distinct sets of phases."""
+    """Return the longest segments; a segment with the same phases as a longer one comes after all others."""
     order = np.argsort(-phased.series.lengths, kind="stable").tolist()
     seen: set[tuple[int, ...]] = set()
     fresh: list[int] = []
@@ -170,7 +170,7 @@ def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
 
 
 HORIZONS = (1, 4, 20, 40)
-"""Horizons for scoring forecasts in samples: 15 seconds to ten minutes."""
+"""Horizons for scoring forecasts, in samples: 15 seconds to ten minutes if a sample is taken every 15 seconds."""
 
 MAX_FORECASTS = 200
 
