@@ -27,7 +27,7 @@ class OutcomeChoice:
     """Outputs about jobs and differences."""
 
     jobs_csv: Annotated[
-        Path | None, option("--jobs-csv", "Write one row per job and policy; with --forecast, starts.", "FILE", PANEL)
+        Path | None, option("--jobs-csv", "Write one row per job and policy, or forecast starts.", "FILE", PANEL)
     ] = None
     waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
     limits: Annotated[

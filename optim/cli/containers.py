@@ -50,7 +50,8 @@ def recommend(
     form: Annotated[Form, option("--format", "json (one object), or yaml (patches for kubectl).")] = Form.JSON,
     out: Annotated[Path | None, option("--out", "Write here instead of stdout.", "FILE")] = None,
     require: Annotated[
-        list[str] | None, option("--require", "Allowed shares: kills, throttled; repeatable.", "NAME=VALUE")
+        list[str] | None,
+        option("--require", "Allowed share of cycles (kills) or samples (throttled); repeatable.", "NAME=VALUE"),
     ] = None,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Validity of a recommendation in minutes.", "M")] = 60.0,
     interval_s: Annotated[
@@ -90,7 +91,7 @@ def recommend(
         print_document(text, is_json=form is Form.JSON)
     else:
         write_bytes(out, text.encode())
-        info(f"{len(found)} containers written to {out}")
+        info(f"recommendations for {len(found)} containers written to {out}")
     return ExitCode.DONE
 
 
@@ -112,7 +113,7 @@ class QueueChoice:
     """The queue of jobs that reclaimed GPUs would serve."""
 
     gpus: Annotated[
-        str | None, option("--gpus", "Simulate the queue on machines x GPUs, or a topology file.", "60x8", QUEUE)
+        str | None, option("--gpus", "Cluster of the queue: machines x GPUs, or a topology file.", "60x8", QUEUE)
     ] = None
     trace: Annotated[
         Path | None,

@@ -117,7 +117,7 @@ def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Ma
         *((f"--option {name}", True, "--trace or --generate philly", not is_themis) for name in selecting),
     ):
         if is_given and not is_there:
-            raise InvalidOptionError(f"{name} requires {goes_with}; omit it")
+            raise InvalidOptionError(f"{name} requires {goes_with}; omit {name}")
 
 
 PRICES = "Prices"
@@ -247,10 +247,10 @@ def time_of(text: str, flag: str) -> int:
 
 SERIES, PHASES = "Series", "Phases"
 
-EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases, or 'truth'.", "NAME", PHASES)]
+EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases; truth: true phases.", "NAME", PHASES)]
 
 NumPhasesOption = Annotated[
-    int | None, option("--phases,--num-phases", "Number of phases; default: chosen by rule.", panel=PHASES, min=1)
+    int | None, option("--phases,--num-phases", "Number of phases; default: chosen from the data.", panel=PHASES, min=1)
 ]
 
 GeneratorOption = Annotated[

@@ -190,7 +190,7 @@ class RoundChoice:
         ),
     ] = 1
     fairness: Annotated[
-        float, option("--fairness", "f: in later rounds, the share 1 - f of the worst-off apps bids.", "F")
+        float, option("--fairness", "In later rounds, only the share 1 - F of apps that are worst off bids.", "F")
     ] = 0.8
 
 

@@ -209,6 +209,6 @@ def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
     if not is_whole.all():
         bad = float(numbers[~is_whole].flat[0])
         raise InvalidProblemError(
-            f"{what} must be whole numbers below 2^63 in size, got {bad!r}; round to a feasible plan first"
+            f"{what} must be whole numbers below 2^63 in absolute value, got {bad!r}; round to a feasible plan first"
         )
     return nearest.astype(np.int64)

@@ -132,7 +132,7 @@ def check_drawn(name: str, number: float, what: str) -> None:
     most = getattr(current_limits(), name)
     if number > most:
         raise InvalidOptionError(
-            f"{what}: at most {most} are drawn, got {number:.15g}; draw fewer, or {_how_to_raise(name)}"
+            f"{what}: at most {most} are generated, got {number:.15g}; generate fewer, or {_how_to_raise(name)}"
         )
 
 

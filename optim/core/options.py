@@ -214,7 +214,7 @@ def _check_size(name: str, value: Any) -> None:
     elif isinstance(value, float):
         if math.isnan(value) or (math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST):
             raise InvalidOptionError(
-                f"option {name!r} must be 0, or between {SMALLEST:g} and {LARGEST:g} in size, got {value}"
+                f"option {name!r} must be 0, or between {SMALLEST:g} and {LARGEST:g} in absolute value, got {value}"
             )
     elif isinstance(value, int) and not MIN_WHOLE <= value <= MAX_WHOLE:
         raise InvalidOptionError(f"option {name!r} must be between -2^63 and 2^63 - 1, got {_shown(value)}")

@@ -252,7 +252,7 @@ class DaskSession:
 
     def _unfit(self, error: Exception) -> EngineError:
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        return EngineError(f"a worker cannot join ({what}); install this package and its extras there")
+        return EngineError(f"a worker cannot join ({what}); install this package and its extras for the workers")
 
     def _lost(self) -> EngineError:
         address = self.client.scheduler.address if self.client.scheduler else ""

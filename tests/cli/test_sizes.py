@@ -31,7 +31,7 @@ COMMANDS = {
     "nodes": ("instance describe nodes.json", "JSON objects: at most 1000000 are read"),
     "topology": ("simulate cluster --generate themis --apps 4 --gpus topology.json", "at most 1000000 are read, got 92160000"),
     "grid": ("simulate cluster --generate themis --apps 4 --gpus 90000x1024", "at most 1000000 are read, got 92160000"),
-    "starts": ("simulate spot --starts 1000000000000", "--starts: at most 100000 are drawn"),
+    "starts": ("simulate spot --starts 1000000000000", "--starts: at most 100000 are generated"),
     "clocks": ("simulate training --clocks 1000000000000", "1000000000000 is more than 1"),
     "workers": ("run --application matrix-factorisation --workers 1000000", "1000000 is more than 1"),
     "servers": ("simulate packing --servers 1000000000000", "1000000000000 is more than 1"),

@@ -52,7 +52,9 @@ def test_a_limit_may_be_met_but_not_exceeded():
 def test_what_is_drawn_may_meet_a_limit_and_not_exceed_it():
     with read_limits(count=3):
         check_drawn("count", 3, "num_jobs")
-        with pytest.raises(InvalidOptionError, match=r"num_jobs: at most 3 are drawn, got 4; .*optim --limit count=N"):
+        with pytest.raises(
+            InvalidOptionError, match=r"num_jobs: at most 3 are generated, got 4; .*optim --limit count=N"
+        ):
             check_drawn("count", 4, "num_jobs")
 
 

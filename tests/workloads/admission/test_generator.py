@@ -224,7 +224,7 @@ def test_refuses_a_mix_of_utilities_out_of_range(options: dict[str, Any]) -> Non
     [
         (
             {"num_jobs": 10**6},
-            "num_jobs: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+            "num_jobs: at most 100000 are generated, got 1000000; generate fewer, or raise .*--limit count=N",
         ),
         ({"num_slots": 10**6}, "num_slots: at most 100000"),
         ({"num_worker_servers": 10**6}, "num_worker_servers: at most 100000"),

@@ -85,7 +85,7 @@ def test_refuses_options_out_of_range(options, text):
     [
         (
             {"num_apps": 10**6},
-            "num_apps: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+            "num_apps: at most 100000 are generated, got 1000000; generate fewer, or raise .*--limit count=N",
         ),
         ({"num_gpus": 10**6}, "num_gpus: at most 100000"),
         ({"num_apps": 10**5, "num_gpus": 10**5}, "num_apps times num_gpus: at most 50000000"),

@@ -92,13 +92,16 @@ def test_draws_from_files_where_they_are_named(tmp_path):
     [
         (
             {**SMALL, "windows": 10**6},
-            "windows: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+            "windows: at most 100000 are generated, got 1000000; generate fewer, or raise .*--limit count=N",
         ),
         (
             {**SMALL, "windows": 10**5, "slots": 60},
-            "windows times slots times bids: at most 50000000 are drawn, got 72000000",
+            "windows times slots times bids: at most 50000000 are generated, got 72000000",
         ),
-        ({"zone_types": 1000, "windows": 10**5}, "windows times zone_types: at most 50000000 are drawn, got 100000000"),
+        (
+            {"zone_types": 1000, "windows": 10**5},
+            "windows times zone_types: at most 50000000 are generated, got 100000000",
+        ),
     ],
 )
 def test_refuses_to_draw_more_than_a_reader_takes(sizes, text):

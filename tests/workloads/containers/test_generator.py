@@ -139,10 +139,10 @@ def test_a_chain_of_two_states_is_a_walk_step_by_step(is_high, draws):
     [
         (
             {"num_containers": 10**6},
-            "num_containers: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+            "num_containers: at most 100000 are generated, got 1000000; generate fewer, or raise .*--limit count=N",
         ),
-        ({"phase_length": 1e100}, "samples of num_containers of this phase_length: at most 500000000 are drawn"),
-        ({"idle_share": 0.9999999}, "samples of num_containers of this phase_length: at most 500000000 are drawn"),
+        ({"phase_length": 1e100}, "samples of num_containers of this phase_length: at most 500000000 are generated"),
+        ({"idle_share": 0.9999999}, "samples of num_containers of this phase_length: at most 500000000 are generated"),
     ],
 )
 def test_refuses_to_draw_more_than_a_reader_takes_before_anything_is_made(sizes, text):
