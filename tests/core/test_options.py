@@ -125,8 +125,8 @@ def test_reads_options_from_a_file(tmp_path):
     ("name", "given", "said"),
     [("number", 2**63, r"between -2\^63 and 2\^63 - 1, got 9223372036854775808"), ("number", "-9223372036854775809", r"between -2\^63 and"),
       ("number", 1e19, r"between -2\^63 and"),
-     ("share", "1e308", r"0, or between 1e-100 and 1e\+100 in size, got 1e\+308$"), ("share", 1e-320, "in size, got 1e-320"),
-     ("share", -1e101, "in size"), ("share", "nan", "in size, got nan"), ("limit", 1e101, "in size"), ("span", "1,1e101", "in size"),
+     ("share", "1e308", r"0, or between 1e-100 and 1e\+100 in absolute value, got 1e\+308$"), ("share", 1e-320, "in absolute value, got 1e-320"),
+     ("share", -1e101, "in absolute value"), ("share", "nan", "in absolute value, got nan"), ("limit", 1e101, "in absolute value"), ("span", "1,1e101", "in absolute value"),
      ("span", (2**63, 1.0), r"between -2\^63 and"), ("sizes", "1,9223372036854775808", r"between -2\^63 and")],
 )  # fmt: skip
 def test_refuses_numbers_that_cannot_be_computed_with(name, given, said):
