@@ -115,9 +115,9 @@ def race(
     rounds
         Number of rounds.
     stop
-        Called after each round.
+        Stopping rule, called after each round.
     progress
-        Receives each round with the milliseconds of the first function.
+        Receives the number of each round, and the milliseconds of the first function.
     always
         Functions that are timed in every round.
     side_s

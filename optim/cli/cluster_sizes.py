@@ -31,7 +31,7 @@ def sizes_of(gpus: str | None) -> tuple[str, ...]:
 
 
 def print_assumed_sizes(gpus: str | None, *, is_own: bool) -> None:
-    """Print the assumed size if jobs are given without one, and the size that a plain number stands for."""
+    """Print the assumed cluster if the user gives jobs but no `--gpus`, and the meaning of a plain number in `--gpus`."""
     if gpus is None and is_own:
         machines, each = map(int, DEFAULT_GPUS.split("x"))
         info(f"no --gpus: simulated on {DEFAULT_GPUS} ({machines * each} GPUs); give the size of your cluster")

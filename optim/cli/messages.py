@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     """Exit status of a command."""
 
     DONE = 0
-    """Done and verified; a verified solution or bound at a limit counts."""
+    """Done and verified, also if a time or node limit stopped the solve after a verified solution or bound."""
     NOTHING = 1
     """No solution or bound, or incomplete work."""
     WRONG_USE = 2
@@ -34,7 +34,7 @@ MAX_CHARACTERS = 700
 def one_line(text: str, most: int = MAX_CHARACTERS) -> str:
     """Return a text as one line without terminal control characters; cut the middle of a text longer than `most`.
 
-    The cut is between two words unless this would leave less than half of a part.
+    The cuts are between words, unless this would shorten the beginning or the end by half or more.
     """
     text = printable(" ".join(text.split()))
     if len(text) <= most:

@@ -145,7 +145,7 @@ class Outputs:
             check_out(path)
 
     def source(self, engine: "Engine", *, need_events: bool) -> "PolicyResultCache":
-        """Return the source of rows: stored results, logs and new simulations."""
+        """Return the object that provides rows from stored results, from logs or from new simulations."""
         from optim.benchmarks.cluster_rows import PolicyResultCache
 
         need_events |= self.study or bool(self.lost_by) or self.log is not None or self.report is not None

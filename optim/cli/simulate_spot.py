@@ -167,7 +167,7 @@ def _check_absent(trace: AvailabilityChoice) -> None:
 
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:
-    """Return into how many tasks, each as long as the start of a process, the run divides; one per start if unknown."""
+    """Return the run time in units of the time that a new process needs, at most `starts`; `starts` if it is unknown."""
     if trace.availability is not None or any(is_file_reference(name) for name in names):
         return starts
     return int(min(starts, starts * job_hours / SHARE_HOURS))

@@ -71,7 +71,7 @@ class Recomputed:
 
     @property
     def tol(self) -> float:
-        """Largest allowed difference of a stated number."""
+        """Largest allowed difference between a stated number and this one."""
         return AGREEMENT_TOL * self.terms
 
     def matches(self, stated: Any) -> bool:

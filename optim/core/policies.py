@@ -18,8 +18,8 @@ from optim.core.errors import NotAllowedError, unknown_name
 from optim.core.optional import installed_names
 
 WORLDS = ("cluster", "containers", "spot", "zones", "wrappers")
-"""Simulations of a cluster of GPUs, of containers, of bids on spot prices, and of a deadline over spot zones; last, wrappers
-around policies of the first."""
+"""Types of policies: for a cluster of GPUs, for containers, for bids on spot prices, and for a deadline over spot zones; and
+wrappers of cluster policies."""
 
 PLUGIN_GROUPS: Mapping[str, str] = {"cluster": "optim.policies"}
 """Entry-point groups in which other packages name their policies, by world."""

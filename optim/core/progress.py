@@ -88,7 +88,7 @@ def _is_close(now: float | None, before: float | None) -> bool:
 
 
 def listener_of(progress: Progress | bool | None) -> Progress:
-    """Return a progress: the object itself, `PrintedProgress` for True, `SilentProgress` for False and None.
+    """Return a `Progress`: the object itself, `PrintedProgress` for True, `SilentProgress` for False and None.
 
     Raises
     ------

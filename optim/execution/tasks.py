@@ -105,7 +105,7 @@ class Engine(Protocol):
 
 
 def in_order(finished: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yield results in order of position, each as soon as all earlier ones are available; results after a gap come last."""
+    """Yield results in order of position, each as soon as all earlier ones are available; those after a missing one at the end."""
     early: dict[int, Result] = {}
     upcoming = 0
     for position, result in finished:

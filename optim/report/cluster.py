@@ -69,7 +69,7 @@ def cluster_figures(record: RunRecord) -> list[Figure]:
 
 
 def run_of(jobs: Workload, run: LoggedRun) -> Run:
-    """Reconstruct the fields of a run that pictures need from its logged events."""
+    """Return a run, with the fields that pictures need reconstructed from its logged events; the others are 0."""
     log, count = run.log, len(jobs)
     start = np.flatnonzero(log.kind == Event.START)
     first, end = np.full(count, -1), last_times(log, count)
