@@ -83,7 +83,7 @@ class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=T
     value
         Utility of a delay up to the deadline.
     deadline
-        Delay in slots (`StepUtility.max_delay` in Python).
+        Longest delay, in slots, with the utility `value` (`StepUtility.max_delay` in Python).
     late_value
         Utility of a longer delay.
     """
@@ -109,7 +109,7 @@ UtilityDocument = SigmoidDocument | ConstantDocument | StepDocument | TableDocum
 
 
 class SegmentDocument(Struct, forbid_unknown_fields=True):
-    """Demands from `start` units of progress on until the next segment's start.
+    """Demands of a job from `start` units of progress up to the start of the next segment.
 
     The unit of progress is a chunk if `chunk_integral`, else a twentieth of a worker-slot for a job with a
     `speedup`, else a worker-slot.
@@ -149,15 +149,15 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gradient_mb
         Megabytes of gradients, one way (e).
     worker_mbps, ps_mbps
-        Megabits per second of a worker (b) and of a PS (B).
+        Bandwidth of a worker (b) and of a PS (B), in megabits per second.
     utility
         Utility of completion d slots after arrival.
     worker, ps
         Demands of one worker and one PS, lists over the resources.
     segments
-        Demands that change with completed worker-slots.
+        Demands that change with the job's progress.
     min_utility
-        Minimum accepted utility, instead of a share of f(0).
+        Minimum accepted utility; replaces the instance's share of f(0).
     speedup
         Speed of 1, 2, ... workers relative to one worker, multiples of 0.05; the last entry holds for more workers.
     """
@@ -185,9 +185,9 @@ class ServerClassDocument(Struct, forbid_unknown_fields=True):
     Parameters
     ----------
     type
-        Name.
+        Name of the class.
     capacity
-        A list over the resources, or one such list per slot.
+        Capacity of one server: a list over the resources, or one such list per slot.
     count
         Number of servers.
     """
@@ -221,9 +221,10 @@ class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     min_utility
         Minimum accepted utility as a share of f(0).
     max_share_per_server
-        Maximum share of a server per job and slot, for workers and for PSs; one unit is always allowed.
+        Maximum share of each resource of one server that a job's workers, or its PSs, may use in a slot (on shared
+        servers both together); a single worker or PS is always allowed.
     chunk_integral
-        Whether workers process complete chunks in a slot.
+        Whether workers process only complete chunks within a slot.
     """
 
     schema: str
@@ -243,7 +244,7 @@ class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 MIN_QUANTITY = Decimal("0.000001")
 
 WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
-"""Integer fields of a job, equal in a file and in arrays."""
+"""Integer fields of a job, with the same names and units in documents and in `Jobs`."""
 
 MICRO_FIELDS = {
     "minibatch_s": "minibatch_micro_s",
@@ -251,7 +252,7 @@ MICRO_FIELDS = {
     "worker_mbps": "worker_micro_mbps",
     "ps_mbps": "ps_micro_mbps",
 }
-"""Decimals of a job, and the arrays that hold them in 1e-6 units."""
+"""Decimal fields of a job's document, each with the field of `Jobs` that holds it in 1e-6 units."""
 
 UTILITIES: dict[type[Any], type[Any]] = {
     SigmoidDocument: SigmoidUtility,
@@ -343,7 +344,7 @@ def _micro(value: Decimal, path: str) -> int:
     """Return a decimal as an exact integer of 1e-6 units."""
     if not value.is_finite():
         raise InvalidProblemError(f"{path} must be a finite number, got {value}")
-    if value.copy_abs() > MAX_QUANTITY:  # `abs` rounds, and overflows where exponents have ten digits
+    if value.copy_abs() > MAX_QUANTITY:  # `copy_abs`, since `abs` rounds and overflows for huge exponents
         raise InvalidProblemError(f"{path} must be at most {MAX_QUANTITY}, got {value}; choose a larger unit")
     rounded = value.quantize(MIN_QUANTITY)
     if rounded != value:
@@ -564,13 +565,13 @@ def _resources(classes: Mapping[str, list[dict[str, Any]]], stated: Sequence[str
         for c, row in enumerate(rows):
             if isinstance(row.get("capacity"), list | tuple):
                 raise InvalidProblemError(
-                    f"resources must be given where no capacity names them, got {side}[{c}].capacity {row['capacity']!r}; "
+                    f"resources must be given if a capacity is a list, got {side}[{c}].capacity {row['capacity']!r}; "
                     "write resources=['gpu'] or capacity={'gpu': 8}"
                 )
     names = dict.fromkeys(name for entry in capacities if isinstance(entry, Mapping) for name in entry)
     if not names:
         raise InvalidProblemError(
-            "resources must be given where no capacity names them; write resources=['gpu'] or capacity={'gpu': 8}"
+            "resources must be given if no capacity names them; write resources=['gpu'] or capacity={'gpu': 8}"
         )
     return tuple(names)
 
@@ -598,7 +599,7 @@ def _job(row: Mapping[str, Any], i: int, kinds: Sequence[str], slot_s: float) ->
         job = {"worker": {}, "ps": {}, **job}
         job |= {side: _amounts(job[side], kinds, f"jobs[{i}].{side}") for side in ("worker", "ps")}
     if not isinstance(job["id"], str):
-        raise InvalidProblemError(f"jobs[{i}].id must be a text, got {job['id']!r}; write {str(job['id'])!r}")
+        raise InvalidProblemError(f"jobs[{i}].id must be a string, got {job['id']!r}; write {str(job['id'])!r}")
     if not _is_whole(job["arrival"]):
         raise InvalidProblemError(f"jobs[{i}].arrival must be a slot, got {job['arrival']!r}; write a whole number")
     if "work" in job:
@@ -627,12 +628,12 @@ def _work(job: Mapping[str, Any], i: int, slot_s: float) -> dict[str, Any]:
     both = [name for name in ("epochs", "chunks", "minibatches", "minibatch_s") if name in job]
     if both or job["gradient_mb"]:
         raise InvalidProblemError(f"jobs[{i}].work excludes {', '.join(both) or 'gradient_mb'}; give one or the other")
-    # Slots are cut into `most` parts of whole microseconds, rounded down; ceil() recovers the lost fraction.
+    # A mini-batch takes 1 / `most` of a slot, rounded down to microseconds; the ceil() in W_i recovers the lost fraction.
     slot = int(Decimal(str(slot_s)) * MICRO)
     micro = slot // int(most)
     if not micro or int(work) * (slot % int(most)) >= slot:
         raise InvalidProblemError(
-            f"jobs[{i}].work times max_workers is too large for slots of {slot_s} s; use longer ones"
+            f"jobs[{i}].work times max_workers is too large for slots of {slot_s} s; use longer slots"
         )
     return {"epochs": int(work), "chunks": int(most), "minibatches": 1, "minibatch_s": Decimal(micro) / MICRO}
 

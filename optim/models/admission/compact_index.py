@@ -23,18 +23,18 @@ JOB, SEGMENT, SERVER, SLOT = range(4)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobWindow:
-    """The slots in which one job may run, and bounds on its progress before each of them.
+    """The slots in which one job may run, and bounds on its progress before each slot.
 
     Parameters
     ----------
     job
         The job.
     slots
-        From its arrival to the last slot whose completion earns anything.
+        Slots from the job's arrival to the last slot in which its completion earns anything.
     completions
-        Slots in which completion earns something and the empty cluster could have done the work.
+        Slots in which completion earns something and by whose end the empty cluster could do the work.
     max_workers
-        Shape (slots,): the most workers that fit the empty cluster in each slot, over all segments.
+        Shape (slots,): maximum number of workers that fit the empty cluster in each slot, over all segments.
     max_progress
         Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
     segments
@@ -54,7 +54,7 @@ class JobWindow:
 
 
 def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
-    """Yield the window of each job that could complete alone in time; the others have no variables."""
+    """Yield the window of each job that could complete alone in time; other jobs have no variables."""
     jobs = instance.jobs
     workers_in_class = instance.workers_per_server * instance.worker_servers.count[None, :, None]
     for i in range(instance.num_jobs):
@@ -114,7 +114,7 @@ class CompactIndex:
 
     @cached_property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
-        """All (job, segment, slot) of the jobs with several segments in which the segment is reachable."""
+        """All (job, segment, slot) with a reachable segment, for the jobs with several segments."""
         return tuple(
             (i, number, slot)
             for i, window in self.windows.items()
@@ -165,7 +165,7 @@ class CompactIndex:
 
     @cached_property
     def segments_of(self) -> dict[tuple[int, int], list[int]]:
-        """Segments by (job, slot), of the jobs with several."""
+        """Reachable segments by (job, slot), for the jobs with several segments."""
         result: dict[tuple[int, int], list[int]] = {}
         for i, number, slot in self.segments:
             result.setdefault((i, slot), []).append(number)
@@ -188,7 +188,7 @@ class CompactIndex:
         return limit if share is None else share.numerator * limit // share.denominator
 
     def exceeds_share_alone(self, place: Place) -> bool:
-        """Whether a single worker or a single PS uses more than the share of a shared server."""
+        """Whether a single worker or a single PS uses more than the allowed share of a shared server."""
         job, number, server, slot = place
         return any(
             max(self.demand(job, number, r)) > self.share_of(server, slot, r)

@@ -7,7 +7,8 @@ Notation: job i, segment s of its demands (0 if a job has one segment), worker s
 returns one constraint.
 
 Rows of resources are divided by the greatest common divisor of their demands, and their right-hand sides are
-rounded down. Coefficients are then small integers, so that a solver's tolerance cannot admit a plan that violates a row in exact arithmetic.
+rounded down. Coefficients are then small integers, so that a solver's tolerance cannot admit a plan that
+violates a row in exact arithmetic.
 """
 
 import math
@@ -119,13 +120,13 @@ def segment_not_passed(m: Model, i: int, s: int, t: int) -> Any:
 
 
 def whole_step(m: Model, i: int, t: int) -> Any:
-    """Run a step of the progress table: sum_h y_ih(t) = sum_Y Y c_iY(t)."""
+    """Let the number of workers be the selected step of the progress table: sum_h y_ih(t) = sum_Y Y c_iY(t)."""
     steps = m.data.steps[i, t]
     return m.workers_in_slot[i, t] == pyo.quicksum(count * m.step[i, t, count] for count in steps)
 
 
 def one_step(m: Model, i: int, t: int) -> Any:
-    """Run at most one step, none after completion: sum_Y c_iY(t) <= sum_{t' >= t} u_i(t')."""
+    """Select at most one step in each slot, none after completion: sum_Y c_iY(t) <= sum_{t' >= t} u_i(t')."""
     steps = m.data.steps[i, t]
     return pyo.quicksum(m.step[i, t, count] for count in steps) <= m.runs_on[i, t]
 
@@ -153,7 +154,7 @@ def alone_on_server(m: Model, i: int, s: int, h: int, t: int) -> Any:
 
 
 def _is_on(m: Model, i: int, s: int, t: int) -> Any:
-    """Return 1 where the job may use demand segment s in slot t."""
+    """Return an expression that is 1 if the job may use demand segment s in slot t, else 0."""
     return m.in_segment[i, s, t] if len(m.data.windows[i].segments) > 1 else m.runs_on[i, t]
 
 

@@ -91,7 +91,7 @@ class Utility(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigmoidUtility:
-    """f(d) = theta1 / (1 + exp(theta2 (d - theta3))): priority, urgency, target delay.
+    """f(d) = theta1 / (1 + exp(theta2 (d - theta3))), with priority theta1, urgency theta2 and target delay theta3.
 
     References
     ----------
@@ -130,7 +130,7 @@ class StepUtility:
     late_value: float = 0.0
 
     def values(self, num_delays: int) -> NDArray[np.float64]:
-        """Return the two-valued step."""
+        """Return `value` for delays up to `max_delay`, then `late_value`."""
         return np.where(np.arange(num_delays) <= self.max_delay, self.value, self.late_value).astype(np.float64)
 
 
@@ -267,7 +267,7 @@ class AdmissionData(ComparesByValue):
     Parameters
     ----------
     name
-        Name of the instance, for records.
+        Name of the instance.
     horizon
         Number of slots T; slots are 0, ..., T-1.
     slot_micro_s
@@ -442,7 +442,7 @@ class AdmissionData(ComparesByValue):
     def workers_per_server(self) -> IntArray:
         """n: maximum number of workers of a job's segment on ONE server of a class, shape (segments, classes, slots).
 
-        The number of demands that fit the empty server, capped by N_i and `max_share_per_server`.
+        The number of units that fit the empty server, capped by N_i and `max_share_per_server`.
         """
         most = self.max_workers[self.segment_job]
         return units_per_server(self.jobs.worker_demand, self.worker_servers.capacity, most, self.max_share_per_server)
@@ -455,7 +455,7 @@ class AdmissionData(ComparesByValue):
 
 
 def units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share: Fraction | None) -> IntArray:
-    """Return how many units of each demand fit one server of each class in each slot, exactly."""
+    """Return the number of units of each demand that fit one server of each class in each slot, exactly."""
     num_segments, num_resources = demand.shape
     result = np.repeat(
         np.broadcast_to(most[:, None], (num_segments, capacity.shape[0]))[:, :, None], capacity.shape[1], axis=2

@@ -29,13 +29,13 @@ JOB, SLOT, SERVER, COUNT = range(4)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdmissionPlan(ComparesByValue):
-    """Integer numbers of workers and PSs on single servers.
+    """A plan: the numbers of workers and PSs of each job in each slot on each server.
 
     Parameters
     ----------
     workers, ps
-        Shape (rows, 4): job, slot, server, count, sorted, each (job, slot, server) once, counts
-        positive. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
+        Shape (rows, 4): job, slot, server and count (positive). Rows are sorted, and each (job, slot, server) occurs
+        once. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
 
     Examples
     --------
@@ -97,7 +97,7 @@ class AdmissionPlan(ComparesByValue):
                 wrong = rows[(rows[:, column] < 0) | (rows[:, column] >= most)]
                 if len(wrong):
                     raise InvalidProblemError(
-                        f"a plan's {side} name {name} {wrong[0, column]}, and instance {instance.name!r} has {name}s 0 to {most - 1}"
+                        f"a plan's {side} name {name} {wrong[0, column]}, but instance {instance.name!r} has {name}s 0 to {most - 1}"
                     )
 
     def columns(self, instance: AdmissionInstance | None = None) -> Columns:
@@ -157,10 +157,10 @@ class ServerCut(ComparesByValue):
     """A valid inequality on the integer packings of one server, weighted by a dual multiplier.
 
     The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. The cut
-    holds for every integer packing of one server of class `server_class` in slot `slot`. Job j has at most N_j
-    workers and Z_j(N_j) PSs in it. Summed over the servers of the class, the right-hand side is multiplied by
-    their number. Coefficients are integers, so that validity is decided exactly. For a job with demand
-    segments the inequality must hold with the elementwise smallest demand of its segments.
+    holds for every integer packing of one server of class `server_class` in slot `slot`; a packing contains at
+    most N_j workers and Z_j(N_j) PSs of job j. Summed over the servers of the class, the right-hand side is
+    multiplied by their number. Coefficients are integers, so that validity is decided exactly. For a job with
+    demand segments the inequality must hold with the elementwise smallest demand of its segments.
 
     Parameters
     ----------
@@ -211,8 +211,8 @@ class CountCut(ComparesByValue):
     jobs
         Shape (items,), ascending; other jobs have no gain.
     gain
-        Shape (items, widest): gains of 1, ..., widest units, >= 0 and non-decreasing; more units gain as much
-        as widest units.
+        Shape (items, widest): gains of 1, ..., widest units, >= 0 and non-decreasing; more units have the same
+        gain as widest units.
     ps_gain
         On shared servers the gains of 1, ..., widest PSs (`gain` is then for workers); None on separate
         servers.
@@ -246,9 +246,9 @@ class PriceProof(ComparesByValue):
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
     * right_hand_side`` (count cuts: without count). The bound is valid for all prices >= 0 if every payoff is at
     least ``max(0, value - cost)`` over all schedules of the job. The bound is (A.22) in
-    docs/mathematics/admission.md. In a leaf of a `TreeProof` only the schedules that satisfy the leaf's branches
-    count. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative. A job that the branches reject has
-    payoff 0.
+    docs/mathematics/admission.md. In a leaf of a `TreeProof`, payoffs need only cover the schedules that satisfy
+    the leaf's branches. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative.
+    A job that the branches reject has payoff 0.
 
     Parameters
     ----------
@@ -272,16 +272,16 @@ class PriceProof(ComparesByValue):
 
 
 class BranchKind(StrEnum):
-    """Split of a node's set of plans: low child | high child. v is the branch's `value` (ignored by `admitted`)."""
+    """How a branch splits a node's plans: low child | high child; v is the branch's `value` (unused by `admitted`)."""
 
     ADMITTED = "admitted"
     """job i is rejected | job i is admitted."""
     COMPLETION = "completion"
     """job i is rejected or completes by slot v | job i is rejected or completes after slot v."""
     WORKERS = "workers"
-    """job i has at most v workers in the class in the slot | at least v + 1."""
+    """job i has at most v workers on servers of the branch's class in its slot | at least v + 1 workers."""
     PS = "ps"
-    """job i has at most v PSs in the class in the slot | at least v + 1."""
+    """job i has at most v PSs on servers of the branch's class in its slot | at least v + 1 PSs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,8 +306,8 @@ class TreeNode(ComparesByValue):
     low, high
         Numbers of the children, -1 at a leaf.
     proof
-        Dual point for the restricted schedules of a leaf; None at an inner node and at a leaf without any
-        plan.
+        Dual point for the schedules that a leaf's branches allow; None at an inner node and at a leaf that
+        contains no plan.
     """
 
     branch: Branch | None = None
@@ -359,7 +359,7 @@ def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) ->
 
 @dataclass(slots=True, kw_only=True)
 class _Need:
-    """Units that one job needs to complete: by slot its demand segment, and units by server."""
+    """Units that one job needs to complete: its demand segment by slot; units by side, slot and server."""
 
     job: int
     completion: int = -1
@@ -367,7 +367,7 @@ class _Need:
     units: dict[tuple[Side, int], dict[int, int]] = field(default_factory=dict)
 
     def rows(self, side: Side) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the rows of a plan."""
+        """Yield the job's rows of a plan on one side of the cluster."""
         for (on, slot), by_server in self.units.items():
             if on is side:
                 yield from ((self.job, slot, server, count) for server, count in by_server.items())
@@ -457,7 +457,7 @@ class _FreeServers:
         return False
 
     def _is_within_limits(self, need: _Need, slot: int, segment: int) -> bool:
-        """Return whether one job's units fit an empty server under the share cap."""
+        """Return whether the job's units on each server fit the empty server under the share cap."""
         units = {side: need.units[side, slot] for side in (Side.WORKER, Side.PS)}
         for side, by_server in units.items():
             most = self._most[side][segment, :, slot]

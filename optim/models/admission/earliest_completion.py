@@ -9,7 +9,7 @@ from optim.core.arrays import IntArray
 from optim.models.admission.data import MICRO, AdmissionData, ServerClasses
 
 NOTHING_FITS = -(2**40)
-"""Marks numbers of workers that do not fit even without PSs; sums of it stay within 64 bits."""
+"""Table entry for numbers of workers that do not fit even without PSs; sums of such entries fit 64 bits."""
 
 
 def earliest_completion(instance: AdmissionData) -> IntArray:
@@ -74,7 +74,7 @@ def max_ps_beside(
     share: Fraction | None,
     most: tuple[int, int],
 ) -> IntArray:
-    """Return the most PSs of one job that fit ONE shared server together with Y = 0, 1, ... of its workers.
+    """Return the maximum numbers of a job's PSs that fit ONE shared server with Y = 0, 1, ... of its workers.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def max_ps_beside(
     capacity
         The server's capacity over the resources, in 1e-6 units.
     share
-        Cap on the job's share of the server; a single worker or a single PS may exceed it.
+        Cap on the job's share of the server (None: no cap); a single worker or a single PS may exceed it.
     most
         Largest relevant numbers of workers and of PSs.
 
@@ -106,7 +106,7 @@ def max_ps_beside(
 def _max_ps(
     demand: tuple[tuple[int, ...], tuple[int, ...]], capacity: tuple[int, ...], most: tuple[int, int]
 ) -> IntArray:
-    """Return for each number of workers the most PSs that fit into `capacity` together with them."""
+    """Return for each number of workers the maximum number of PSs that fit `capacity` together with these workers."""
     result = np.full(most[0] + 1, most[1], dtype=np.int64)
     for worker, ps, limit in zip(*demand, capacity, strict=True):
         rest = limit - worker * np.arange(most[0] + 1, dtype=np.int64)
@@ -143,7 +143,7 @@ def _max_workers_shared(instance: AdmissionData) -> IntArray:
 
 
 def _powers(one: IntArray, count: int, most: int) -> Iterator[IntArray]:
-    """Yield tables of 1, 2, 4, ... equal servers whose numbers add up to `count`."""
+    """Yield the tables of groups of 1, 2, 4, ... equal servers that together have `count` servers."""
     power = one
     while count:
         if count & 1:
@@ -175,7 +175,10 @@ def _slots_at_full_speed(progress: IntArray, target: int) -> int | None:
 
 
 def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Count slots if progress is any number of worker-slots: reachable progress is 0, ..., `max_progress`."""
+    """Return the number of slots needed if any number of worker-slots up to the limit is possible.
+
+    The reachable progress is then 0, ..., `max_progress`.
+    """
     max_progress = 0
     ends = [*starts[1:], target]
     for k in range(limits.shape[1]):
@@ -190,7 +193,7 @@ def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | N
 
 
 def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Count slots if progress comes in jumps: bit d of `reached` is set if progress d is reachable."""
+    """Return the number of slots needed if progress comes in jumps; bit d of `reached`: progress d is reachable."""
     reached = 1
     jumps = np.unique(table).tolist()
     all_states = (1 << target) - 1
@@ -238,19 +241,19 @@ def _reason(instance: AdmissionData, job: int, most: IntArray) -> str:
         if not most[segment, slots].any():
             return "has no slot in which workers and the parameter servers that they need fit together"
     if end - begin > 1:
-        return f"cannot complete alone by slot {last}, the last that earns"
+        return f"cannot complete alone by slot {last}, after which it earns nothing"
     possible = int(instance.progress[job][most[begin, slots]].sum())
     return (
-        f"cannot complete alone by slot {last}, the last that earns: "
-        f"{possible / int(instance.target[job]):.0%} of its work from slot {first} on"
+        f"cannot complete alone by slot {last}, after which it earns nothing: "
+        f"at most {possible / int(instance.target[job]):.0%} of its work fits from slot {first} on"
     )
 
 
 def _lacking(instance: AdmissionData, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
-    """Return the resources whose demand exceeds the capacity of every server."""
+    """Describe the resources whose demand exceeds the capacity of every server."""
     max_capacity = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
     short = [
-        f"{name} {need / MICRO:g} of {have / MICRO:g}"
+        f"{name}: {need / MICRO:g} needed, at most {have / MICRO:g} per server"
         for name, need, have in zip(instance.resources, demand.tolist(), max_capacity.tolist(), strict=True)
         if need > have
     ]

@@ -1,4 +1,4 @@
-"""Forecast for an operator: earlier days, and the prices learned from them (format ``optim/forecast/1``)."""
+"""Forecast for an operator: instances of earlier days, and the prices learned from them (``optim/forecast/1``)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,20 +39,20 @@ class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast(ComparesByValue):
-    """Prices learned from earlier days, together with these days.
+    """Prices learned from the instances of earlier days, together with these instances.
 
     Parameters
     ----------
     cluster
-        Instance without jobs: the servers, slots and rules of the prices.
+        Instance without jobs: the servers, slots and rules for which the prices hold.
     days
-        The earlier days, each with its jobs (the cluster of a day may have had another size).
+        Instances of the earlier days; their clusters may have other sizes.
     fill
-        Share of each capacity available in the LP, in (0, 1].
+        Share of each capacity that the LP may use, in (0, 1].
     worker_price, ps_price
-        Shape (classes, slots, resources), utility per unit of the resource, >= 0. They are an optimal dual point of the
-        packing LP of the jobs of all days, each job with weight 1 / days. Shared servers have worker prices
-        only.
+        Shape (classes, slots, resources), utility per unit of the resource, >= 0. They are an optimal dual point
+        of the packing LP of the jobs of all days, each job with weight 1 / days. Shared servers have worker
+        prices only.
 
     Raises
     ------
@@ -157,6 +157,6 @@ def _prices(lists: list[list[list[float]]], name: str) -> FloatArray:
         prices = np.array(lists, dtype=np.float64)
     except ValueError:
         raise InvalidProblemError(
-            f"{name} must list equally many slots per class, and resources per slot; learn the forecast again"
+            f"{name} must have one price per class, slot and resource, got lists of unequal lengths; learn the forecast again"
         ) from None
     return prices if prices.ndim == 3 else np.zeros((0, 0, 0))

@@ -47,7 +47,8 @@ class AdmissionInstance(AdmissionData):
         Parameters
         ----------
         jobs
-            One mapping per job, or a frame, with fields as in a file of the schema ``optim/admission/1``. The usual fields are:
+            One mapping per job, or a frame, with fields as in a file of the schema ``optim/admission/1``. The usual
+            fields are:
 
             - ``id``: name (default ``job-0``, ``job-1``, ...)
             - ``arrival``: slot (default 0)
@@ -55,8 +56,8 @@ class AdmissionInstance(AdmissionData):
               ``epochs``, ``chunks``, ``minibatches`` and ``minibatch_s``
             - ``max_workers``: maximum number of concurrent workers (default 1)
             - ``worker``, ``ps``: demand of one worker and of one parameter server, by resource
-            - ``value``: utility of a completion by slot ``deadline`` (default: no deadline, as for slots beyond
-              the horizon)
+            - ``value``: utility of a completion by slot ``deadline`` (default: no deadline; a deadline beyond the
+              horizon has the same effect)
 
             Without ``worker_mbps`` and ``ps_mbps`` one parameter server suffices for any number of workers. In
             frames the column ``worker.gpu`` is a worker's demand for ``gpu``.
@@ -69,7 +70,7 @@ class AdmissionInstance(AdmissionData):
         resources
             Names of the resources (default: the names in the capacities).
         name, min_utility, max_share_per_server, chunk_integral
-            As in the instance.
+            As in a file of the schema.
 
         Raises
         ------
@@ -151,7 +152,7 @@ MAX_NAMED = 3
 
 
 def remark(instance: AdmissionInstance) -> str:
-    """Return one sentence on the jobs that can never run; an empty text if there are none."""
+    """Return one sentence on the jobs that can never run; an empty string if there are none."""
     reasons = instance.never_run
     if not reasons:
         return ""
@@ -161,10 +162,10 @@ def remark(instance: AdmissionInstance) -> str:
 
 
 PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
-"""Fields of jobs with an entry per demand segment; every other field has one per job."""
+"""Fields of `Jobs` with one entry per demand segment; except `segment_offset`, the other fields have one per job."""
 
 LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
-"""Entry of one job in a field that may be omitted for all jobs."""
+"""Entry that a job gets in a merged field if the field is empty for all jobs of its day."""
 
 
 def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance, what: str) -> None:

@@ -201,7 +201,7 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         return describe(instance)
 
     def remarks(self, instance: AdmissionInstance) -> tuple[str, Mapping[str, float]]:
-        """Return the jobs that can never run, with the reasons."""
+        """Return a sentence on the jobs that can never run, and their number as a counter."""
         return remark(instance), {"never_run": float(len(instance.never_run))}
 
     def decision_figures(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionP
 from optim.models.admission.instance import AdmissionInstance, remark
 
 TIME_SENSITIVE_LIMIT = 1.0
-"""Largest theta2 of a time-sensitive job in the paper's evaluation; steeper ones are time-critical."""
+"""Largest theta2 of a time-sensitive job in the paper's evaluation; jobs with a larger one are time-critical."""
 
 
 def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
@@ -30,12 +30,12 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
     -------
     Mapping
         Plain values. `worker_demand` and `ps_demand` are the total demand of all schedulable jobs divided by
-        the cluster's capacity over all slots, per resource. The demand is worker-slots times a worker's
-        demand, and b / B PS-slots per worker-slot (the average that row (6) requires) times a PS's demand.
-        `max_share_of_server` is the largest share of one server's resource that a schedulable job may use in
-        one slot. It is eps in the small-job condition of the competitive ratio. `schedulable_jobs` is the
-        number of jobs that can complete alone before the horizon; `never_run` describes the other jobs and
-        the reasons.
+        the cluster's capacity over all slots, per resource. The demand of a job's workers is its worker-slots
+        times the demand of one worker. Its PSs need b / B PS-slots per worker-slot, the average that row (6)
+        requires. `max_share_of_server` is the largest share of one server's resource that a schedulable job may
+        use in one slot. It is eps in the small-job condition of the competitive ratio. `schedulable_jobs` is the
+        number of jobs that can complete alone before the horizon; `never_run` counts the other jobs, and names
+        the first of them with the reasons.
     """
     jobs, work = instance.jobs, instance.work
     schedulable = instance.earliest_completion >= 0
@@ -123,7 +123,7 @@ def _demand_over_capacity(
 
 
 def max_share(instance: AdmissionInstance) -> Fraction:
-    """Return eps: the largest share of a row that one job can take in one slot, exactly.
+    """Return eps: the largest share of one server's resource that one job can use in one slot, exactly.
 
     The maximum is over jobs that can complete alone and over the slots from their arrival to their deadline.
     """
@@ -167,7 +167,7 @@ def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: in
     most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
     workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
     used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
-    # A single worker or a single PS may exceed the share; each number alone already fits.
+    # A single worker or a single PS may exceed the share; `most` admits it only if it fits the server.
     fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
     result: IntArray = used[fits]
     return result
@@ -190,10 +190,10 @@ class PlanLoad:
     Parameters
     ----------
     tight_rows
-        Share of tight rows (server class, slot, resource). A row is tight if no server of the class can host
-        the smallest demand for that resource in that slot. The minimum is over the jobs that can run in the
-        slot. A job can run in a slot after its arrival while its completion earns something, if it can
-        complete at all. Rows whose smallest demand exceeds an empty server are not counted.
+        Share of tight rows (server class, slot, resource). A row is tight if every server of the class has less
+        of the resource free in the slot than the smallest positive demand of the jobs that can run in the slot.
+        A job that can complete at all can run in every slot from its arrival to the last in which its completion
+        earns something. Rows whose smallest demand exceeds an empty server are not counted.
     rejected_jobs
         Share of all jobs that the plan rejects, 0 if there are no jobs.
     worker_utilisation, ps_utilisation

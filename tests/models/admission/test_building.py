@@ -60,7 +60,7 @@ def test_work_in_short_is_that_many_worker_slots(work, most, slot_s):
 
 
 def test_work_that_slots_cannot_be_cut_into_is_refused():
-    with pytest.raises(InvalidProblemError, match="too large for slots of 1e-05 s; use longer ones"):
+    with pytest.raises(InvalidProblemError, match="too large for slots of 1e-05 s; use longer slots"):
         build({**JOB, "work": 100, "max_workers": 3}, slot_s=1e-5)
 
 
@@ -105,7 +105,7 @@ def test_wrong_jobs_are_refused_by_field(change, said):
 
 
 def test_resources_must_be_known():
-    with pytest.raises(InvalidProblemError, match="resources must be given where no capacity names them"):
+    with pytest.raises(InvalidProblemError, match="resources must be given if a capacity is a list"):
         build(worker_servers=[{"capacity": [4]}])
     assert build(worker_servers=[{"capacity": [4]}], resources=["gpu"]).resources == ("gpu",)
 

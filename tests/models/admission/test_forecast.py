@@ -45,7 +45,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     [
         (lambda d: d["worker_price"][0][1].__setitem__(0, -1.0), "worker_price must hold finite prices of at least 0"),
         (lambda d: d["ps_price"][0].pop(), "ps_price must list classes, slots and resources of shape"),
-        (lambda d: d["ps_price"][0][0].pop(), "ps_price must list equally many slots"),
+        (lambda d: d["ps_price"][0][0].pop(), "ps_price must have one price per class, slot and resource"),
         (lambda d: d.__setitem__("fill", 0), "fill"),
         (lambda d: d.__setitem__("schema", "optim/forecast/2"), "schema must be"),
         (lambda d: d["days"][0].__setitem__("schema", "optim/auction/1"), "cluster and days must be"),

@@ -223,14 +223,14 @@ def test_a_cluster_without_servers_is_told_of_them(servers):
 def test_a_capacity_without_names_is_told_of_the_resources():
     with pytest.raises(
         InvalidProblemError,
-        match=r"resources must be given where no capacity names them, got worker_servers\[0\].capacity \[4\]",
+        match=r"resources must be given if a capacity is a list, got worker_servers\[0\].capacity \[4\]",
     ):
         build(worker_servers=[{"capacity": [4]}])
     assert build({"worker": [1]}, worker_servers=[{"capacity": [4]}], resources=["gpu"]).resources == ("gpu",)
 
 
 def test_a_number_as_id_is_refused_with_a_remedy():
-    with pytest.raises(InvalidProblemError, match=r"jobs\[0\]\.id must be a text, got 7; write '7'"):
+    with pytest.raises(InvalidProblemError, match=r"jobs\[0\]\.id must be a string, got 7; write '7'"):
         build({"id": 7})
 
 

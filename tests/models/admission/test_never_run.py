@@ -43,8 +43,8 @@ def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():
 @pytest.mark.parametrize(
     ("job", "cluster", "reason"),
     [
-        ({"ps": {"gpu": 1}}, {}, "needs parameter servers that fit no host of parameter servers (gpu 1 of 0)"),
-        ({"worker": {"gpu": 5}}, {}, "has workers that fit no worker server (gpu 5 of 4)"),
+        ({"ps": {"gpu": 1}}, {}, "needs parameter servers that fit no host of parameter servers (gpu: 1 needed, at most 0 per server)"),
+        ({"worker": {"gpu": 5}}, {}, "has workers that fit no worker server (gpu: 5 needed, at most 4 per server)"),
         (
             {"worker": {"gpu": 3, "cpu": 3}},
             {"worker_servers": [{"capacity": {"gpu": 4}}, {"capacity": {"cpu": 4}}], "resources": ["gpu", "cpu"]},
@@ -58,10 +58,10 @@ def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():
         (
             {"worker": {"gpu": 1}, "ps": {"gpu": 5}},
             {"worker_servers": None, "shared_servers": GPU4},
-            "needs parameter servers that fit no shared server (gpu 5 of 4)",
+            "needs parameter servers that fit no shared server (gpu: 5 needed, at most 4 per server)",
         ),
-        ({"work": 20}, {}, "cannot complete alone by slot 3, the last that earns: 60% of its work from slot 0 on"),
-        ({"arrival": 2, "deadline": 2}, {}, "cannot complete alone by slot 2, the last that earns: 50% of its work from slot 2 on"),
+        ({"work": 20}, {}, "cannot complete alone by slot 3, after which it earns nothing: at most 60% of its work fits from slot 0 on"),
+        ({"arrival": 2, "deadline": 2}, {}, "cannot complete alone by slot 2, after which it earns nothing: at most 50% of its work fits from slot 2 on"),
         ({"value": 0}, {}, "earns nothing in any slot from its arrival on"),
     ],
 )  # fmt: skip
