@@ -52,7 +52,7 @@ LP_TOL = 1e-6
 def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, CountRange]:
     """Return the valid range of each counter, given the number of admitted jobs and the proof.
 
-    The master's value is that of a convex combination of plans, so each job earns at most its best value.
+    The counter `master` is the value of a convex combination of plans, so each job earns at most its best value.
     """
     jobs = len(exact.jobs)
     total_value = math.fsum(max(0.0, max(job.value, default=0.0)) for job in exact.jobs)
@@ -126,7 +126,7 @@ ONLINE, GUARDED = "online", "online-learned"
 """The solvers whose competitive ratios the theorems give; the second one applies them to a share of the servers, its guard."""
 
 SERVERS_TOL = 1e-9
-"""Servers by which the guard's share of a class may be rounded down."""
+"""Tolerance, in servers, when the guard's share of a class is rounded up."""
 
 PRINTED_TOL = 1e-5
 """Largest relative error of a number printed with six digits."""
@@ -151,8 +151,8 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     Notes
     -----
     Plans are checked in integers. Bounds are recomputed in doubles, rounded outward by a bound on their
-    rounding errors, and summed exactly. The largest value less cost of one job comes from a dynamic programme
-    over the work done (cf. section 2.3 of Bao et al.). Identical servers form one class.
+    rounding errors, and summed exactly. The largest payoff of one job (value minus cost) comes from a dynamic
+    programme over the work done (cf. section 2.3 of Bao et al.). Identical servers form one class.
 
     References
     ----------
@@ -190,7 +190,7 @@ class AdmissionClaims(AbstractClaims):
 
     @cached_property
     def eps(self) -> Fraction:
-        """The largest share of a row that one job can use."""
+        """Largest share of one server's resource that one job can use in a slot."""
         return max_share(self.exact)
 
     def check_decision(self, decision: AdmissionPlan) -> Findings:
@@ -203,7 +203,7 @@ class AdmissionClaims(AbstractClaims):
         return list(findings.violations), Recomputed.total(values)
 
     def check_proof(self, proof: PriceProof | TreeProof) -> Findings:
-        """Check prices, or a tree of them."""
+        """Check a dual point, or a tree with a dual point at its leaves."""
         exact = self.exact
         findings = (
             check_prices(exact, proof, CutCheck(exact)) if isinstance(proof, PriceProof) else check_tree(exact, proof)
@@ -235,7 +235,7 @@ class AdmissionClaims(AbstractClaims):
         plan = self.solution.decision
         admitted = float(len(plan.admitted)) if isinstance(plan, AdmissionPlan) else 0.0
         known = {**self.figures(), "admitted": admitted, "never_run": float(self.never_run)}
-        if self.solution.termination == Termination.COMPLETED:  # an interrupted run has decided on some jobs only
+        if self.solution.termination == Termination.COMPLETED:  # an interrupted run has decided on only some jobs
             known["refused"] = len(self.exact.jobs) - admitted
         return known
 
@@ -259,14 +259,14 @@ class AdmissionClaims(AbstractClaims):
         if "theorem" not in stated or certificate is None:
             return None
         if self.solution.solver not in (ONLINE, GUARDED):
-            return f"the theorems are on the solvers {ONLINE} and {GUARDED}, not on {self.solution.solver}"
+            return f"the theorems apply to the solvers {ONLINE} and {GUARDED}, not to {self.solution.solver}"
         if stated["theorem"] not in C5_BEGINS:
-            return f"there is no theorem on the {stated['theorem']} price"
+            return f"no theorem applies to the {stated['theorem']} price"
         if self.solution.solver == GUARDED and stated["theorem"] != ZERO_START:
-            return f"the theorem of {GUARDED} is on the {ZERO_START} price"
+            return f"the theorem of {GUARDED} applies to the {ZERO_START} price"
         price = self.solution.options.get("price", stated["theorem"])
         if price != stated["theorem"] and not (isinstance(price, str) and is_file_reference(price)):
-            return f"the theorem is on the {stated['theorem']} price, but the run's option price is {price}"
+            return f"the theorem applies to the {stated['theorem']} price, but the run's option price is {price}"
         verdicts = [_verdict(text) for text in certificate.conditions]
         failing = [name for name, holds in verdicts if not holds]
         if [name for name, _ in verdicts] != list(CONDITIONS):
@@ -284,16 +284,17 @@ class AdmissionClaims(AbstractClaims):
         return self._why_false_ratio(stated, certificate)
 
     def _why_false_ratio(self, stated: Mapping[str, str], certificate: Certificate) -> str | None:
-        """Return why a ratio is not the theorem's for the stated numbers, or contradicts the bound or the plan."""
+        """Return why the stated ratio does not follow from the stated numbers, or contradicts the bound or the plan."""
         solution = self.solution
         full = CONDITIONS["C3"].fullmatch(certificate.conditions[2])
         try:
             ratio, spread, wide = float(stated["ratio"]), float(stated["spread"]), float(stated.get("wide", 0.0))
             share = 1.0 if full is None else float(full[2])
         except (TypeError, ValueError):
-            return "the ratio and its numbers must be numbers"
+            return "the ratio, its spread, its share of the capacity and the value of wide jobs must be numbers"
         if ("wide" in stated) != (solution.solver == GUARDED):
-            return f"the solver {solution.solver} has another theorem"
+            form = "with" if "wide" in stated else "without"
+            return f"a ratio {form} a term for wide jobs does not follow from the theorem of {solution.solver}"
         if solution.objective is None or solution.bound is None or not 0 < share <= 1:
             return "a ratio needs an objective, a bound and a share in (0, 1]"
         if solution.termination != Termination.COMPLETED:
@@ -321,7 +322,7 @@ class AdmissionClaims(AbstractClaims):
         Raises
         ------
         RatioRefusedError
-            If they don't, or if no ratio is proven for them.
+            If the options give other numbers, or no ratio is proven for them.
         """
         options, is_online = self.solution.options, self.solution.solver == ONLINE
         if not options.get("strict", False):
@@ -359,7 +360,7 @@ class AdmissionClaims(AbstractClaims):
             )
 
     def ratio_text(self, ratio: float) -> str:
-        """Return the competitive ratio with the premises that the file cannot show."""
+        """Return the competitive ratio with the premises that the checker cannot verify from the solution file."""
         options, is_online = self.solution.options, self.solution.solver == ONLINE
         premises = [f"{self.solution.solver} made the plan"]
         if not is_online or options.get("bounds", "oracle") in STATED_BOUNDS:
@@ -370,7 +371,7 @@ class AdmissionClaims(AbstractClaims):
         return f"the competitive ratio is {ratio:.6g}{extra} if {' and '.join(premises)}"
 
     def _guard_share(self) -> float:
-        """Return the smallest share of a class' servers that the guard has, by the option `guard`."""
+        """Return the smallest share of a class's servers that the option `guard` gives to the guard; NaN if invalid."""
         guard = self.solution.options.get("guard")
         if not isinstance(guard, int | float) or not 0 < guard <= 1:
             return math.nan
@@ -415,7 +416,7 @@ class AdmissionClaims(AbstractClaims):
 
 
 def _figures_in(condition: str) -> tuple[float, ...]:
-    """Return the numbers of a condition; none if it is not written as `CONDITIONS` demands."""
+    """Return the numbers in a condition; an empty tuple if the condition does not match its pattern in `CONDITIONS`."""
     match = CONDITIONS[condition[:2]].fullmatch(condition)
     try:
         return tuple(float(Fraction(text)) for text in match.groups()[1:] if text is not None) if match else ()

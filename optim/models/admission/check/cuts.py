@@ -34,7 +34,7 @@ STATE_LIMIT = 50_000
 """Largest number of partial packings in memory; a cut that needs more is rejected as unproven."""
 
 FEW_STATES = 500
-"""Number of partial packings from which a linear programme is solved for better weights of the relaxation."""
+"""Number of partial packings above which a linear programme is solved for better weights of the relaxation."""
 
 MAX_GAIN = 2**50
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
@@ -45,7 +45,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Non-empty options of a job (or of its workers or PSs alone) on the servers of a cut: gain and use of each."""
+    """Numbers of units that a job (or its workers or PSs alone) may have on a cut's servers: gain and use of each."""
 
     gains: tuple[int, ...]
     uses: tuple[tuple[int, ...], ...]
@@ -281,9 +281,10 @@ def _with_job(gain: IntArray, use: IntArray, rest: IntArray, gained: IntArray) -
 
 
 def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], residual: FloatArray) -> FloatArray:
-    """Return an upper bound on the remaining jobs' gain in each packing's free capacity, shape (packings, weightings).
+    """Return an upper bound on the remaining jobs' gain in each packing's free capacity, shape (packings,).
 
-    Each job gains at its best rate per weight, up to its largest gain.
+    `residual` has one column per weighting of the resources. For each weighting, jobs gain at their best rates per
+    weighted use, up to their largest gains; the smallest of these bounds is returned.
     """
     max_gain = np.array([gain[-1] for gain, _ in jobs], dtype=np.float64)
     most = np.full(len(residual), max_gain.sum())

@@ -3,8 +3,8 @@
 The class `AdmissionInstance` derives tables such as work, deadlines and units per server. The checker never
 reads these tables and derives all of them again, so that the two derivations check each other.
 
-On separate servers, a number of units per server describes how much of a job fits. On shared servers, a set
-of pairs (workers, PSs) does. A class of n shared servers can host every sum of n such pairs.
+On separate servers, one number describes how many units of a job fit a server. On shared servers, a set of
+feasible pairs (workers, PSs) does. A class of n shared servers can host every sum of n such pairs.
 """
 
 import math
@@ -70,7 +70,7 @@ def shrink_factor(num_operations: int) -> float:
     """Return a factor that reduces a computed sum of non-negative products to at most its exact value.
 
     Each of `num_operations` nested rounded operations raises the result by at most a factor ``1 + 2**-53``.
-    Twice that number covers the multiplication by the factor as well.
+    Twice this error covers the multiplication by the returned factor as well.
     """
     return 1.0 - 2.0 * num_operations * UNIT_ROUNDOFF
 
@@ -116,7 +116,7 @@ def values_of(utility: Utility, num_delays: int) -> list[float]:
             return [float(utility.value if d <= utility.max_delay else utility.late_value) for d in range(num_delays)]
         case TableUtility():
             return [float(utility.table[d]) if d < len(utility.table) else 0.0 for d in range(num_delays)]
-    # A custom utility class has no second description: its values are its definition.
+    # A custom utility has no second implementation in the checker, so its own values are used.
     return [float(value) for value in utility.values(num_delays)]
 
 
@@ -129,7 +129,7 @@ def _logistic(exponent: float) -> float:
 
 
 def _relative_error(utility: Utility, num_delays: int) -> float:
-    """Bound the relative error: a rounded exponent x moves its exponential by |x| units."""
+    """Return a bound on the relative error of the values; rounding an exponent x changes e^x by up to |x| roundoffs."""
     if not isinstance(utility, SigmoidUtility):
         return 0.0
     exponent = abs(utility.theta2) * (num_delays + abs(utility.theta3))
@@ -237,7 +237,17 @@ def smallest_demand(demands: Sequence[Demand]) -> Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServerFacts:
-    """The servers of one side: `capacity` has shape (classes, slots, resources), in 1e-6 units."""
+    """The server classes of one side.
+
+    Parameters
+    ----------
+    types, count
+        Name and number of servers of each class.
+    capacity
+        Shape (classes, slots, resources), 1e-6 units per server.
+    first_after
+        Number of the first server after each class, if servers are numbered through the classes.
+    """
 
     types: tuple[str, ...]
     capacity: IntArray
@@ -351,11 +361,11 @@ def _demands(instance: AdmissionInstance, i: int) -> tuple[Demand, ...]:
 
 
 IMPOSSIBLE = -(2**40)
-"""Marks numbers of workers that do not fit even without PSs."""
+"""Table entry for numbers of workers that do not fit even without PSs."""
 
 
 def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: Fraction | None, most: int) -> int:
-    """Return how many units of a demand fit one server under the share cap, at most `most`."""
+    """Return the number of units of a demand that fit one server under the share cap, at most `most`."""
     units = most
     for unit, limit in zip(demand, capacity, strict=True):
         if unit > 0:
@@ -370,7 +380,7 @@ def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: F
 
 
 def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side, slots: range) -> IntArray:
-    """Return the most units in each class and slot, shape (classes, slots).
+    """Return the maximum number of a job's workers or PSs in each class and slot, shape (classes, slots).
 
     The number is `count` times the units of one server, since identical servers are one row of the dual.
     """
@@ -390,7 +400,7 @@ def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side
 def max_ps_beside(
     demand: Demand, capacity: tuple[int, ...], share: Fraction | None, count: int, most: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """Return for Y = 0, 1, ... the most PSs that fit `count` equal shared servers together with Y workers.
+    """Return the maximum numbers of PSs that fit `count` equal shared servers together with Y = 0, 1, ... workers.
 
     Parameters
     ----------
@@ -416,7 +426,7 @@ def max_ps_beside(
 
 
 def ps_beside_on_one(demand: Demand, capacity: tuple[int, ...], share: Fraction | None, y: int, most: int) -> int:
-    """Return the most PSs that fit one server together with y workers, -1 if the workers alone do not fit."""
+    """Return the maximum number of PSs on one server with y workers, -1 if the workers alone do not fit."""
     z = _units_in_rest(demand, capacity, y, most)
     if z < 0 or share is None:
         return z

@@ -55,18 +55,18 @@ CERTIFICATE = "certificate"
 
 
 def in_job(exact: ExactInstance, job: int, slot: int | None = None) -> str:
-    """Return "job j3, slot 7"."""
+    """Return a text such as "job j3, slot 7"."""
     return f"job {exact.jobs[job].name}" + ("" if slot is None else f", slot {slot}")
 
 
 def on_server(exact: ExactInstance, side: Side, server: int, slot: int) -> str:
-    """Return "server 3 (p2.xlarge), slot 7"."""
+    """Return a text such as "server 3 (p2.xlarge), slot 7"."""
     servers = exact.servers(side)
     return f"server {server} ({servers.types[servers.class_of(server)]}), slot {slot}"
 
 
 def in_class(exact: ExactInstance, side: Side, server_class: int, slot: int) -> str:
-    """Return "worker servers p2.xlarge, slot 7"."""
+    """Return a text such as "worker servers p2.xlarge, slot 7"."""
     kind = "shared" if exact.is_shared else "PS" if side is Side.PS else "worker"
     return f"{kind} servers {exact.servers(side).types[server_class]}, slot {slot}"
 
@@ -126,7 +126,7 @@ def check_plan(exact: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
 
 
 Use = dict[tuple[Side, int, int], list[int]]
-"""Use of each resource in 1e-6 units, by side of the servers, server and slot; shared servers count as workers' ones."""
+"""Use of each resource in 1e-6 units, by side, server and slot; shared servers are on the worker side."""
 
 
 def uses_of(exact: ExactInstance, plan: AdmissionPlan) -> dict[int, Use]:
@@ -158,7 +158,7 @@ def _malformed(side: Side, rows: Any) -> Violation | None:
 
 
 def _read_rows(exact: ExactInstance, side: Side, rows: list[list[int]], violations: list[Violation]) -> Placed:
-    """Collect the valid rows; report invalid ones and those before a job's arrival."""
+    """Return the valid rows; append violations for invalid rows and for rows before a job's arrival."""
     num_servers = exact.servers(side).num_servers
     what = "workers" if side is Side.WORKER else "PSs"
     placed: Placed = {}

@@ -27,7 +27,7 @@ STATED_BOUNDS = ("history", "estimated")
 """Sources whose U and lower scale the certificate states: `history` reads other files, `estimated` a random sample."""
 
 LEAST_RISE = 1e-9
-"""ln(U / lower scale) is at least this."""
+"""Minimum of ln(U / lower scale) in every row."""
 
 SLACK = 1e-9
 """Allowed rounding difference of a condition."""
@@ -39,7 +39,7 @@ class RatioRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _JobFigures:
-    """One schedulable job: value at the earliest and last completion, maximum worker-slots, and demands in integer units."""
+    """One schedulable job: values at its earliest and last completion, maximum worker-slots, extreme unit demands."""
 
     most: float
     least: float
@@ -50,7 +50,7 @@ class _JobFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """One side's rows: logarithms of U (by resource) and of the lower scale (classes, slots, resources)."""
+    """Capacity rows of one side: logarithms of U (by resource) and of the lower scale (classes, slots, resources)."""
 
     capacity: FloatArray
     count: FloatArray
@@ -141,7 +141,7 @@ def option_numbers(options: Mapping[str, Any]) -> dict[str, float]:
     Raises
     ------
     RatioRefusedError
-        If one is no number, or out of its range.
+        If an option is not a number, or is out of its range.
     """
     usual = {"upper_scale": 1.0, "lower_scale": 1.0, "sample_share": 0.1, "eps": None}
     stated = {name: options.get(name, value) for name, value in usual.items()}
@@ -199,7 +199,7 @@ def _figures(exact: ExactInstance, job: ExactJob) -> _JobFigures | None:
 
 
 def _worker_slots(job: ExactJob) -> int:
-    """Return a number of worker-slots that no schedule without superfluous workers exceeds."""
+    """Return an upper bound on the worker-slots of the job's schedules without superfluous workers."""
     window = max(1, job.deadline - job.arrival + 1)
     if job.is_chunk_integral:
         slots = min(job.target, window)
@@ -240,7 +240,7 @@ def _rows(
     scale: str,
     factors: tuple[float, float] = (0.0, 0.0),
 ) -> _Rows:
-    """Return a side's rows; `factors` are the logarithms that U and the lower scale are raised by."""
+    """Return a side's rows; `factors` are the logarithms of the factors applied to U and to the lower scale."""
     servers = exact.servers(side)
     capacity, count = servers.capacity / MICRO, np.array(servers.count, dtype=np.float64)
     if not jobs:
@@ -285,13 +285,13 @@ def _rows(
 
 
 def _num_rows(exact: ExactInstance) -> int:
-    """Return the number of single servers' rows that have any capacity."""
+    """Return the number of rows (server, slot, resource) with positive capacity, over all single servers."""
     tables = [(exact.servers(side).capacity, exact.servers(side).count) for side in _sides(exact)]
     return sum(int((capacity > 0).sum(axis=(1, 2)) @ np.array(count, dtype=np.int64)) for capacity, count in tables)
 
 
 def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> float:
-    """Check C2, that U is at least any job's value for its smallest use of the row; return the smallest ratio of the two."""
+    """Check C2 (U is at least every job's value per smallest unit demand); return the smallest ratio of the two."""
     least = math.inf
     for side, stated in rows.items():
         needed = _rows(exact, side, known, EXPONENTIAL, "simple")
@@ -303,7 +303,7 @@ def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequen
 
 
 def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tuple[float]:
-    """Check C5 of the zero-start price: lambda times the use is at most the value; return the largest share."""
+    """Check C5 of the zero-start price: lambda times a job's use is at most its value; return the largest quotient."""
     share = _largest_scale(rows, known)
     if share > 1 + SLACK:
         raise RatioRefusedError("C5 fails: by the run's options sum of lambda a exceeds a job's value")
@@ -311,7 +311,7 @@ def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tu
 
 
 def _largest_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> float:
-    """Return the largest share of a job's value that lambda times its use takes."""
+    """Return the largest quotient over jobs of lambda times the job's use and its value."""
     scale = {side: np.exp(row.log_lower.max(axis=(0, 1), initial=-np.inf)) for side, row in rows.items()}
     scale.setdefault(Side.PS, scale[Side.WORKER])
     return max(

@@ -18,7 +18,10 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut, Side
 
 PAYOFF_TOL = 1e-9
-"""Tolerated shortfall of a payoff, relative to its size and to max(1, the job's value); the payoff is then raised."""
+"""Tolerated shortfall of a payoff, relative to the largest of 1, |required payoff| and the job's values.
+
+The bound uses the required payoff wherever the stated one is smaller.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ def check_prices(
     restrictions
         Restrictions on schedules by job, from the branches above a leaf; unlisted jobs are unrestricted.
     leaf
-        Name of a tree's leaf, appended to the names of rows.
+        Text that names the tree's leaf, appended to the location of each violation.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def check_prices(
         needed = max(floor, min_payoff(exact, job, prices, restriction, enough=stated))
         if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.value):
             where = in_job(exact, job.index) + leaf
-            text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
+            text = f"the payoff {stated!r} is less than {needed!r}, the job's largest value minus cost"
             violations.append(violation(placement.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
     return BoundFindings(violations=tuple(violations), bound=total.total + _rents(exact, proof))

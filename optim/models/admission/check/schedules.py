@@ -67,7 +67,7 @@ class Restriction:
         return (self.is_refused and self.is_admitted) or any(limit < 0 for limit in self.at_most.values())
 
     def narrowed(self, branch: Branch, *, is_high: bool) -> "Restriction":
-        """Return the restriction of a child of `branch`."""
+        """Return the restriction in the high or the low child of `branch`."""
         limit = branch.value
         match branch.kind:
             case BranchKind.ADMITTED:
@@ -193,7 +193,7 @@ class Pricing:
         return by_slot
 
     def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
-        """Return the fewest and the most units in each class and slot, shape (classes, slots) each."""
+        """Return the minimum and maximum numbers of units in each class and slot, shape (classes, slots) each."""
         at_most = max_in_class(self.exact, self.job, demand, side, self.slots)
         at_least = np.zeros_like(at_most)
         for (on, c, slot), limit in self.restriction.at_least.items():
@@ -227,7 +227,7 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
 
 
 def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Limits", most: int) -> FloatArray:
-    """Return the costs of `_cheapest` plus the charges of count cuts; shape (slots, most + 1)."""
+    """Return the least cost of 0, ..., most units in each slot, with the charges of count cuts; shape (slots, most + 1)."""
     unit = pricing.unit_costs(demand, side)
     cost = _cheapest(unit, *limits, most)
     for k, by_class in pricing.count_charges(side).items():
@@ -267,7 +267,7 @@ def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int
 
 
 Limits = tuple[IntArray, IntArray]
-"""Fewest and most units in each class and slot."""
+"""Minimum and maximum numbers of units in each class and slot."""
 
 
 def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]) -> FloatArray:
@@ -325,7 +325,7 @@ def _equal_slots(capacity: IntArray, c: int, limits: tuple[Limits, Limits]) -> I
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pairs:
-    """Counts that a class may take in a slot: y and z within their limits, z <= beside[y]."""
+    """Pairs (y, z) of workers and PSs that a class can host in a slot: both within their limits, z <= beside[y]."""
 
     beside: IntArray
     workers: tuple[int, int]
@@ -357,7 +357,7 @@ class _Windows:
         self._known: dict[int, FloatArray] = {1: cost}
 
     def least(self, length: int) -> FloatArray:
-        """Return the table for a window of `length` counts."""
+        """Return the least costs with 0, ..., length - 1 further PSs."""
         length = min(length, self._doubled[0].shape[2])
         if length not in self._known:
             exponent = length.bit_length() - 1
@@ -389,7 +389,7 @@ UNDERFLOW = 1e-290
 def min_payoff(
     exact: ExactInstance, job: ExactJob, prices: Prices, restriction: Restriction, *, enough: float = -math.inf
 ) -> float:
-    """Return the largest value less cost of the job's schedules, rounded up.
+    """Return the largest value minus cost of the job's schedules, rounded up.
 
     Parameters
     ----------
@@ -405,8 +405,8 @@ def min_payoff(
     Returns
     -------
     float
-        An upper bound on value less cost over all schedules that may be worth more than `enough`;
-        -infinity if there is none.
+        An upper bound on value minus cost over all schedules whose value may exceed `enough`; -infinity if there
+        are none.
     """
     ceiling = _ceiling(job, restriction)
     worthwhile = np.flatnonzero(ceiling > max(enough, 0.0))
@@ -441,9 +441,9 @@ def earliest_completion(exact: ExactInstance, job: ExactJob) -> int | None:
 
 
 def completion_costs(pricing: Pricing) -> FloatArray:
-    """Return the least cost of completing the job in each slot exactly, infinite if impossible.
+    """Return for each slot the least cost of a schedule that completes the job in it, infinite if impossible.
 
-    A dynamic programme over the progress done before a slot.
+    A dynamic programme over the progress before a slot.
     """
     job, num_slots = pricing.job, len(pricing.slots)
     demands = [demand for demand in job.demands if demand.start < job.target]
@@ -495,7 +495,7 @@ def _widened(table: FloatArray, width: int) -> FloatArray:
 
 
 def _only(cost: FloatArray, start: int, end: int) -> FloatArray:
-    """Return the costs with everything outside a range of progress made infinite."""
+    """Return the costs by progress, infinite outside ``start:end``."""
     if start == 0 and end >= len(cost):
         return cost
     result = np.full_like(cost, np.inf)
@@ -504,7 +504,7 @@ def _only(cost: FloatArray, start: int, end: int) -> FloatArray:
 
 
 def _finished(cost: FloatArray, slot_cost: FloatArray, finish: IntArray) -> float:
-    """Return the least cost of finishing in this slot: `finish` workers from each progress."""
+    """Return the least cost of completing the job in a slot; `finish` lists the workers needed from each progress."""
     first = int(np.searchsorted(-finish, -(len(slot_cost) - 1), side="left"))
     if first >= len(cost):
         return math.inf
@@ -512,7 +512,7 @@ def _finished(cost: FloatArray, slot_cost: FloatArray, finish: IntArray) -> floa
 
 
 class _Advance:
-    """One slot's step of the dynamic programme, for given progress of each choice; reuses its buffers between slots."""
+    """Step of the dynamic programme over one slot, for choices of given progress; buffers are reused between slots."""
 
     def __init__(self, progress: IntArray, size: int) -> None:
         self._widest = int(progress[-1])
@@ -534,7 +534,10 @@ class _Advance:
 
 
 def max_share(exact: ExactInstance) -> Fraction:
-    """Return eps, the largest share of a row that one job can use, over jobs that can complete alone in time."""
+    """Return eps, the largest share of one server's resource that one job can use in a slot.
+
+    The maximum is over jobs that can complete alone in time.
+    """
     share = Fraction(0)
     for job in exact.jobs:
         if job.deadline >= job.arrival and has_schedule(exact, job, FREE):
@@ -543,7 +546,7 @@ def max_share(exact: ExactInstance) -> Fraction:
 
 
 def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
-    """Return the largest share of a row that one job can use."""
+    """Return the largest share of one server's resource that the job can use in a slot."""
     share = Fraction(0)
     most = (job.max_workers, job.ps_needed(job.max_workers))
     for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):

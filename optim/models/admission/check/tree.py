@@ -29,7 +29,7 @@ from optim.models.admission.check.schedules import FREE, Place, Pricing, Restric
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
 STEP_LIMIT = 1_000_000
-"""Step limit of the search in one place (side, class, slot); a leaf that needs more is rejected as unproven."""
+"""Limit on the packing search in one place (side, class, slot); a leaf that needs more steps is rejected as unproven."""
 
 Pair = tuple[int, int]
 """Workers and PSs of one job."""
@@ -37,7 +37,10 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """A job's minimum units in a place, their smallest demand, and the most PSs that fit with 0, 1, ... workers."""
+    """A job's minimum units in a place, the smallest demand of a unit, and `max_ps`.
+
+    ``max_ps[y]`` is the maximum number of PSs that fit one server together with y workers.
+    """
 
     min_units: Pair
     demand: Demand
@@ -96,7 +99,7 @@ def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Res
 
 
 def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
-    """Return whether all units fit the servers of a place, or may fit (search limit reached)."""
+    """Return False if the jobs' minimum units provably do not fit the servers of a place, else True."""
     side, c, slot = place
     servers = exact.servers(side)
     search = _Packing(jobs, servers.capacity_at(c, slot))
@@ -104,7 +107,7 @@ def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
 
 
 class _Packing:
-    """Fill equal servers one after the other with maximal packings; failed sets of unpacked units are memorised."""
+    """Fill equal servers one after the other with maximal packings; sets of units that do not fit are memorised."""
 
     def __init__(self, jobs: Sequence[Units], capacity: tuple[int, ...]) -> None:
         self._jobs, self._capacity = jobs, capacity
@@ -112,7 +115,7 @@ class _Packing:
         self._steps = 0
 
     def fits(self, rest: tuple[Pair, ...], number: int) -> bool:
-        """Return whether the rest fits `number` empty servers; also True if the search reaches its limit.
+        """Return whether the units `rest` fit `number` empty servers; also True if the search reaches its limit.
 
         The search is depth first with an explicit stack, since servers may outnumber the recursion limit.
         """
@@ -137,7 +140,7 @@ class _Packing:
         return False
 
     def _verdict(self, rest: tuple[Pair, ...], number: int) -> bool | None:
-        """Return whether the rest fits if a simple test decides it, None if a search must."""
+        """Return whether the units `rest` fit if a simple test decides this, None if only a search can."""
         if not any(map(any, rest)):
             return True
         is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_capacity(rest, number)
@@ -151,9 +154,9 @@ class _Packing:
         )
 
     def _after_one(self, rest: tuple[Pair, ...]) -> Iterator[tuple[Pair, ...]]:
-        """Yield the units left after one server, for every maximal packing of it.
+        """Yield the units that remain after one server is filled, for every maximal packing of this server.
 
-        Some server holds a unit of the first remaining job; as servers are equal, it may be this one.
+        Some server holds a unit of the first remaining job. As servers are equal, this server is taken for it.
         """
         first = next(k for k, pair in enumerate(rest) if any(pair))
         for packed, residual in self._ways(rest, 0, self._capacity):
@@ -198,10 +201,10 @@ def _residual(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[in
 
 
 COPIED = 10
-"""Steps of the checker's limit that one copied entry uses; the copy stays in memory as long as the path."""
+"""Steps that one copied limit counts towards the checker's limit of steps; copies stay in memory along a path."""
 
 SOUGHT = 1_000
-"""Steps of the checker's limit that one search for a job's schedule uses."""
+"""Steps that one search for a job's schedule counts towards the checker's limit of steps."""
 
 Restrictions = Mapping[int, Restriction]
 """Restrictions by job; unlisted jobs are unrestricted."""
@@ -284,7 +287,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
 
 
 def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_high: bool) -> Restriction:
-    """Return a job's restriction below a branch; its limits by place are copied."""
+    """Return a job's restriction in a child of a branch; copying its limits by place counts as steps."""
     restriction = FREE if before is None else before
     effort.spend(COPIED * (len(restriction.at_least) + len(restriction.at_most)))
     return restriction.narrowed(branch, is_high=is_high)
@@ -308,7 +311,7 @@ def _by_job(item: tuple[int, Restriction]) -> int:
 
 
 class _Known:
-    """Cache of restrictions that no plan meets: neighbouring leaves share most restrictions."""
+    """Cache of whether any plan meets a job's restriction, since neighbouring leaves share most restrictions."""
 
     def __init__(self, exact: ExactInstance, effort: Effort) -> None:
         self._exact, self._effort = exact, effort

@@ -592,7 +592,10 @@ def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
     conditions = (*certificate.conditions[:4], "C5 holds: D_0 = 0, optimum >= 1", certificate.conditions[5])
     stated = certificate.statement.replace("zero-start", "exponential")
     other = replace(solution, certificate=replace(certificate, statement=stated, conditions=conditions))
-    assert "the theorem of online-learned is on the zero-start price" in optim.verify(day, other).violations[0].message
+    assert (
+        "the theorem of online-learned applies to the zero-start price"
+        in optim.verify(day, other).violations[0].message
+    )
 
 
 @pytest.mark.parametrize(
