@@ -13,10 +13,10 @@ from optim.models.auction.data import Cluster, Horizon, Locality
 from optim.models.auction.fairness import AppProfile, IdealTime, ideal_minutes, shared_minutes, shared_minutes_each
 
 MIN_GAIN = 1e-12
-"""Rows whose relative improvement is at most this are omitted."""
+"""Rows that improve rho by at most this relative amount are omitted."""
 
 NamedRow = tuple[tuple[tuple[int, int], ...], float]
-"""(machine, GPUs) entries, and rho."""
+"""A bid that names machines: (machine, GPUs) entries, and rho."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class BidTable:
     Parameters
     ----------
     empty_rho, ideal_min
-        rho of the empty row, and the ideal time in minutes, the denominator of every rho.
+        rho without GPUs from the auction (the empty row), and the ideal time in minutes, the denominator of every rho.
     gpus, locality, rho
         Shape (rows,): number of GPUs, locality and rho of each bundle.
     named
@@ -69,7 +69,7 @@ def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
 def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
     """Return the largest number of free GPUs in one slot, one machine, one rack, and the cluster.
 
-    Localities equal to the next better one are omitted (machines of one slot, a cluster of one rack).
+    A locality is omitted if it equals the next better one (machines of one slot, a cluster of one rack).
     """
     limits = {Locality.SLOT: int(cluster.slot_free.max(initial=0))}
     if len(cluster.slot_machine) > cluster.num_machines:
@@ -120,9 +120,9 @@ def bid_table(
     row. It is also omitted if another row is at least as good, needs at most as many GPUs and fits wherever
     this row fits.
 
-    The slowdown of an app that already holds GPUs is that of the smallest subtree with these and the bundle.
-    A bundle given by number and locality may lie far from the allocated GPUs, so it is valued at the
-    cluster's slowdown. Rows that name machines near the allocated GPUs have a smaller slowdown.
+    If the app already holds GPUs, its slowdown is that of the smallest subtree that contains these GPUs and the
+    bundle. A bundle given by number and locality may lie far from the held GPUs, so it is valued at the
+    cluster's slowdown. Rows that name machines near the held GPUs have a smaller slowdown.
 
     Parameters
     ----------
@@ -132,8 +132,7 @@ def bid_table(
         The cluster with its free GPUs.
     lease_min, horizon
         Lease in minutes, and the horizon over which all rows are valued (`shared_minutes`). If the app holds
-        no GPUs and the horizon is `hold`, the empty row takes one lease longer than the app's slowest other
-        row.
+        no GPUs and the horizon is `hold`, the empty row takes one lease longer than the app's slowest bundle.
     sizes
         If given, only these numbers of GPUs are bid for.
     widest
@@ -204,7 +203,10 @@ class NamedBids:
         classes: tuple[tuple[int, int, float], ...],
         empty_rho: float,
     ) -> tuple[NamedRow, ...]:
-        """Return an app's rows with named machines that improve on its rows (GPUs, locality, rho) without."""
+        """Return an app's rows with named machines that are better than its other rows, `classes`.
+
+        The rows of `classes` are (GPUs, locality, rho).
+        """
         ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
         named = []
         for machines, level in self._bundles(profile, numbers):
@@ -215,9 +217,10 @@ class NamedBids:
     def _bundles(
         self, profile: AppProfile, numbers: Sequence[int]
     ) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
-        """Yield bundles on one machine with allocated GPUs and within a rack, with the locality of the union.
+        """Yield bundles near the GPUs that the app holds, each with the locality of bundle and held GPUs together.
 
-        Bundles with the same slowdown as GPUs anywhere are omitted: rows without named machines cover them.
+        A bundle lies on one machine with held GPUs, or in a rack with held GPUs. Bundles with the same slowdown as
+        GPUs anywhere are omitted, because rows without named machines cover them.
         """
         held_slots = {slot for slot, _ in profile.held_places}
         machine_free, rack_of, slots_of = self._machine_free, self._rack_of, self._slots_of
@@ -250,7 +253,7 @@ class NamedBids:
                     break
                 count = used + (k > filled)
                 if count == 1 and is_rack and chain[0] in homes:
-                    continue  # the chain of this machine contains it
+                    continue  # the chain of this machine yields this bundle
                 if count != known:
                     level, known = level_with(chain[:count]), count
                 if profile.slowdown.within(level) >= worst:
@@ -262,7 +265,11 @@ class NamedBids:
 def _better_named(
     rows: list[tuple[tuple[tuple[int, int], ...], float]], classes: tuple[tuple[int, int, float], ...], empty_rho: float
 ) -> tuple[NamedRow, ...]:
-    """Drop named rows no better than the empty row, or than a row that needs no more of any machine."""
+    """Return the named rows that no other row dominates.
+
+    A named row whose rho is no smaller is dominated by the empty row, by a row of the widest locality with at most as
+    many GPUs, and by a named row with at most as many GPUs on every machine.
+    """
     undominated: list[NamedRow] = []
     widest = max((level for _, level, _ in classes), default=0)
     anywhere = sorted((k, rho) for k, level, rho in classes if level == widest)

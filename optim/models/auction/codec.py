@@ -49,7 +49,7 @@ class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     slots
         GPUs of each slot, an island of fast links.
     free
-        Offered GPUs of each slot (default: all).
+        Free GPUs of each slot (default: all).
     count
         Number of machines.
     """
@@ -84,7 +84,7 @@ class SlowdownDocument(Struct, forbid_unknown_fields=True):
     Parameters
     ----------
     slot, machine, rack, cluster
-        Slowdown of a job whose GPUs lie within one such place, at least 1.
+        Slowdown of a job whose GPUs lie within one slot, machine, rack, or the cluster; at least 1.
     """
 
     slot: float = 1.0
@@ -115,9 +115,9 @@ class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     Parameters
     ----------
     gpus, locality
-        Their number and their smallest subtree.
+        Number of these GPUs, and the smallest subtree that contains them.
     places
-        `[slot, GPUs]`, instead of `gpus` and `locality`.
+        `[slot, GPUs]` entries, which replace `gpus` and `locality`.
     """
 
     gpus: Count | UnsetType = UNSET
@@ -139,11 +139,11 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     slowdown
         Slowdown by locality, or the name of a preset such as `vgg16-themis`.
     combine
-        End of the app: of its last job, or of its predicted winner.
+        The app ends with its last job (`all`), or with its predicted winner (`best`).
     ideal
-        Ideal time: on all GPUs for a share of the time, or on a share of the GPUs.
+        The ideal time is on all GPUs for a share of the time (`time-share`), or on a share of the GPUs (`space-share`).
     estimator
-        Estimate of the app's time: from totals, or by the best split of the GPUs over its jobs.
+        The app's time is estimated from totals (`aggregate`), or by the best split of the GPUs over its jobs (`split`).
     held
         GPUs that the app holds.
     """
@@ -172,7 +172,7 @@ class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     profile
         Data from which bids are generated.
     elapsed_min, work_min, ideal_min
-        Terms of rho without a profile.
+        Terms of rho (default: from the profile, or 0, 1, 1 without one).
     """
 
     id: Name
@@ -407,7 +407,7 @@ def _profile(app: AppDocument, i: int, cluster: Cluster) -> AppProfile | None:
 
 
 def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> AppProfile:
-    """Return the profile of an app with the allocation of its document."""
+    """Return the profile with the held GPUs that a document states."""
     stated = None if isinstance(holding.gpus, UnsetType) else holding.gpus
     if not holding.places:
         if stated is None:
@@ -447,7 +447,7 @@ def _profile_document(profile: AppProfile) -> ProfileDocument:
 
 
 def _machine_documents(cluster: Cluster) -> list[MachineDocument]:
-    """Return one entry for each run of equal machines."""
+    """Return one document for each sequence of equal machines."""
     machines = []
     for m, rack in enumerate(cluster.machine_rack.tolist()):
         mine = cluster.slot_machine == m

@@ -15,14 +15,14 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 SERVED_STEP = 800.0
-"""Log weight of serving one more app, beyond the sum of all apps' ranges of log values, if an app without GPUs has value 0.
+"""Part of each served app's log weight if an app without GPUs has the value 0 (see `AuctionData.weight`).
 
 exp(-800) is 0 in doubles, so an app whose presence excludes another app gets the share 0 exactly.
 """
 
 
 class Locality(IntEnum):
-    """The smallest subtree that contains an allocation, best first; `NAMED` rows name their machines."""
+    """Level of the smallest subtree that contains an allocation, best first; `NAMED`: the row names its machines."""
 
     SLOT = 0
     MACHINE = 1
@@ -39,7 +39,7 @@ class Horizon(StrEnum):
 
 
 class EmptyValue(StrEnum):
-    """Value of an app without GPUs: 1 / rho of the empty row, or 0 with as many apps served as possible."""
+    """Value of an app without GPUs: 1 / `empty_rho`, or 0 with as many apps served as possible."""
 
     POSITIVE = "positive"
     ZERO = "zero"
@@ -56,7 +56,7 @@ class Cluster(ComparesByValue):
     slot_machine
         Shape (slots,): the machine of each slot (an island of fast links), ascending.
     slot_gpus, slot_free
-        Shape (slots,): all GPUs and free GPUs of the slot; the difference is held under leases.
+        Shape (slots,): numbers of all GPUs and of free GPUs of each slot; the other GPUs are leased.
     """
 
     machine_rack: IntArray
@@ -112,13 +112,13 @@ class Bids(ComparesByValue):
     app
         Shape (rows,): the app that bids, ascending.
     gpus
-        Shape (rows,): GPUs of the bundle.
+        Shape (rows,): number of GPUs of the bundle.
     locality
         Shape (rows,): `Locality` of the bundle.
     rho
         Shape (rows,): finish-time fairness with the bundle, positive.
     named_row, named_machine, named_gpus
-        Shape (entries,): row, machine and number of GPUs of each entry of the `NAMED` rows, by row.
+        Shape (entries,): row, machine and number of GPUs of each entry of the `NAMED` rows, sorted by row.
     """
 
     app: IntArray
@@ -145,7 +145,7 @@ class Apps(ComparesByValue):
     ids
         Unique names.
     empty_rho
-        Shape (apps,): finish-time fairness without a GPU of this auction; larger than rho of every bid.
+        Shape (apps,): finish-time fairness without a GPU from this auction; larger than the rho of every bid of the app.
     gang
         Shape (apps,): every bundle is a multiple of this number of GPUs.
     elapsed_min, work_min, ideal_min
@@ -276,7 +276,7 @@ COMPUTE_BOUND = Slowdown(slot=1.0, machine=1.0, rack=1.02, cluster=1.1)
 
 
 def _spread(ratio: float) -> Slowdown:
-    """Return the slowdown from the measured ratio of a spread placement to one machine."""
+    """Return the slowdown of an app whose step over several machines takes `ratio` times its step on one machine."""
     return Slowdown(rack=max(1.0, ratio), cluster=max(1.0, ratio))
 
 
@@ -310,7 +310,7 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
     }
 )
-"""Measured slowdowns by name. Those of Pollux are not monotone: fewer GPUs per node share a network card."""
+"""Measured slowdowns by name. Pollux's are not monotone in the locality: fewer GPUs per node share a network card."""
 
 SCORES: Mapping[int, float] = MappingProxyType(
     {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}

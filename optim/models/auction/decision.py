@@ -16,7 +16,7 @@ APP, SLOT, COUNT = range(3)
 
 
 class PaymentRule(StrEnum):
-    """Rule that rounds the share c of a bundle to whole GPUs."""
+    """Rule that rounds c times the GPUs of a bundle, the share that the app keeps, to whole GPUs."""
 
     FLOOR = "floor"
     NEAREST = "nearest"
@@ -55,14 +55,14 @@ class AuctionPlan(ComparesByValue):
     row
         Shape (apps,): the awarded bid of each app, -1 for the empty row.
     placement
-        Shape (entries, 3): app, slot, count of the complete bundles, sorted.
+        Shape (entries, 3): app, slot and number of GPUs of the complete bundles, sorted.
     share_low, share_high
         Shape (apps,): an interval that contains c, the share of its bundle that the app keeps. The share c is
         the product of the other apps' values with the app, divided by their product without it.
     rule
         Rule that rounds shares to whole GPUs.
     grants
-        Shape (entries, 3): app, slot, count of the GPUs that the apps receive, a part of the placement. The
+        Shape (entries, 3): app, slot and number of GPUs that the app receives, a part of the placement. The
         rest of the placement is the leftover.
     witnesses
         By app, an allocation of the other apps without it; it proves `share_high`.
@@ -91,7 +91,7 @@ class AuctionPlan(ComparesByValue):
 
     @property
     def num_winners(self) -> int:
-        """Apps that are awarded a bid."""
+        """Number of apps that are awarded a bid."""
         return int((self.row >= 0).sum())
 
     def welfare(self, instance: AuctionInstance) -> float:
@@ -99,11 +99,11 @@ class AuctionPlan(ComparesByValue):
         return float(instance.weight[self.row[self.row >= 0]].sum())
 
     def awarded_gpus(self, num_apps: int) -> IntArray:
-        """Return the GPUs of each app's bundle."""
+        """Return the number of GPUs in each app's bundle, shape (apps,)."""
         return np.bincount(self.placement[:, APP], self.placement[:, COUNT], num_apps).astype(np.int64)
 
     def granted_gpus(self, num_apps: int) -> IntArray:
-        """Return the GPUs that each app receives."""
+        """Return the number of GPUs that each app receives, shape (apps,)."""
         return np.bincount(self.grants[:, APP], self.grants[:, COUNT], num_apps).astype(np.int64)
 
     def columns(self, instance: AuctionInstance | None = None) -> Columns:
@@ -154,7 +154,7 @@ class CountProof:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """Prices of bundle types; they prove a bound for all price values.
+    """Prices of bundle types; prices of any values prove a bound.
 
     A bundle type is a locality with a size, or one GPU of one machine for rows that name machines. Let `n` be
     the number of awarded bundles of each type. The bound is
@@ -235,7 +235,7 @@ class AuctionProof(ComparesByValue):
     others
         Shared prices that bound the other apps' welfare for every app not listed in `without`.
     counts_others
-        Whether, without shared prices, the count relaxation of each omitted app is the bound.
+        Whether the count relaxation is the bound for every app not listed in `without`, if `others` is None.
     """
 
     welfare: BoundProof

@@ -120,11 +120,11 @@ class AppProfile:
     held_gpus, held_locality
         Number of GPUs held under running leases, and the smallest subtree that contains them.
     held_places
-        Held GPUs as (slot, GPUs); empty if unknown. A bundle is used together with them: the slowdown is that
-        of the smallest subtree with both (`bid_table`).
+        Held GPUs as (slot, GPUs); empty if unknown. The app uses a bundle together with these GPUs, so the slowdown
+        is that of the smallest subtree that contains both (`bid_table`).
     other_type_gpus, other_type_speed
-        Number of held GPUs of other types than the type of the bids, and the number of GPUs of this type with
-        equal speed. Only with the aggregate estimate of `needs`.
+        Number of held GPUs of types other than that of the bids, and the number of GPUs of the bids' type that are
+        together as fast. Only with `needs`.
     """
 
     elapsed_min: float
@@ -158,12 +158,14 @@ class AppProfile:
             self.trials or self.combine is not Combine.ALL or self.estimator is not Estimator.AGGREGATE
         ):
             raise InvalidProblemError(
-                "needs exclude trials and every estimator but the aggregate of all trials; remove one or the other"
+                "needs cannot be combined with trials, combine=best or estimator=split; remove one of them"
             )
         if self.needs is None and not any(trial.work_min > 0 for trial in self.trials):
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")
         if self.held_gpus < 0 or self.held_locality not in range(4):
-            raise InvalidProblemError(f"held GPUs must be at least 0, in a locality, got {self.held_gpus}")
+            raise InvalidProblemError(
+                f"held_gpus must be at least 0 and held_locality 0 to 3, got {self.held_gpus} and {self.held_locality}"
+            )
         if (
             not 0 <= self.other_type_speed < math.inf
             or self.other_type_gpus < 0
@@ -171,7 +173,7 @@ class AppProfile:
         ):
             raise InvalidProblemError("other_type_gpus and other_type_speed must be at least 0, and they require needs")
         if self.held_places and sum(count for _, count in self.held_places) != self.held_gpus:
-            raise InvalidProblemError(f"held: the places must add up to the {self.held_gpus} GPUs held")
+            raise InvalidProblemError(f"held_places must add up to the {self.held_gpus} GPUs of held_gpus")
 
     @property
     def live(self) -> tuple[Trial, ...]:
@@ -212,8 +214,8 @@ class AppProfile:
 def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
     """Return T_id, the time that the app would take with a fair share of the cluster.
 
-    The value is ``N_avg * T(R_C)`` by the paper's definition and ``T(R_C / N_avg)`` by the other. T(n) is the
-    time of all the app's work on n GPUs, at least the time of the longest trial.
+    The value is ``N_avg * T(R_C)`` for `time-share`, the paper's definition, and ``T(R_C / N_avg)`` for
+    `space-share`. T(n) is the time of all the app's work on n GPUs, at least the time of the longest trial.
     """
     trials = profile.trials
     share = profile.active_apps
@@ -229,7 +231,7 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
 
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
-    """Return the minutes of the remaining work on `gpus` GPUs plus those of other types; infinity without GPUs."""
+    """Return the minutes of the remaining work on `gpus` GPUs and the held ones of other types; infinite if none."""
     if profile.needs is not None and profile.other_type_gpus:
         speed = max(0.0, min(gpus, profile.demand - profile.other_type_gpus)) / slowdown + profile.other_type_speed
         return max(profile.work_min / speed, profile.needs.longest_min)
@@ -247,7 +249,7 @@ def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> floa
 
 
 def remaining_minutes_each(profile: AppProfile, gpus: FloatArray, slowdown: FloatArray) -> FloatArray:
-    """Return `remaining_minutes` for many numbers of GPUs, all positive, and slowdowns, arrays of one shape."""
+    """Return `remaining_minutes` for arrays of positive numbers of GPUs and of slowdowns, both of one shape."""
     if profile.combine is Combine.BEST or profile.estimator is Estimator.SPLIT:
         pairs = zip(gpus.ravel().tolist(), slowdown.ravel().tolist(), strict=True)
         return np.array([remaining_minutes(profile, *pair) for pair in pairs]).reshape(gpus.shape)
@@ -283,7 +285,7 @@ def shared_minutes(
 ) -> float:
     """Return T_sh, the app's total time in minutes if it is granted `gpus` GPUs in addition to those it holds.
 
-    `locality` is that of the smallest subtree that contains all its GPUs, old and new.
+    `locality` is that of the smallest subtree that contains all its GPUs, held and granted.
 
     With horizon `hold` the app keeps the GPUs for ever. With `lease` it keeps them for one lease, then
     continues with its fair share ``max(1, min(R_C / N_avg, D))`` in the best placement.
@@ -304,11 +306,11 @@ def shared_minutes_each(
 def whole_minutes(
     profile: AppProfile, remaining_min: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> FloatArray:
-    """Return T_sh for given remaining minutes at the speed of a bundle, an array of any shape."""
+    """Return T_sh for an array of remaining minutes, each at the speed of a bundle."""
     if horizon is Horizon.HOLD:
         return np.asarray(profile.elapsed_min + remaining_min)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))
     later = remaining_minutes(profile, share, profile.slowdown.best)
-    # The work after the lease takes the corresponding share of its time at the fair share.
+    # `later` is the time of all remaining work at the fair share; the work after the lease takes its share of it.
     after = lease_min + (1.0 - lease_min / remaining_min) * later
     return np.asarray(profile.elapsed_min + np.where(remaining_min <= lease_min, remaining_min, after))

@@ -22,7 +22,7 @@ class AuctionInstance(AuctionData):
     Parameters
     ----------
     name
-        Name of the instance, for records.
+        Name of the instance.
     cluster, apps, bids
         The GPUs, the bidders, and their bids.
     lease_min
@@ -151,7 +151,9 @@ def _validate_cluster(cluster: Cluster) -> None:
         or (np.diff(machines) < 0).any()
         or not np.array_equal(np.unique(machines), np.arange(len(racks)))
     ):
-        raise InvalidProblemError("machines: every machine needs at least one slot, in order of the machines")
+        raise InvalidProblemError(
+            "machines: every machine needs at least one slot, and slots must be sorted by machine"
+        )
     for s in np.flatnonzero((cluster.slot_gpus < 1) | (cluster.slot_gpus > MAX_GPUS))[:1]:
         raise InvalidProblemError(
             f"machines[{machines[s]}].slots must be 1 to {MAX_GPUS} GPUs, got {cluster.slot_gpus[s]}"
@@ -195,7 +197,7 @@ def _validate_bids(instance: AuctionData, bids: Bids) -> None:
         raise InvalidProblemError(f"bids.app must be ascending, from 0 to at most {instance.num_apps - 1}")
     for b in np.flatnonzero(bids.gpus < 1)[:1]:
         raise InvalidProblemError(
-            f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; the empty row is empty_rho"
+            f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; give rho without GPUs as empty_rho"
         )
     gang = instance.apps.gang[bids.app]
     for b in np.flatnonzero(bids.gpus % gang)[:1]:
@@ -233,5 +235,5 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
     is_named = bids.locality == Locality.NAMED
     if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
         raise InvalidProblemError(
-            "bids: a row that names machines needs at least 1 GPU on each, and its total number of GPUs on all"
+            "bids: a row that names machines needs at least 1 GPU on each machine, and its number of GPUs in total"
         )

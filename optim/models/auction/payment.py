@@ -86,7 +86,7 @@ def keep_best(cluster: Cluster, entries: Sequence[tuple[int, int]], number: int)
 
 
 def _totals(entries: Sequence[tuple[int, int]], group_of: IntArray) -> dict[int, int]:
-    """Return the GPUs by group of slots."""
+    """Return the number of GPUs by group of slots."""
     totals: dict[int, int] = {}
     for slot, count in entries:
         totals[int(group_of[slot])] = totals.get(int(group_of[slot]), 0) + count

@@ -93,7 +93,7 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
 
 
 def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
-    """Return rho of each app with its granted GPUs: that of the best row that they satisfy, else of the empty row."""
+    """Return each app's rho with its granted GPUs: the least rho of a row that these GPUs satisfy, or `empty_rho`."""
     cluster, bids, rho = instance.cluster, instance.bids, instance.apps.empty_rho.copy()
     granted = plan.granted_gpus(instance.num_apps)
     levels = placement_levels(cluster, plan.grants, instance.num_apps)
@@ -107,7 +107,7 @@ def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
 
 
 def _places(cluster: Cluster, plan: AuctionPlan, app: int) -> list[str]:
-    """Return an app's number of GPUs on each machine as texts."""
+    """Return an app's granted GPUs as texts such as "machine 3: 2"."""
     mine = plan.grants[plan.grants[:, APP] == app]
     by_machine = np.bincount(cluster.slot_machine[mine[:, SLOT]], mine[:, COUNT], cluster.num_machines).astype(np.int64)
     return [f"machine {m}: {by_machine[m]}" for m in np.flatnonzero(by_machine).tolist()] or ["nothing"]

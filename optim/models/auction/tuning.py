@@ -40,7 +40,7 @@ def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> 
 
 
 class TrialClass(StrEnum):
-    """Class of a trial at a check: `GOOD` ones run in full, `PROMISING` ones with half their share, `POOR` ones end."""
+    """Class of a trial at a check: `GOOD` trials run in full, `PROMISING` trials at half their share, `POOR` trials end."""
 
     GOOD = "good"
     PROMISING = "promising"
@@ -89,7 +89,7 @@ def fit_loss_curve(losses: Sequence[float]) -> CurveFit:
 def classify_trials(
     curves: Sequence[Sequence[float]], last_epoch: float, *, good: float = 0.05, poor: float = 0.25
 ) -> tuple[TrialClass, ...]:
-    """Classify trials by their predicted final loss relative to the best one's.
+    """Classify trials by their predicted final loss relative to the best predicted loss.
 
     The excess of a trial is (loss - best) / |best|. A trial is good if its excess is at most `good`, poor if it
     is more than `poor`, and promising otherwise.

@@ -76,7 +76,7 @@ def bundle(m: Model, b: int) -> Any:
 
 
 def capacity(m: Model, s: int) -> Any:
-    """Require sum_b x_bs <= GPUs on offer on slot s."""
+    """Require sum_b x_bs <= free GPUs of slot s."""
     return pyo.quicksum(m.gpus[b, s] for b in m.ROWS) <= int(m.instance.cluster.slot_free[s])
 
 
@@ -88,7 +88,7 @@ def one_place(m: Model, b: int) -> Any:
 
 
 def inside(m: Model, b: int, s: int) -> Any:
-    """Require x_bs <= min(k_b, free_s) u_b,p(s); named rows: machine by machine."""
+    """Require x_bs <= min(k_b, free_s) u_b,p(s); `named` restricts the rows that name machines."""
     if b not in m.group_of_slot:
         return pyo.Constraint.Skip
     most = min(int(m.instance.bids.gpus[b]), int(m.instance.cluster.slot_free[s]))

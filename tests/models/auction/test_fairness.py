@@ -115,8 +115,8 @@ def test_a_bundle_within_a_subtree_counts_on_its_worst_placement():
         ({"active_apps": 0.5}, "active_apps must be at least 1"),
         ({"gang": 0}, "gang must be at least 1"),
         ({"trials": ()}, "at least one must have work left"),
-        ({"held_gpus": -1}, "held GPUs must be at least 0"),
-        ({"held_gpus": 2, "held_places": ((0, 1),)}, "the places must add up to the 2 GPUs held"),
+        ({"held_gpus": -1}, "held_gpus must be at least 0"),
+        ({"held_gpus": 2, "held_places": ((0, 1),)}, "held_places must add up to the 2 GPUs of held_gpus"),
     ],
 )
 def test_refuses_profiles_that_contradict_themselves(fields, text):
@@ -139,5 +139,5 @@ def test_needs_stand_for_trials_by_the_aggregate_estimate_of_all():
     assert AppProfile(**alone).work_min == 10.0
     trials = (Trial(work_min=1.0, total_work_min=1.0, max_gpus=1),)
     for beside in ({"trials": trials}, {"estimator": Estimator.SPLIT}, {"combine": Combine.BEST}):
-        with pytest.raises(InvalidProblemError, match="remove one or the other"):
+        with pytest.raises(InvalidProblemError, match="remove one of them"):
             AppProfile(**alone | beside)

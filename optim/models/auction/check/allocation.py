@@ -14,10 +14,10 @@ from optim.models.auction.data import Locality
 def fits(facts: ExactInstance, row: IntArray) -> bool:
     """Return whether best fit places the rows; False does not prove that they cannot fit.
 
-    Free GPUs are counted per slot, machine, rack and in total; a bundle reduces the counts of its level and
-    above. Bundles within a rack are placed first, each in the fullest rack that can host it. Then bundles of
-    one slot or one machine follow, largest first, each in the fullest place that can host it. Bundles without
-    a locality come last.
+    Free GPUs are counted per slot, machine and rack; a bundle reduces the counts of its level and above. Bundles
+    within a rack are placed first, each in the fullest rack that can host it. Then bundles of one slot or one
+    machine follow, largest first, each in the fullest place that can host it. Bundles that may spread over racks
+    only need enough free GPUs in total.
     """
     if (facts.instance.bids.locality[row[row >= 0]] == Locality.NAMED).any():
         return _named_fits(facts, row)
@@ -208,7 +208,7 @@ def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> l
 
 
 def _mismatch(facts: ExactInstance, row: int, entries: list[tuple[int, int]]) -> str:
-    """Return how a placement differs from its row; an empty text if it matches."""
+    """Return how a placement differs from its row; an empty string if it matches."""
     if row < 0:
         return "the app has the empty row, but GPUs are placed" if entries else ""
     bids = facts.instance.bids

@@ -1,8 +1,8 @@
 """Recompute upper bounds on the welfare from prices and from counts of GPUs.
 
-Every packable set of bundles splits into the supply of each rack, each machine and each slot. Tables by
-number of used GPUs are combined from the slots upward. Bundles that may spread over racks are priced per GPU,
-at the largest price per GPU among them.
+Every packable set of bundles is a union of sets that single racks, machines and slots supply. Tables of the
+largest total price by number of used GPUs are combined from slots to machines to racks. Bundles that may spread
+over racks are priced per GPU, at the largest price per GPU among them.
 
 The bound is (C.8) in docs/mathematics/auction.md; over a tree of awards it is (C.9).
 """
@@ -24,7 +24,7 @@ from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
 
 
 class Supply:
-    """A cluster's supply; equal machines and equal racks are computed once per price vector."""
+    """The bundles that a cluster can supply; equal machines and equal racks are computed once per price vector."""
 
     def __init__(self, facts: ExactInstance) -> None:
         self.num_free = facts.num_free
@@ -103,7 +103,10 @@ def _join(first: FloatArray, second: FloatArray, length: int | None = None) -> F
 
 
 class CountBound:
-    """Multiple-choice knapsacks over the free GPUs: tables from both ends are combined at each app."""
+    """Multiple-choice knapsack over the free GPUs.
+
+    For the bound without an app, the tables of the apps before it and after it are combined.
+    """
 
     def __init__(self, facts: ExactInstance, weight: FloatArray | None = None, num_gpus: int | None = None) -> None:
         self._facts = facts
@@ -322,7 +325,7 @@ def _malformed(facts: ExactInstance, number: int, node: TreeNode, bounds: Bounds
     """Return the violation of a node: an invalid split, or a leaf without a proof; None if valid."""
     if node.low >= 0 or node.high >= 0:
         if node.row < 0 and node.level not in range(4):
-            return violation(TREE, f"node {number} splits by locality {node.level}, which has no counts")
+            return violation(TREE, f"node {number} splits by locality {node.level}, which must be 0 to 3")
         if node.row >= len(facts.weight) or (node.row >= 0 and node.value != 0):
             return violation(TREE, f"node {number} splits by row {node.row}, which does not exist")
         return None
@@ -336,7 +339,7 @@ def _malformed(facts: ExactInstance, number: int, node: TreeNode, bounds: Bounds
 def _exceeds_the_cluster(facts: ExactInstance, bounds: Bounds) -> bool:
     """Return whether the rows that a tree awards need more GPUs than are free: the leaf then has no allocation.
 
-    The parent's bound need not hold for such a leaf, since no allocation awards as much.
+    Such a leaf needs no bound.
     """
     gpus = facts.instance.bids.gpus
     return (
@@ -345,7 +348,7 @@ def _exceeds_the_cluster(facts: ExactInstance, bounds: Bounds) -> bool:
 
 
 def _awarded_at_least(facts: ExactInstance, bounds: Bounds) -> list[tuple[int, int, int]]:
-    """Return (locality, size, machine) of the required bundles, by number or by a row with named machines."""
+    """Return (locality, size, machine) of the bundles that the bounds require, by number or by a row that names machines."""
     items: list[tuple[int, int, int]] = []
     for (level, size), (low, _) in bounds.items():
         if level != ROW:

@@ -156,7 +156,7 @@ class AuctionClaims(AbstractClaims):
         return math.inf, 0.0, [violation("certificate", text)]
 
     def _bound_without(self, app: int, violations: list[Violation]) -> float | None:
-        """Bound the welfare of the other apps without one app, None if there is no proof."""
+        """Return an upper bound on the other apps' welfare without one app, None if there is no proof."""
         proof = None if self.solution.certificate is None else self.solution.certificate.proof
         if not isinstance(proof, AuctionProof):
             return None
@@ -170,7 +170,7 @@ class AuctionClaims(AbstractClaims):
         return value
 
     def _bound_by_shared(self, proof: Any, app: int, violations: list[Violation]) -> float | None:
-        """Bound the welfare of the other apps by prices that many apps share; the prices are evaluated once."""
+        """Return the upper bound without one app from prices shared by many apps; the prices are evaluated once."""
         if self._shared is None:
             if not isinstance(proof, PriceProof):
                 violations.append(

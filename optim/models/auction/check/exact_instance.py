@@ -25,12 +25,12 @@ class ExactInstance:
     weight
         Shape (rows,): log welfare relative to the app's empty row.
     useful
-        Shape (rows,): whether the row fits the free GPUs alone and is undominated. A row of the same app
-        dominates it if it has no more GPUs, a locality at least as wide and no worse rho.
+        Shape (rows,): whether the row fits the free GPUs alone and is undominated. A row is dominated by a row of
+        the same app with at most as many GPUs, a locality at least as wide and no larger rho.
     first
-        Shape (apps + 1,): where each app's rows begin.
+        Shape (apps + 1,): the rows of app i are ``first[i]:first[i + 1]``.
     slot_machine, slot_rack, slot_free
-        Shape (slots,).
+        Shape (slots,): machine, rack and number of free GPUs of each slot.
     """
 
     instance: AuctionInstance
@@ -44,7 +44,7 @@ class ExactInstance:
     num_free: int
 
     def named(self, row: int) -> dict[int, int]:
-        """Return GPUs by machine of a row that names them."""
+        """Return the GPUs by machine of a row that names machines."""
         bids = self.instance.bids
         entries = np.flatnonzero(bids.named_row == row)
         return {int(bids.named_machine[e]): int(bids.named_gpus[e]) for e in entries}
@@ -54,7 +54,7 @@ class ExactInstance:
         return self.instance.apps.ids[app]
 
     def rounding(self, total: float) -> float:
-        """Return a bound on the rounding error of a sum of weights, summed exactly or over all apps in turn."""
+        """Return a bound on the rounding error of a sum of weights, added exactly or one app after the other."""
         return (WEIGHT_ROUNDINGS + self.num_apps) * UNIT_ROUNDOFF * abs(total)
 
 

@@ -17,7 +17,7 @@ WITNESS = "witness"
 GRANT = "grant"
 
 SHARE_TOL = 1e-9
-"""Relative tolerance of shares, for sums in a different order."""
+"""Relative tolerance of shares, since their sums may be added in another order."""
 
 WHOLE_TOL = 1e-9
 """Tolerance for rounding c |G| gangs to an integer or a half, relative to max(1, the number)."""
@@ -74,7 +74,7 @@ def check_shares(
 
 
 def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Violation]:
-    """Check that a witness is an allocation of the others."""
+    """Check that a witness is an allocation of the other apps."""
     where = f"without app {facts.app_name(app)}"
     violations = check_rows(facts, witness.row)
     if violations:
