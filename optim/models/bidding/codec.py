@@ -34,32 +34,32 @@ Instance = TypeVar("Instance", bound=BiddingData)
 
 
 class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A candidate bid: with scenarios `charges_usd` and `evicted_s`, else the figures of one hour.
+    """A candidate bid; with scenarios it has `charges_usd` and `evicted_s`, otherwise `price_usd` to `hours`.
 
     Parameters
     ----------
     market
         Name of the market.
     delta_usd
-        Bid margin above the price.
+        Bid minus the present price, in dollars per hour.
     rate
         Work per hour of one machine.
     max_count
         Maximum number of machines.
     new
-        Whether the bid changes the footprint.
+        Whether machines taken at the bid change the footprint.
     price_usd
-        Hourly price.
+        Dollars per hour of a machine that survives its hour.
     evicted
-        Eviction probability.
+        Probability of an eviction within the hour.
     usable_h
-        Expected usable hours.
+        Expected usable hours within the hour.
     hours
-        Paid hours.
+        Hours to the end of the billing hour, for which a machine is charged.
     charges_usd
-        Charge in each scenario.
+        Dollars per machine in each scenario.
     evicted_s
-        Eviction second in each scenario, -1 without eviction.
+        Seconds until the eviction in each scenario, -1 without eviction.
     """
 
     market: Name
@@ -76,7 +76,7 @@ class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A joint limit.
+    """A joint limit on the counts of the bids.
 
     Parameters
     ----------
@@ -94,17 +94,17 @@ class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The curve G of work by the sum V of rates.
+    """The scalability curve: useful rate G of machines whose rates add up to V.
 
     Parameters
     ----------
     kind
         `linear`: V; `saturating`: V / (base + serial V), which is Amdahl's law with share a for serial a and base 1 -
-        a; `usl`: universal scalability law; `points`: below.
+        a; `usl`: universal scalability law; `points`: linear between the given points.
     serial, base, crosstalk
         Coefficients.
     points
-        `[V, G]`, linear in between.
+        `[V, G]` in order of V, without the origin.
     """
 
     kind: Literal["linear", "saturating", "usl", "points"] = "linear"
@@ -115,7 +115,7 @@ class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Windows of history.
+    """Windows of price history that serve as scenarios of the next hour.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     slot_s, num_slots
         Seconds per slot, and slots per window.
     ready_s
-        Start-up seconds.
+        Seconds until machines work.
     """
 
     weights: list[float]
@@ -134,14 +134,14 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Survival of the footprint through the hour.
+    """Constraint on the capacity that survives the hour.
 
     Parameters
     ----------
     min_capacity, probability
-        Keep at least this capacity with this probability.
+        Minimum surviving capacity, and the minimum probability of keeping it.
     by_market, by_zone, by_region
-        Expected shocks per hour.
+        Expected shocks per hour to each market, zone and region; a shock takes all machines that it concerns.
     capacity
         Capacity of one machine of each bid (default: 1).
     zone
@@ -176,16 +176,17 @@ class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     caps
         Joint limits.
     scenarios
-        Windows of history.
+        Windows of price history; without them, the bids describe one hour.
     eviction_term
-        Bids that lose time: `per-bid`, the evicted bid; `any-bid`, all if any is evicted; `per-market`, all, and bids
-        of one market are evicted together. Other evictions are independent.
+        Machines that lose time by an eviction: only those of the evicted bid (`per-bid`), or all machines (`any-bid`,
+        `per-market`). Evictions of bids are independent, except that under `per-market` the eviction of a bid implies
+        that of the lower bids of its market.
     one_bid_per_market
-        At most one delta in each market.
+        Whether at most one bid per market may be taken.
     fixed_usd, fixed_rate
-        Cost and work of machines that always run.
+        Dollars per hour and rate of machines that always run.
     scalability
-        Work by the sum of rates.
+        Scalability curve.
     eviction_loss_h, change_loss_h
         Hours lost per eviction and per footprint change.
     min_work
@@ -216,7 +217,7 @@ HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
 SCENARIO_FIELDS = ("charges_usd", "evicted_s")
 
 PLAIN = ("name", "one_bid_per_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
-"""Fields that a file holds as an instance does."""
+"""Fields with equal names and values in documents and instances."""
 
 WHOLE_TOL = 1e-3
 """Largest allowed distance of an amount from whole micro-dollars, in micro-dollars."""
@@ -295,7 +296,7 @@ def document_from_instance(instance: BiddingData) -> BiddingDocument:
         ],
         scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
         eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "per-market",
-        # A list: an empty one is left out of the file, an empty tuple is not.
+        # A list, because files omit empty lists, but not empty tuples.
         scalability=ScalabilityDocument(**asdict(instance.scalability) | {"points": list(instance.scalability.points)}),
         survival=UNSET if instance.survival is None else _survival_document(instance.survival),
     )
@@ -455,5 +456,5 @@ def bid_columns(instance: BiddingData) -> dict[str, list[Any]]:
     """Return one column per field of the bids; fields that the form of the instance lacks are omitted."""
     rows = msgspec.to_builtins(document_from_instance(instance).bids)
     names = list(dict.fromkeys(name for row in rows for name in row))
-    defaults = {"new": True, "hours": 1.0}  # which documents leave out
+    defaults = {"new": True, "hours": 1.0}  # documents omit these values
     return {name: [row.get(name, defaults.get(name)) for row in rows] for name in names}

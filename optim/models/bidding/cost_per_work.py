@@ -47,7 +47,7 @@ def evaluate(instance: BiddingInstance, counts: IntArray) -> CostWork:
 
 def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return cost and work of many footprints, shape (footprints, bids), at once."""
-    table = np.asarray(counts, dtype=np.float64)  # products of whole numbers and others are slow
+    table = np.asarray(counts, dtype=np.float64)  # matrix products of integers with floats are slow
     cost = instance.fixed_usd + table @ instance.unit_cost
     change = np.where(table @ instance.bids.is_new > 0, instance.change_loss_h, 0.0)
     outlook = instance.outlook
@@ -102,7 +102,7 @@ def _scenario_work(
 
 
 def describe(instance: BiddingInstance) -> Mapping[str, Any]:
-    """Return sizes, form, and costs and losses of bids."""
+    """Return statistics of an instance: sizes, form, eviction probability, fixed cost and losses."""
     outlook = instance.outlook
     size = max(instance.num_bids, 1)
     hour: dict[str, Any]

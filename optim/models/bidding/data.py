@@ -1,4 +1,4 @@
-"""The data of a bidding decision: bids, the next hour, a curve of scalability.
+"""The data of a bidding decision: bids, the outlook of the next hour, the scalability curve.
 
 Notation (Harlap et al., EuroSys 2017): candidate ``j`` = (market, bid delta) with ``k_j`` instances; beta the
 probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the
@@ -57,7 +57,7 @@ class Scalability:
 
     @property
     def peak(self) -> float:
-        """V from which on more machines are of no use, infinity where they always are."""
+        """Rate V from which on G is constant; infinity if there is none."""
         if self.kind is CurveKind.USL and self.crosstalk > 0:
             return float(np.sqrt((1.0 - self.serial) / self.crosstalk))
         if self.kind is CurveKind.POINTS:
@@ -101,7 +101,7 @@ class EvictionTerm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bids(ComparesByValue):
-    """Candidate bids, one array per field, by market and within it by delta.
+    """Candidate bids, one array per field, sorted by market and within a market by delta.
 
     Parameters
     ----------
@@ -112,9 +112,9 @@ class Bids(ComparesByValue):
     rate
         Shape (bids,): nu, work of one instance in an hour.
     max_count
-        Shape (bids,): most instances.
+        Shape (bids,): maximum number of instances.
     is_new
-        Shape (bids,): whether taking any of them changes the footprint.
+        Shape (bids,): whether instances taken at the bid change the footprint.
     """
 
     market: IntArray
@@ -137,13 +137,13 @@ class HourOutlook(ComparesByValue):
     Parameters
     ----------
     price_usd
-        Shape (bids,): charge for an instance that survives its hour.
+        Shape (bids,): dollars per hour of an instance that survives its hour.
     evicted
-        Shape (bids,): beta.
+        Shape (bids,): beta, the probability of an eviction within the hour.
     usable_h
-        Shape (bids,): omega.
+        Shape (bids,): omega, the expected usable hours.
     hours
-        Shape (bids,): time to the end of the billing hour; the charge is prorated by it.
+        Shape (bids,): hours to the end of the billing hour; the charge is prorated to them.
     term
         Rule for the instances that lose lambda at an eviction.
     """
@@ -173,7 +173,7 @@ class ScenarioOutlook(ComparesByValue):
     charge_micro
         Shape (bids, scenarios): micro-dollars per instance, 0 where the hour is free.
     evicted_s
-        Shape (bids, scenarios): seconds until the bid is outbid, -1 where it lasts.
+        Shape (bids, scenarios): seconds until the bid is outbid, -1 if it is not outbid.
     """
 
     weight: FloatArray
@@ -264,7 +264,7 @@ class BiddingData(ComparesByValue):
 
 
 SURVIVAL_TOL = 1e-9
-"""Probabilities may fall short by this through rounding alone."""
+"""Tolerated shortfall of a probability, for rounding."""
 
 MAX_CAPACITY = 4096
 """Largest capacity of an instance, and largest required capacity: probabilities are sums over all amounts up to it."""

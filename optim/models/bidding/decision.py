@@ -1,8 +1,8 @@
 """A footprint of bids, and proofs of lower bounds on the cost per work.
 
-A proof states a ratio `q` and a tree whose leaves cover all footprints; Each leaf has multipliers that bound
-``cost - q work`` from below over its footprints. If no leaf falls below 0, no footprint has a ratio below
-`q`.
+A proof states a ratio `q` and a tree whose leaves cover all footprints. Each leaf has multipliers that bound
+``cost - q work`` from below over its footprints. If the bounds of all leaves are at least 0, no footprint has a
+ratio below `q`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class FootprintPlan(ComparesByValue):
     Parameters
     ----------
     counts
-        Shape (bids,): instances of each bid.
+        Shape (bids,): number of instances taken at each bid.
 
     Examples
     --------
@@ -72,13 +72,13 @@ class FootprintPlan(ComparesByValue):
 
 
 CHANGE = -1
-"""In place of a bid's number: the split by whether any new instance is taken."""
+"""Code in place of a bid's number for the split by whether any new instance is taken."""
 
 THETA, RATE = -2, -3
 """Codes in place of a bid's number for splits by theta and by the sum of all rates.
 
-Theta is minus the logarithm of the probability of no eviction. Splits by theta or by the sum of rates occur only in the one-hour form
-with losses that all instances share."""
+Theta is minus the logarithm of the probability of no eviction. Splits by theta or by the sum of rates occur only in
+the one-hour form with losses that all instances share."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +92,8 @@ class Multipliers(ComparesByValue):
     point
         Shape (cells,): rate at which the scalability curve is replaced by its tangent.
     eviction
-        Shape (cells,): share, 0 to 1, to which the loss by evictions counts in cells where the box leaves it open.
+        Shape (cells,): share, 0 to 1, of the loss by an eviction that the bound counts in cells in which the box leaves
+        open whether an eviction happens.
     attribution_cell, attribution_bid, attribution
         Shape (entries,): share with which a bid's eviction represents all evictions of a cell. The shares of a cell add
         up to at most 1.
@@ -158,15 +159,15 @@ class TreeNode:
     Parameters
     ----------
     bid
-        The bid that splits it: the low child takes at most `value` instances, the high child more. `CHANGE` stands
+        The bid that splits the node: the low child takes at most `value` instances, the high child more. `CHANGE` stands
         for the split by change: the low child takes no new instance. `THETA` and `RATE` stand for splits by these
-        sums: at most `value` in the low child, at least in the high one. At a leaf it is None.
+        sums: at most `value` in the low child, at least `value` in the high child. None at a leaf.
     value
         Threshold of the split: an integer number of instances, or any number for a sum.
     low, high
         Numbers of the children.
     multipliers
-        At a leaf the number of its multipliers.
+        At a leaf the index of its entry in `RatioProof.multipliers`.
     """
 
     bid: int | None = None
@@ -191,7 +192,7 @@ class RatioProof(ComparesByValue):
     nodes
         The tree.
     multipliers
-        Those that leaves refer to.
+        Multipliers to which leaves refer by index.
     covers
         Rows that the survival constraint implies.
     """

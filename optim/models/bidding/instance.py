@@ -22,19 +22,19 @@ class BiddingInstance(BiddingData):
     Parameters
     ----------
     name
-        Name.
+        Name of the instance.
     markets
         Names of the markets.
     bids, outlook, caps
         The candidate bids, the outlook of the next hour, and joint limits.
     one_bid_per_market
-        Whether each market may be bid on with one delta only.
+        Whether at most one bid per market may be taken.
     fixed_usd, fixed_rate
-        Hourly cost in dollars, and rate, of the machines that exist in any case.
+        Dollars per hour, and rate, of machines that always run.
     scalability
-        Curve G.
+        The scalability curve G.
     eviction_loss_h, change_loss_h
-        lambda and sigma in hours.
+        lambda and sigma: hours lost by an eviction and by a change of the footprint.
     min_work
         Minimum work of a footprint.
     survival
@@ -127,7 +127,7 @@ def validate(instance: BiddingData) -> None:
         if not 0 <= value <= LARGEST:
             raise InvalidProblemError(f"{name} must be between 0 and {LARGEST:g}, got {value}")
     if len(set(instance.markets)) != len(instance.markets):
-        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+        raise InvalidProblemError("markets must have different names; rename duplicates")
     _validate_bids(instance)
     _validate_curve(instance.scalability)
     _validate_caps(instance)
@@ -165,7 +165,7 @@ def _validate_curve(curve: Scalability) -> None:
             f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"
         )
     if curve.kind is CurveKind.USL:
-        # Between 0 and the peak the law is concave if it is at 0, as its second derivative rises from there.
+        # Up to its peak the law is concave if it is concave at 0, since the numerator of its second derivative decreases.
         bend = -2.0 * (curve.serial - curve.crosstalk) * (1.0 - curve.serial)
         if bend > 0:
             raise InvalidProblemError(
@@ -191,7 +191,7 @@ def _validate_caps(instance: BiddingData) -> None:
     for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
         raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
     if not ((caps.weight >= 0) & (caps.weight <= LARGEST)).all():
-        raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct those that aren't")
+        raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct the other weights")
 
 
 def _validate_survival(instance: BiddingData) -> None:
@@ -238,11 +238,13 @@ def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingData) -> None
             f"{outlook.slot_s} s, ready after {outlook.ready_s} s"
         )
     if outlook.charge_micro.shape != shape or outlook.evicted_s.shape != shape:
-        raise InvalidProblemError(f"bids[].charges and bids[].evicted_s must have one entry per scenario, {shape[1]}")
+        raise InvalidProblemError(
+            f"bids[].charges_usd and bids[].evicted_s must have one entry per scenario, {shape[1]}"
+        )
     length = outlook.slot_s * outlook.num_slots
     if (outlook.charge_micro < 0).any() or (outlook.evicted_s < -1).any() or (outlook.evicted_s >= length).any():
         raise InvalidProblemError(
-            f"bids[].charges must be at least 0, and evicted_s between 0 and {length - 1}, or -1 for a bid that lasts"
+            f"bids[].charges_usd must be at least 0, and evicted_s 0 to {length - 1}, or -1 for a bid that is not outbid"
         )
     later = np.where(outlook.evicted_s < 0, length, outlook.evicted_s)
     same = np.diff(instance.bids.market) == 0

@@ -20,7 +20,7 @@ from optim.models.bidding.market.prices import MICRO
 
 
 class TakenDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """Instances of one bid: its number in the instance; market and delta are there for people."""
+    """Instances taken at the bid with a number; `market` and `delta_usd` may repeat the bid's data for human readers."""
 
     bid: Count
     count: PositiveInt
@@ -39,7 +39,10 @@ SCALARS = ("work", "lost_by_rate", "lost_by_theta", "theta", "rate")
 
 
 class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Multipliers; `blame` (of an eviction, by bid) has rows [cell, bid, share], eviction rows [cell, share], cover rows [cover, price]."""
+    """Multipliers. Rows are [cell, share] in `eviction`, [cell, bid, share] in `blame`, [cover, price] in `cover`.
+
+    `blame` is the attribution of evictions to bids.
+    """
 
     point: list[float]
     cap: list[float]
@@ -78,7 +81,7 @@ FORMER_NAMES = {
 """Present names of fields by their names in ``optim/bidding/1``."""
 
 FORMER_TERMS = {"own": "per-bid", "any": "any-bid", "market": "per-market"}
-"""Former values of its field `eviction_term`."""
+"""Present values of `eviction_term` by their names in ``optim/bidding/1``."""
 
 
 class BiddingProblem(AbstractProblem[BiddingInstance]):
@@ -210,7 +213,7 @@ PROBLEM = BiddingProblem()
 
 
 def _labels(instance: BiddingInstance, j: int) -> tuple[str, float]:
-    """Return the market and the delta of a bid, as a file states them for people."""
+    """Return the market and the delta of a bid, as solution files state them."""
     return instance.markets[int(instance.bids.market[j])], int(instance.bids.delta_micro[j]) / MICRO
 
 

@@ -19,12 +19,12 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.models.programmes import Model
 
 PIECES = 48
-"""Tangents of a smooth curve; where they meet, Amdahl's law is missed by less than a thousandth."""
+"""Number of tangents of a smooth curve; they exceed Amdahl's law by less than a thousandth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Data:
-    """An instance as cells: weights, hours, rates by bid, and which bids an eviction in a cell hits."""
+    """An instance by cells (slots of scenarios): weights, hours, rates by bid, and the bids evicted in each cell."""
 
     weight: FloatArray
     hours: float
@@ -40,7 +40,7 @@ def supports_programme(instance: BiddingInstance) -> str | None:
     """Return why an instance has no linear form, None if it has one."""
     outlook = instance.outlook
     if instance.survival is not None:
-        return "the probability that capacity lasts is no linear function of the counts; dinkelbach takes it"
+        return "the survival probability is not a linear function of the counts; use the solver dinkelbach"
     if isinstance(outlook, HourOutlook) and outlook.term is not EvictionTerm.PER_BID and instance.eviction_loss_h > 0:
         return (
             f"with eviction_term {outlook.term.value!r} the one-hour form has products of probabilities; use scenarios"
@@ -56,11 +56,11 @@ def parametric_model(instance: BiddingInstance, ratio: float, *, pieces: int = P
     Parameters
     ----------
     instance
-        In scenario form, or in the one-hour form where each bid loses only by its evictions.
+        An instance for which `supports_programme` returns None.
     ratio
-        q.
+        q, in dollars per unit of work.
     pieces
-        Tangents of a smooth curve.
+        Number of tangents of a smooth curve.
 
     Returns
     -------

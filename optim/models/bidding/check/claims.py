@@ -41,7 +41,7 @@ def check(instance: BiddingInstance, solution: Solution) -> Verification:
 
 
 class BiddingClaims(AbstractClaims):
-    """The claims of a footprint, and of a ratio's tree."""
+    """The claims of a footprint, and of the tree that proves a ratio."""
 
     problem = "bidding"
     sense = Sense.MINIMISE
@@ -160,7 +160,10 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
     survival = instance.survival
     if survival is not None and not keeps_enough(instance, counts):
         chance = keep_probability(instance, survival, counts)
-        text = f"{survival.min_capacity} last with probability {chance:.9g}, asked is {survival.probability:g}"
+        text = (
+            f"a capacity of {survival.min_capacity} survives with probability {chance:.9g}, "
+            f"but {survival.probability:g} is required"
+        )
         violations.append(violation("survival", text, amount=repr(survival.probability - chance)))
     return violations
 

@@ -1,7 +1,7 @@
 """The checker's view of an instance: the scalability curve, cells of the hour, work rates.
 
-A file states the points of a curve without their footprints. The checker compares these points with the
-instance, and with the bound and the decision of the file; it proves no other property of them.
+A solution file may state points of the curve of cost by work, without their footprints. The checker compares these
+points with the instance, and with the bound and the decision of the file; it proves no other property of them.
 """
 
 import math
@@ -234,18 +234,18 @@ Point = tuple[float, float]
 def check_curve(
     facts: VerifierContext, stated: Mapping[str, float], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
-    """Return the violations of the points of a curve.
+    """Return the violations of the stated points of the curve of cost by work.
 
     Parameters
     ----------
     facts
         The instance.
     stated
-        The counters, each a number.
+        The solution's counters, all of them numbers.
     bound
         Proven lower bound of the cost per work, None if there is none.
     decision_point
-        The decision's point, None without one.
+        Cost and work of the decision, None without a decision.
     """
     names = {name for name in stated if POINT.fullmatch(name)}
     if not names and not stated.get("points"):
@@ -290,9 +290,7 @@ def _check_values(
     )
     if any(cost <= paid and work >= done for cost, work in points):
         return []
-    text = (
-        f"no point does the decision's work {decision_point[1]!r} for its cost {decision_point[0]!r}, or more for less"
-    )
+    text = f"no point has at least the decision's work {decision_point[1]!r} at no more than its cost {decision_point[0]!r}"
     return [violation("counts", text, where="points")]
 
 

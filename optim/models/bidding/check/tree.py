@@ -24,7 +24,7 @@ from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multiplier
 from optim.models.bidding.instance import BiddingInstance
 
 MAX_SHORT = 10**4
-"""Largest amount in a cover; probabilities are sums over all amounts up to it."""
+"""Largest threshold of a cover; probabilities are sums over all amounts up to the threshold."""
 
 OUTWARD = 1e-12
 """Bound on the rounding error of sums of a few thousand products of probabilities."""
@@ -56,7 +56,7 @@ class _Causes:
         return cls(zone=shocks.zone, region=shocks.region, by_market=by_market, by_zone=by_zone, by_region=by_region)
 
     def conditioned(self, zone: int, market: int | None = None) -> "_Causes":
-        """Return the probabilities given that the causes of a zone (and of a market, if given) do not strike."""
+        """Return the probabilities given no shock to a zone, to its region, and to a market, if given."""
         by_market, by_zone, by_region = self.by_market.copy(), self.by_zone.copy(), self.by_region.copy()
         by_zone[zone] = by_region[self.region[zone]] = 1.0
         if market is not None:
@@ -103,7 +103,7 @@ def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> Chec
             return violation("certificate", "covers require an instance with a survival constraint")
         is_whole = np.issubdtype(cover.weight.dtype, np.integer) and cover.weight.shape == (len(instance.markets),)
         if not is_whole or (cover.weight < 0).any() or not 0 <= cover.short_of <= MAX_SHORT:
-            text = f"a cover has {len(instance.markets)} whole weights and falls short of at most {MAX_SHORT}"
+            text = f"a cover needs {len(instance.markets)} whole weights of at least 0, and a threshold of at most {MAX_SHORT}"
             return violation("certificate", text)
         gain[i], need[i] = _row(instance, survival, cover)
     return CheckedCovers(gain=gain, need=need)
@@ -118,7 +118,7 @@ def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) 
     }
     hard = np.zeros(len(weight))
     for m, zone in enumerate(causes.zone.tolist()):
-        # A market's cause matters only if the capacity includes this market.
+        # Shocks to a market matter only if the cover has capacity in it.
         share = (
             causes.conditioned(zone, m).shortfall_probability(weight, cover.short_of) if weight[m] else by_zone[zone]
         )
@@ -128,7 +128,7 @@ def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) 
 
 
 def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
-    """Return the distribution of an amount that a shock sets to 0."""
+    """Return the distribution of an amount that is set to 0 with probability 1 - `stays`, by a shock."""
     mixture = chances * stays
     mixture[0] += 1.0 - stays
     return mixture
@@ -148,7 +148,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedBox:
-    """Bounds on the counts; whether new instances are taken (None if undecided); ranges of sums."""
+    """Bounds on the counts; whether new instances are taken (None if undecided); ranges of theta and of all rates' sum."""
 
     low: IntArray
     high: IntArray
@@ -188,9 +188,9 @@ def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> V
     """Return the violation of malformed multipliers (sizes, signs, shares), None if well formed."""
     cells, caps = len(facts.cell_weight), len(facts.instance.caps.limit)
     if x.point.shape != (cells,) or x.eviction.shape != (cells,) or x.cap.shape != (caps,):
-        return violation("certificate", f"multipliers must be over {cells} cells and {caps} caps")
+        return violation("certificate", f"multipliers must have one entry for each of {cells} cells and {caps} caps")
     if x.cover.ndim != 1 or len(x.cover) > num_covers:
-        return violation("certificate", f"prices of covers must be at most {num_covers}")
+        return violation("certificate", f"there must be at most one price for each of {num_covers} covers")
     sizes = {x.attribution.shape, x.attribution_cell.shape, x.attribution_bid.shape}
     if len(sizes) > 1 or x.attribution.ndim != 1:
         return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
@@ -290,7 +290,7 @@ def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
 
 
 def _exceeds_a_cap(facts: VerifierContext, box: CheckedBox) -> bool:
-    """Return whether the minimum counts alone exceed a cap, with the tolerance of footprints."""
+    """Return whether the minimum counts alone exceed a cap, with the tolerance that applies to footprints."""
     caps = facts.instance.caps
     return any(
         math.fsum((weight * box.low).tolist()) > limit
@@ -304,7 +304,7 @@ def _rounding(terms: list[float], size: int) -> float:
 
 
 def _attribution(facts: VerifierContext, x: Multipliers) -> FloatArray:
-    """Return the shares by cell and bid, scaled to sums of at most 1."""
+    """Return the shares of the attribution by cell and bid, scaled to sums of at most 1 per cell."""
     shares = np.zeros((len(facts.cell_weight), facts.instance.num_bids))
     np.add.at(shares, (x.attribution_cell, x.attribution_bid), x.attribution)
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
@@ -313,8 +313,8 @@ def _attribution(facts: VerifierContext, x: Multipliers) -> FloatArray:
 def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: FloatArray, charge: FloatArray) -> float:
     """Return the minimum contribution of a market.
 
-    Each bid taken pays a charge. If the evictions of a market are nested, the charge of the lowest bid covers
-    all higher ones. The function tries every lowest bid; the other bids choose independently.
+    Each bid taken pays a charge. If the evictions of a market are nested, the lowest bid taken pays the charges of
+    all higher bids. The function tries every lowest bid; the counts of the other bids are chosen independently.
     """
     instance = facts.instance
     choices = list(zip(mine.tolist(), reduced.tolist(), strict=True))
@@ -351,7 +351,7 @@ def _count_value(box: CheckedBox, j: int, reduced: float, *, least: int) -> floa
 
 
 def _cells(facts: VerifierContext, box: CheckedBox, sums: _Sums | None, x: Multipliers) -> _Cells:
-    """Return hours, rates and open evictions of the cells in a box."""
+    """Return hours, rates and undecided evictions of the cells in a box."""
     instance = facts.instance
     change = instance.change_loss_h if box.has_change is True else 0.0
     if isinstance(instance.outlook, HourOutlook):
@@ -416,7 +416,7 @@ def _sums(facts: VerifierContext, box: CheckedBox, min_rate: float) -> _Sums:
 
 
 def _theta(facts: VerifierContext, box: CheckedBox) -> tuple[float, float, FloatArray]:
-    """Return the sure and the largest value of theta = -log survival in a box, and by which step each bid raises it."""
+    """Return the smallest and the largest theta = -log survival in a box, and the step by which each bid raises it."""
     theta = facts.theta
     allowed = np.flatnonzero(box.high > 0).tolist()
     step = np.zeros(len(theta))
@@ -474,7 +474,7 @@ def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: 
 ANY, UNCHANGED, CHANGED = (0.0, math.inf), (0, 0), (1, math.inf)
 
 VECTOR = 16
-"""Bids that one step processes."""
+"""Number of bids that together count as one step towards the checker's limit."""
 
 
 def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | None, list[Violation]]:
@@ -497,7 +497,7 @@ def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | Non
 
 
 def _min_cost(facts: VerifierContext) -> float:
-    """Return the minimum cost of footprints with positive work; without fixed machines they take an instance."""
+    """Return the minimum cost of footprints with positive work; without fixed machines, one instance must work."""
     instance = facts.instance
     bids = instance.bids
     unit_costs = facts.unit_cost[(bids.max_count > 0) & (bids.rate > 0) & facts.alive.any(axis=1)]
@@ -533,7 +533,10 @@ def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> t
 
 
 class _Path:
-    """The box of the current node of a traversal; a condition is a range (least, most), of a split by change (0, 0) or (1, inf)."""
+    """The box of the current node of a traversal.
+
+    Its conditions are ranges (least, most); for a split by change, (0, 0) or (1, inf).
+    """
 
     def __init__(self, facts: VerifierContext) -> None:
         self._facts, bids = facts, facts.instance.bids
@@ -541,7 +544,7 @@ class _Path:
         self.walk = Descent[int, tuple[float, float]](Effort("the tree"), self._hear)
 
     def box(self) -> CheckedBox:
-        """Return the box."""
+        """Return the box of the current node."""
         conditions, bids = self.walk.conditions, self._facts.instance.bids
         self.walk.effort.spend(1 + len(bids) // VECTOR)
         change = conditions.get(CHANGE)

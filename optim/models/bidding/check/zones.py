@@ -2,11 +2,11 @@
 
 A potential assigns to every situation a lower bound of the remaining cost. The checker verifies that each step costs at
 least the decrease of the potential. Summed over the steps, every plan then costs at least the potential of the start.
-A situation has a tick and the time without work so far. It also has the zone of the state without machines, or a place
-with machines that are set up.
-Steps are: wait for one tick; launch, and use the machines until the first tick after the set-up, or the job's end if earlier;
-launch, and lose the machines free of charge; work for one tick, or to the job's end; return the machines. A launch that ends
-before its set-up leads to the same situation as waiting, and costs no less.
+A situation consists of a tick, the time without work so far, and either the zone of the saved state (if there are no
+machines) or the place of machines that are set up.
+Steps are: wait for one tick; launch, and use the machines until the first tick after the set-up, or the job's end if
+earlier; launch, and lose the machines free of charge; work for one tick, or to the job's end; return the machines. A
+launch that ends before its set-up leads to the same situation as waiting, and costs no less.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ LARGEST = 2**60
 """Largest potential; sums of larger ones could overflow."""
 
 NEVER = -(2**61)
-"""Potential of situations without steps; below every other."""
+"""Potential of situations without steps; below every other potential."""
 
 
 def check_optimum(

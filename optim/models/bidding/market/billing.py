@@ -44,7 +44,7 @@ class Billing(StrEnum):
 
     @property
     def text(self) -> str:
-        """The rule in a phrase."""
+        """Description of the rule in one phrase."""
         return {
             Billing.AWS_2009: "every started hour at the price of its start, the hour of an eviction free",
             Billing.AWS_2017: "seconds at the price of their hour's start, the first hour free if interrupted in it",
@@ -54,11 +54,11 @@ class Billing(StrEnum):
 
 
 AMAZON = (Billing.AWS_2009, Billing.AWS_2017)
-"""Rules for leases on price histories, see `lease_lines`; the others are for availability traces."""
+"""Rules for leases on price histories, see `lease_lines`; the other rules are for availability traces."""
 
 
 def billing_at(time_s: int) -> Billing:
-    """Return Amazon's rules at a time; for data without a date, today's."""
+    """Return Amazon's rules at a time; the present rules for data without a date."""
     return Billing.AWS_2009 if SPOT_BEGIN_S <= time_s < BIDS_END_S else Billing.AWS_2017
 
 
@@ -243,7 +243,7 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
         )
         lines = lease_lines(lease, prices, billing)
         free_s = sum(line.end_s - line.begin_s for line in lines if line.reason is Reason.EVICTED_FREE)
-        # Exact, because a ledger's lines are rounded to integer micro-dollars.
+        # The amounts of the lines are rounded to micro-dollars, so the exact cost is computed from prices and times.
         paid = (line for line in lines if line.reason is Reason.USED)
         return StayBill(sum(line.count * line.price_micro * (line.end_s - line.begin_s) for line in paid), free_s)
     begins = np.arange(stay.begin_s, stay.end_s, market.tick_s)
@@ -291,8 +291,8 @@ class PlaceCosts:
     is_whole
         Whether the tick in which the job ends is charged in full instead of by seconds.
     free_until
-        Shape (ticks, places): the tick at which machines launched now are lost free of charge; the tick itself if they
-        aren't.
+        Shape (ticks, places): the tick at which machines launched in a tick are lost free of charge; the same tick if
+        they are not lost free of charge.
     is_exact
         Whether these costs equal bills, so that the bound is attained.
     """

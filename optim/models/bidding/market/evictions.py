@@ -36,9 +36,9 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
 
     Notes
     -----
-    The first price above a bid that is at least the present price is a record since then. Records form a chain
-    from each step to the next higher one, which all steps walk at once; a larger delta continues where a smaller one
-    stopped.
+    The bid is at least the present price, so the first price above it is higher than all prices since then. Such
+    prices form a chain of links from each step to the next step with a higher price. All steps follow their chains at
+    once; a larger delta continues where a smaller one stopped.
     """
     price = path.price_micro
     size = len(price)
@@ -122,7 +122,7 @@ class EvictionTable(ComparesByValue):
         Shape (markets, deltas + 1, 61): probability that a bid has not been outbid after 0..60 minutes.
     mean_h
         Shape (markets, deltas + 1): mean hours to the eviction, the area under the survival up to the longest time
-        observed; NaN where no such bid was ever granted. Its survival is taken to be 0.
+        observed; NaN if no such bid was ever granted, whose survival is set to 0 from minute 1 on.
     low, high
         Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
     hours
@@ -173,8 +173,8 @@ def usable_hours(survival: FloatArray) -> FloatArray:
 def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None) -> EvictionTable:
     """Estimate an eviction table from price history.
 
-    Bids of every delta are replayed every `step_s` seconds. Where the history ends or has a gap before the bid is
-    outbid, the replay is censored: the product-limit estimator takes it as a survivor up to then. Probabilities are
+    Bids of every delta are replayed every `step_s` seconds. If the history ends or has a gap before a bid is outbid,
+    the replay is censored: the product-limit estimator counts the bid as surviving up to that time. Probabilities are
     made monotone in the delta.
 
     Parameters
@@ -228,7 +228,7 @@ def without_evictions(table: EvictionTable) -> EvictionTable:
 
 
 class _Replay:
-    """The starts of one market, and the product-limit estimate of any crossing times."""
+    """Start times of the replayed bids of one market, and the product-limit estimate for given crossing times."""
 
     def __init__(self, history: PriceHistory, path: PricePath, options: EvictionOptions) -> None:
         first = -(-int(path.time_s[0]) // options.step_s) * options.step_s
@@ -273,7 +273,7 @@ def _between(by_minute: FloatArray, time_s: int) -> float:
 
 @compiled
 def _rising(survival: FloatArray) -> FloatArray:
-    """Return the least-squares projection to survival that increases with the delta at each minute, by pooling violators."""
+    """Return the least-squares fit that is non-decreasing in the delta at each minute, by pooling adjacent violators."""
     deltas, minutes = survival.shape
     result, mean, size = survival.copy(), np.empty(deltas), np.empty(deltas, dtype=np.int64)
     for minute in range(minutes):

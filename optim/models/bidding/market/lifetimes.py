@@ -69,7 +69,7 @@ BLOCKS = 4
 """Number of parts of the day with separate factors."""
 
 PRIOR_LOSSES = 1.0
-"""Pseudo-losses added to each rate at the pooled rate of its age, which regularise rarely observed kinds."""
+"""Losses, and time at risk at the pooled rate of the age, added to each kind and age; regularises rarely observed kinds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +120,7 @@ class Hazards:
     factor: FloatArray
 
     def cumulative(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
-        """Return the expected losses of a machine of an age, used from a time of day until `until_s` seconds later."""
+        """Return the expected losses in the `until_s` seconds from a time of day on, for a machine of age `age_s` then."""
         total, now = 0.0, 0.0
         edges = np.array(AGES_S, dtype=np.float64)
         while now < until_s:
@@ -167,7 +167,7 @@ def fit_hazards(spells: Lifetimes) -> Hazards:
 
 
 def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
-    """Return the ratio of losses to expected losses by part of the day, at least 0.1."""
+    """Return the ratio of losses to expected losses (each plus 1) by part of the day, at least 0.1."""
     flat = Hazards(kinds=spells.kinds, rate=rate, factor=np.ones(BLOCKS))
     end = (spells.start_s + spells.length_s) % DAY_S
     lost = np.bincount((end // (DAY_S / BLOCKS)).astype(np.int64) % BLOCKS, spells.is_lost, BLOCKS)
@@ -186,12 +186,12 @@ def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
 
 
 RESOLUTION = 1e-6
-"""Tolerance within which capacities are equal."""
+"""Capacities are rounded to multiples of this number."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CommonShocks(ComparesByValue):
-    """Expected shocks within a period.
+    """Expected shocks within a period; a shock takes all machines of its kind, zone or region.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class CommonShocks(ComparesByValue):
 
 
 def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
-    """Return the mixture of a distribution with 0, which has the probability of a shock."""
+    """Return the distribution of an amount that any shock sets to 0, given the expected number of shocks."""
     stays = float(np.exp(-shocks))
     mixture = {size: chance * stays for size, chance in chances.items()}
     mixture[0] = mixture.get(0, 0.0) + 1.0 - stays

@@ -19,10 +19,10 @@ GAP_S = 3 * HOUR_S
 """Minimum time without a price change in any market that counts as a gap in the recording, for active markets."""
 
 CALM_GAP_S = 25 * HOUR_S
-"""The same for calm markets, whose histories list changes of the price, and repeat the price at least once per day."""
+"""Minimum gap for calm markets; their histories list price changes, and repeat the price at least once per day."""
 
 CALM_EVERY_DAYS = 10
-"""Markets are calm if there are more than two quiet times of `GAP_S`, and more than one per this number of days."""
+"""Markets are calm if more than two times of `GAP_S` lack a price change, and more than one per this number of days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +74,11 @@ class PricePath(ComparesByValue):
         return self.time_s.tolist(), self.price_micro.tolist()
 
     def index_at(self, time_s: int) -> int:
-        """Return the step in force at a time, -1 before the first."""
+        """Return the index of the step in force at a time, -1 before the first step."""
         return bisect_right(self._steps[0], time_s) - 1
 
     def price_at(self, time_s: int) -> int | None:
-        """Return the price at a time, None before the first."""
+        """Return the price at a time, None before the first price."""
         times, prices = self._steps
         step = bisect_right(times, time_s)
         return prices[step - 1] if step else None
@@ -160,7 +160,7 @@ class PriceHistory(ComparesByValue):
         return end_s > self.end_s or bool(((self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)).any())
 
     def volatility(self) -> FloatArray:
-        """Return the variance over time, without gaps, of each market's price over its on-demand price; shape (markets,)."""
+        """Return the variance over time of each market's price relative to on demand, without gaps; shape (markets,)."""
         result = []
         for market, path in zip(self.markets, self.paths, strict=True):
             edges = np.unique(np.concatenate([path.time_s, self.gaps.ravel(), [self.end_s]]))
@@ -173,7 +173,7 @@ class PriceHistory(ComparesByValue):
         return np.array(result)
 
     def with_markets(self, which: Sequence[int]) -> "PriceHistory":
-        """Return the history of some of its markets."""
+        """Return the history of the markets with the given indices."""
         return replace(self, markets=tuple(self.markets[m] for m in which), paths=tuple(self.paths[m] for m in which))
 
     def between(self, begin_s: int, end_s: int) -> "PriceHistory":
@@ -182,7 +182,7 @@ class PriceHistory(ComparesByValue):
         Raises
         ------
         InvalidOptionError
-            If no market has a price in it.
+            If no market has a price in the span.
         """
         begin_s, end_s = max(begin_s, self.begin_s), min(end_s, self.end_s)
         paths = []

@@ -28,7 +28,7 @@ ABSENT, PRESENT = 0, 1
 
 
 def decision_s(tick_s: int) -> int:
-    """Return the seconds between decisions for a tick length: the ticks within ten minutes, at least one."""
+    """Return the seconds between decisions for a tick length: as many ticks as fit in ten minutes, at least one."""
     return tick_s * max(1, PRIOR_TICK_S // tick_s)
 
 
@@ -216,7 +216,7 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
     changes = np.flatnonzero(np.diff(flags)) + 1
     for begin, end in zip(changes, np.append(changes[1:], -1)[: len(changes)], strict=True):
         kind, length = int(flags[begin]), int((end if end > 0 else len(flags)) - begin)
-        # A spell cut off by the trace is known not to have ended before its last age.
+        # At the last observed age of a spell that the end of the trace cuts off, the spell is not at risk.
         lasted = np.minimum(np.arange(1, length + (end > 0)), ages) - 1
         np.add.at(at_risk[kind], lasted, 1)
         if end > 0:
@@ -227,7 +227,7 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
 def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") -> SpellHazards:
     """Estimate hazards by age from traces: Kaplan and Meier's ratio of ended to at risk, pooled within ranges of ages and over traces.
 
-    Each range of ages has one additional end at the prior's hazard, which dominates for rarely observed ages.
+    To each range of ages one end at the prior's hazard is added; it dominates for rarely observed ages.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class ZoneJob:
         Seconds of work on all machines together, and seconds from the job's start to its deadline.
     setup_s
         Shape (zones + 1, zones): seconds between a launch in a zone and the first work, for start-up and transfer of the
-        state. Row 0 is for a job without state, row 1 + z for a state in zone z.
+        saved state. Row 0 is for a job without saved state, row 1 + z for a state saved in zone z.
     move_micro
         Shape (zones + 1, zones): cost of the transfer in micro-dollars, due at the launch.
     machines
@@ -97,7 +97,7 @@ class ZoneJob:
     Raises
     ------
     InvalidOptionError
-        If a number isn't an integer, or the deadline can't be met on demand; the message gives the earliest possible one.
+        If a number isn't an integer, or the deadline can't be met on demand; the message gives the earliest deadline.
     """
 
     work_s: int
@@ -139,7 +139,10 @@ class ZoneJob:
 
     @property
     def state_class(self) -> IntArray:
-        """Class of each row of `setup_s`, shape (zones + 1,): rows with equal set-ups and moves share one; row 0 has class 0."""
+        """Class of each row of `setup_s`, shape (zones + 1,): rows equal in `setup_s` and `move_micro` share a class.
+
+        Row 0 has class 0.
+        """
         rows = np.concatenate([self.setup_s, self.move_micro], axis=1)
         _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         rank: IntArray = np.argsort(np.argsort(first))
@@ -184,9 +187,9 @@ class Optimum:
         Allocations in order of time.
     idle
         Shape (ticks + 1, steps + 1, classes): lower bound of the remaining cost at a tick, after a number of units of time
-        (`ZoneJob.unit_s`) without work, without machines, by class of the state's zone (`ZoneJob.state_class`).
+        (`ZoneJob.unit_s`) without work, without machines, by class of the saved state's zone (`ZoneJob.state_class`).
     working
-        Shape (ticks + 1, steps + 1, 2 zones): the same with machines that are set up, by place.
+        Shape (ticks + 1, steps + 1, 2 zones): lower bound of the remaining cost with machines that are set up, by place.
     """
 
     first: int
