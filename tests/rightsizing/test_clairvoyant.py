@@ -120,9 +120,9 @@ def test_the_checker_refuses_plans_that_are_short_costly_or_above_a_limit(genera
     wanted = Slo()
     claim = claim_of(series, world, clairvoyant(world, wanted), wanted, 1)
     assert check_clairvoyant(series, replace(claim, plan={**claim.plan, 3: ()})) == [
-        "segment 3 has another number of cycles"
+        "the plan has a wrong number of cycles for segment 3"
     ]
     much = {segment: (plan[0], *(1e9 for _ in plan[1:])) for segment, plan in claim.plan.items()}
     wrong = " ".join(check_clairvoyant(series, replace(claim, plan=much)))
-    assert "gets 1e+09" in wrong
+    assert "an invalid amount, 1e+09" in wrong
     assert "above the bound" in wrong

@@ -1,4 +1,4 @@
-"""A claimed lower bound of the allocation of plans with known demand, and its checker."""
+"""A claimed lower bound on the total allocation of plans that know all demand, and its checker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,8 +26,9 @@ class ClairvoyantClaim:
     first
         Amount for all containers in the first cycle.
     allowed
-        Allowed violations. With restarts: the mean over units of the share of their later cycles with a sample above the
-        amount (an incompressible resource), or of their later samples above it (a rate). Without: the share of all samples.
+        Allowed violations, as a share of samples above the amount. Without restarts: of all samples. With restarts: the
+        mean over units of the share of the samples after the first cycle (for a rate), or of the later cycles with such
+        a sample (for an incompressible resource).
     share
         Share of demand that an amount must cover.
     checkpoint_s, startup_s
@@ -36,10 +37,10 @@ class ClairvoyantClaim:
     price
         Price of violations, which proves the bound.
     bound
-        Lower bound of the total of all plans with the allowed violations (or, if there are none, the minimum violations), in units
-        times samples.
+        Lower bound on the total of every plan whose violations are at most `allowed`, or at most the minimum if that is
+        larger; in units times samples.
     total
-        Total of `plan`.
+        Total allocation of `plan`, including the cost of its kills.
     plan
         Amounts by cycle of each segment of the series.
     """
@@ -79,7 +80,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
         demand = [min(x, limit) for x in series.values[rows, column].tolist()]
         plan = claim.plan.get(segment, ())
         if len(plan) != -(-len(demand) // claim.cycle_samples):
-            return [f"segment {segment} has another number of cycles"]
+            return [f"the plan has a wrong number of cycles for segment {segment}"]
         for cycle, amount in enumerate(plan):
             begin = cycle * claim.cycle_samples
             demand_in_cycle = demand[begin : begin + claim.cycle_samples]
@@ -93,7 +94,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
             cost, violated = _cost(series, claim, column, demand_in_cycle, begin, amount, counted)
             total, violations = total + cost, violations + violated
             if amount < 0 or amount > limit or (cycle == 0 and amount != min(claim.first, limit)):
-                wrong.append(f"segment {segment} gets {amount:g} in cycle {cycle}")
+                wrong.append(f"the plan allocates an invalid amount, {amount:g}, to segment {segment} in cycle {cycle}")
     budget = max(claim.allowed, min_violations)
     proven = dual - claim.price * budget
     if claim.price < 0 or claim.bound > proven + TOL * (abs(proven) + claim.price * budget):
@@ -108,7 +109,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
 
 
 def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_level: bool) -> list[float]:
-    """Return the weight of a kill, or of a sample above its amount, in each segment."""
+    """Return the weight of one violation (a kill, or a sample above its amount) in each segment."""
     lengths = series.lengths.tolist()
     if claim.checkpoint_s is None:
         return [1.0 / sum(lengths)] * len(lengths)

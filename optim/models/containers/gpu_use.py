@@ -29,9 +29,10 @@ class IdleOptions:
     Attributes
     ----------
     below
-        Thresholds of utilisation in per cent, in (0, 100]; a GPU is idle below one. Jobs are reclaimed by the first.
+        Thresholds of utilisation in per cent, in (0, 100]. Idle time is reported below each threshold; the first
+        threshold decides which jobs are reclaimed.
     after_min
-        Minutes after which a job that is idle throughout is reclaimed, each at least 1.
+        Idle minutes after which a job is reclaimed, each at least 1.
     max_gap_s
         Longest time in seconds for which a sample counts; None for the larger of 300 s and two steps. Prometheus repeats the last
         sample of a series for 300 s.
@@ -60,7 +61,7 @@ class IdleOptions:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Holder of a GPU, with "" for unknown fields. A GPU without job, user and namespace is free."""
+    """Holder of a GPU, with "" for unknown fields. A GPU without a job, a user and a namespace is free."""
 
     namespace: str = ""
     user: str = ""
@@ -186,7 +187,7 @@ def overlap_s(spans: FloatArray, others: FloatArray) -> float:
         return 0.0
     bounds = others.ravel()
     until = np.concatenate([[0.0], np.cumsum(others[:, 1] - others[:, 0])])
-    # Time within `others` before each moment: linear between its ends.
+    # Seconds of `others` before each time: linear between begins and ends of spans.
     known = np.repeat(until, 2)[1:-1]
     before = np.interp(spans, bounds, known)
     return float((before[:, 1] - before[:, 0]).sum())
@@ -207,7 +208,7 @@ class JobUse:
     runs
         Periods of each GPU, see `GpuUse`.
     idle
-        Shape (n, 2): spells in which all of its GPUs with samples are idle; at least one has samples.
+        Shape (n, 2): spells in which all of the job's GPUs with samples are idle, and at least one GPU has samples.
     """
 
     holder: Holder
@@ -233,7 +234,7 @@ class JobUse:
 
 
 def job_uses(uses: Iterable[tuple[Holder, GpuUse]]) -> list[JobUse]:
-    """Return the jobs in order of their begins; free GPUs and those without a job name are left out."""
+    """Return the jobs in order of their begins; free GPUs and GPUs without a job name are left out."""
     by_job: dict[tuple[str, str], list[tuple[Holder, GpuUse]]] = {}
     for holder, use in uses:
         if holder.job and len(use.runs):
@@ -309,7 +310,7 @@ def use_rows(uses: Sequence[tuple[Holder, GpuUse]], by: str) -> list[UseRow]:
     Raises
     ------
     InvalidOptionError
-        If there is no such field.
+        If `by` is not such a field.
     """
     known = [each.name for each in fields(Holder) if each.name != "gpu"]
     if by not in known:

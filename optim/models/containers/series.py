@@ -57,9 +57,9 @@ class Segmented:
     Attributes
     ----------
     values
-        Shape (T, R).
+        Shape (T, R): one row per sample, one column per resource.
     lengths
-        Shape (S,): rows of each segment.
+        Shape (S,): number of rows of each segment.
     """
 
     __slots__ = ()
@@ -104,7 +104,7 @@ class ContainerSeries(Segmented):
     containers
         Name of each segment's container, S names; segments of a container are adjacent.
     lengths
-        Shape (S,): samples of each segment, at least one.
+        Shape (S,): number of samples of each segment, at least one.
     values
         Shape (T, R): consumption, T the sum of all lengths; not negative, at most 1e100.
     time_s
@@ -124,7 +124,7 @@ class ContainerSeries(Segmented):
     units
         Unit (pod) of each container by name; other containers are separate units. Splits keep units together.
     remarks
-        Remarks of the reader on left-out data and on ambiguities.
+        Remarks of the function that read the data, on omitted data and ambiguities.
 
     Raises
     ------
@@ -299,7 +299,7 @@ class ContainerSeries(Segmented):
         for name in names:
             if name not in self.names:
                 raise InvalidProblemError(
-                    f"the series have no resource {name!r}; they have: {', '.join(self.names)}; name it so, or choose others"
+                    f"the series have no resource {name!r}; choose from their resources: {', '.join(self.names)}"
                 )
         columns = [self.names.index(name) for name in names]
         return replace(
