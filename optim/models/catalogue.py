@@ -1,4 +1,4 @@
-"""The problems, by name, by file schema and by instance type. Each loads on first use.
+"""The problems, by name, by file schema and by instance type. Each problem is loaded on first use.
 
 A problem is a folder of this package with a module `problem`, whose `PROBLEM` declares name, schema, codec, programme and
 checker. A problem's generator, if it has one, is ``optim.workloads.<name>.generator``.
@@ -25,7 +25,7 @@ def problem_named(name: str) -> AbstractProblem[Any]:
     Raises
     ------
     InvalidProblemError
-        If there is none of that name.
+        If no problem has that name.
     """
     if name not in problem_names():
         raise InvalidProblemError(f"unknown problem {name!r}; there are: {', '.join(problem_names())}")
@@ -57,10 +57,12 @@ def problem_of(instance: Any) -> AbstractProblem[Any]:
     Raises
     ------
     InvalidProblemError
-        If it is no instance of any problem.
+        If it is not an instance of any problem.
     """
     for name in problem_names():
         problem = problem_named(name)
         if isinstance(instance, problem.instance_type):
             return problem
-    raise InvalidProblemError(f"{type(instance).__name__} is no instance of any problem; build one with optim.load")
+    raise InvalidProblemError(
+        f"{type(instance).__name__} is not the instance type of any problem; read an instance with optim.load"
+    )

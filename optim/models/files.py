@@ -30,7 +30,7 @@ PLAIN = (
     *("problem", "instance", "solver", "sense", "termination", "primal", "dual", "objective", "bound"),
     *("seed", "options", "versions", "message"),
 )
-"""Fields stored in a file as they are in a solution."""
+"""Fields that a solution file stores unchanged."""
 
 
 class CertificateDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -190,13 +190,13 @@ def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:
 @collector_paused()
 def read_solution(data: bytes, instance: Any) -> Solution:
     """Build a solution from the bytes of a document."""
-    schema = peek_schema(data)  # before the fields, so that an instance isn't called a solution with unknown fields
+    schema = peek_schema(data)  # checked first, so that an instance file isn't reported to have unknown fields
     if schema != SOLUTION_SCHEMA:
         raise InvalidProblemError(f"schema: must be {SOLUTION_SCHEMA!r}, got {schema!r}; give a solution file")
     document = decode(data, SolutionDocument)
     problem = problem_named(document.problem)
     if not isinstance(instance, problem.instance_type):
-        raise InvalidProblemError(f"problem: the solution is of {document.problem!r}, the instance isn't")
+        raise InvalidProblemError(f"problem: the solution is for problem {document.problem!r}, but the instance isn't")
     certificate, decision = document.certificate, document.decision
     return Solution(
         **{name: getattr(document, name) for name in PLAIN}
@@ -254,8 +254,8 @@ def write_solution(solution: Solution, instance: Any) -> bytes:
 def verify(instance: Any, solution: Solution) -> Verification:
     """Check a solution with code that shares nothing with any solver.
 
-    Integer decisions are checked row by row in exact arithmetic; objective and bound are recomputed
-    from the instance alone, rounded outward. Every violated row is listed with its amount.
+    Integer decisions are checked row by row in exact arithmetic. Objective and bound are recomputed from the
+    instance alone, rounded outward. Every violated row is listed with its amount.
 
     Examples
     --------
@@ -267,13 +267,13 @@ def verify(instance: Any, solution: Solution) -> Verification:
     Raises
     ------
     InvalidProblemError
-        If `solution` is no solution, such as a decision alone, or a number in it is none.
+        If `solution` is not a `Solution` (such as a decision alone), or its objective or bound is not a number.
     """
     problem = problem_of(instance)
     if not isinstance(solution, Solution):
         raise InvalidProblemError(
             f"verify takes a Solution, got {type(solution).__name__}; "
-            "give what optim.solve or optim.load_solution returned, and not its decision alone"
+            "give the result of optim.solve or optim.load_solution, not its decision alone"
         )
     for name in ("objective", "bound"):
         value = getattr(solution, name)

@@ -37,10 +37,11 @@ FORMATS = {".mps": "mps", ".lp": "lp"}
 def export(
     instance: Any, format: Literal["mps", "lp"] = "mps", path: str | Path | None = None, *, ratio: float | None = None
 ) -> str:
-    """Return the formal programme of an instance as a text that any solver reads, and write it to a file if one is named.
+    """Return the formal programme of an instance as a text that any solver reads, and write it to `path` if given.
 
-    Admission is its compact mixed-integer programme, an auction the placement of every bid GPU by GPU, bidding the
-    linear relaxation of its cost per work (Charnes, Cooper), or with a `ratio` q the mixed-integer ``min cost - q work``.
+    The programme of an admission instance is the compact mixed-integer programme. That of an auction places every bid
+    GPU by GPU. That of a bidding instance is the linear relaxation of its cost per work (Charnes, Cooper), or with a
+    `ratio` q the mixed-integer programme ``min cost - q work``.
 
     Parameters
     ----------
@@ -115,7 +116,9 @@ def export_model(model: Any, path: str | Path) -> None:
 
 
 def _text(model: Any, format: str) -> bytes:
-    model.name = re.sub(r"[^\w.+-]", "_", str(model.name), flags=re.ASCII)  # it stands in a remark, which it could end
+    model.name = re.sub(
+        r"[^\w.+-]", "_", str(model.name), flags=re.ASCII
+    )  # other characters could end the file's comment with the name
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"
         model.write(str(written), io_options={"symbolic_solver_labels": True})

@@ -77,7 +77,7 @@ def _names(folder: str, problem: str | None = None) -> tuple[str, ...]:
 
 
 def _read(folder: str, name: str) -> bytes | None:
-    """Return the shipped file with a name in a folder of any problem, or None."""
+    """Return the content of a shipped file by name, from a folder of any problem; None if there is no such file."""
     entries = (files("optim.models") / owner / folder / f"{name}{SUFFIX}" for owner in problem_names())
     return next((read_bytes(str(entry)) for entry in entries if entry.is_file()), None)
 
@@ -135,7 +135,10 @@ def solved_reference_names() -> tuple[str, ...]:
 
 
 def history_names(name: str) -> tuple[str, ...]:
-    """Return the names of the earlier days that ship for a reference instance, the earliest first; most have none."""
+    """Return the names of the shipped earlier days of a reference instance, sorted; most instances have none.
+
+    An earlier day is an admission instance from which online solvers can learn prices.
+    """
     return tuple(day for day in _names("histories") if day.startswith(f"{name}-day"))
 
 
@@ -145,25 +148,25 @@ def history_instance(name: str) -> Any:
     Raises
     ------
     InvalidProblemError
-        If there is none of that name.
+        If no earlier day with that name ships.
     """
     found = _read("histories", name)
     if found is None:
         raise InvalidProblemError(
-            f"{name}: no such file, and no earlier day of that name ships; days are named like medium-0-day1"
+            f"{name}: neither a file nor the name of a shipped earlier day (such as medium-0-day1); correct the name"
         )
     return read_instance(found)
 
 
 def read_day(name: str) -> Any:
-    """Return an earlier day of the admission problem, given as a file or as the name of a shipped day.
+    """Return the admission instance of an earlier day, given as a file or as the name of a shipped day.
 
     Raises
     ------
     InvalidOptionError
-        If it is an instance of another problem.
+        If the file holds an instance of another problem.
     InvalidProblemError
-        If there is none of this name, or its file is bad.
+        If there is neither a file nor a shipped day with this name, or the file is invalid.
     """
     from optim.models.admission.instance import AdmissionInstance
 

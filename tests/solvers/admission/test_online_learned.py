@@ -95,7 +95,7 @@ def test_bad_histories_end_in_one_clear_line(tmp_path: Path) -> None:
     forecast(0).save(name)
     with pytest.raises(InvalidOptionError, match="give it alone"):
         read_history(f"{name},{name}", today)
-    with pytest.raises(InvalidProblemError, match="no such file, and no earlier day of that name ships"):
+    with pytest.raises(InvalidProblemError, match="neither a file nor the name of a shipped earlier day"):
         read_history("yesterday.json", today)
     with pytest.raises(InvalidProblemError, match="resources"):
         read_history(name, replace(today, resources=("a", "b", "c", "d")))
