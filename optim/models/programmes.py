@@ -118,7 +118,7 @@ def export_model(model: Any, path: str | Path) -> None:
 def _text(model: Any, format: str) -> bytes:
     model.name = re.sub(
         r"[^\w.+-]", "_", str(model.name), flags=re.ASCII
-    )  # other characters could end the file's comment with the name
+    )  # the file has the name in a comment, which other characters could end
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"
         model.write(str(written), io_options={"symbolic_solver_labels": True})

@@ -18,7 +18,7 @@ Place = tuple[int, int, int, int]
 """Job, demand segment of the job (0, 1, ...), server, slot."""
 
 JOB, SEGMENT, SERVER, SLOT = range(4)
-"""Positions in a place."""
+"""Indices of the entries of a place."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -338,7 +338,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def chunk_slots(self) -> tuple[Fraction, ...]:
-        """Worker-slots that one data chunk takes, M kappa with kappa = (tau + 2 e / b), exactly."""
+        """Worker-slots that one data chunk takes, M kappa with kappa = (tau + 2 e / b) in slots, exactly."""
         jobs = self.jobs
         slot = Fraction(self.slot_micro_s, MICRO)
         result = []

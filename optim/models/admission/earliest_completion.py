@@ -50,7 +50,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
 
 
 def max_workers(instance: AdmissionData) -> IntArray:
-    """Return the maximum number of concurrent workers, with their PSs, of each job in the empty cluster.
+    """Return the maximum number of workers, with their PSs, of each job's demand segment in the empty cluster.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target
 
 
 def never_run(instance: AdmissionData, earliest: IntArray) -> Mapping[str, str]:
-    """Return the reason for each job whose earliest completion is -1, by its id, in the order of the jobs."""
+    """Return why no plan can admit the jobs with earliest completion -1, by id, in the order of the jobs."""
     jobs = np.flatnonzero(earliest < 0).tolist()
     most = max_workers(instance) if jobs else np.zeros((0, 0), dtype=np.int64)
     return {instance.jobs.ids[job]: _reason(instance, job, most) for job in jobs}

@@ -200,7 +200,7 @@ def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance,
 
 
 def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
-    """Return some of the jobs, in the order given, with all their fields."""
+    """Return the jobs with the given indices, in this order, with all their fields."""
     sizes = np.diff(jobs.segment_offset)[which]
     segments = np.concatenate(
         [np.arange(*jobs.segment_offset[i : i + 2]) for i in which.tolist()] or [np.zeros(0, dtype=np.int64)]

@@ -111,7 +111,7 @@ def _demand_over_capacity(
 ) -> Mapping[str, float]:
     """Return for each resource the demand of the schedulable jobs divided by the servers' capacity over all slots."""
     jobs, owner = instance.jobs, instance.segment_job
-    # A segment ends where the next one of the same job starts, the last one where the job is done.
+    # A segment ends where the next segment of the same job starts, the last segment where the job is done.
     end = instance.target[owner].astype(np.float64)
     is_last = np.append(owner[1:] != owner[:-1], True) if len(owner) else np.zeros(0, dtype=bool)
     end[~is_last] = np.minimum(end[~is_last], jobs.segment_start[np.flatnonzero(~is_last) + 1])
@@ -163,7 +163,7 @@ def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fr
 
 
 def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
-    """Return the resource use of each pair that fits one server, shape (pairs, resources)."""
+    """Return the resource use of each pair (workers, PSs) that fits one server, shape (pairs, resources)."""
     most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
     workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
     used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]

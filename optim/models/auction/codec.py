@@ -424,7 +424,7 @@ def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> Ap
     if len({slot for slot, _ in holding.places}) < len(holding.places):
         raise InvalidProblemError("held.places lists a slot twice; give the sum of its GPUs")
     if stated is not None and stated != sum(count for _, count in holding.places):
-        raise InvalidProblemError(f"held.gpus is {stated}, but held.places differs; leave one of them out")
+        raise InvalidProblemError(f"held.gpus is {stated}, but held.places has another total; leave one of them out")
     return with_allocation(profile, cluster, holding.places)
 
 

@@ -287,7 +287,7 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         # Mahajan et al. (Themis), NSDI 2020, table 1: images/s of 4 P100 on one server, and on two of two.
         "vgg16-themis": _spread(103.6 / 80.4),
         "inception3-themis": _spread(242.0 / 243.0),
-        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers placed at random over consolidated.
+        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers placed at random, relative to consolidated.
         "vgg19": _spread(1 / 0.72),
         "vgg16": _spread(1 / 0.73),
         "vgg11": _spread(1 / 0.77),

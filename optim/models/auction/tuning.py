@@ -40,7 +40,7 @@ def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> 
 
 
 class TrialClass(StrEnum):
-    """Class of a trial at a check: `GOOD` trials run in full, `PROMISING` trials at half their share, `POOR` trials end."""
+    """Class of a trial at a check: `GOOD` trials run in full, `PROMISING` trials count half, `POOR` trials end."""
 
     GOOD = "good"
     PROMISING = "promising"

@@ -317,7 +317,7 @@ class SurvivalConstraint(ComparesByValue):
 
 
 def survival_probability(instance: BiddingData, counts: IntArray) -> float:
-    """Return the exact probability of the instance's survival constraint; 1 if there is none."""
+    """Return the exact probability that a footprint keeps `min_capacity`; 1 without a survival constraint."""
     survival = instance.survival
     if survival is None:
         return 1.0

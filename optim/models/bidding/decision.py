@@ -83,7 +83,7 @@ the one-hour form with losses that all instances share."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Multipliers(ComparesByValue):
-    """Multipliers that bound ``cost - q work`` from below over a box of counts; they prove a bound for all values.
+    """Multipliers that bound ``cost - q work`` from below over a box of counts; any values prove a bound.
 
     A cell is a slot of a scenario, in order of scenarios and then slots; the one-hour form has a single cell.
 
@@ -131,7 +131,7 @@ class Multipliers(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cover(ComparesByValue):
-    """A set of hard hours, in which less than a threshold of given capacities survives; it proves a row for all values.
+    """A set of hard hours, in which less than a threshold of given capacities survives; any values prove a row.
 
     With probability at least ``P(hard) - (1 - probability)`` an hour is hard and the footprint's surviving
     capacity is still sufficient. The expected capacity that survives hard hours is therefore at least
@@ -194,7 +194,7 @@ class RatioProof(ComparesByValue):
     multipliers
         Multipliers to which leaves refer by index.
     covers
-        Rows that the survival constraint implies.
+        Covers; their rows follow from the survival constraint.
     """
 
     ratio: float

@@ -137,7 +137,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         for j, entry in distinct(((each.bid, each) for each in convert(data, PlanDocument).taken), "bid").items():
             if j >= instance.num_bids:
                 raise InvalidProblemError(
-                    f"solution names bid {j}, but the instance has {instance.num_bids}; "
+                    f"solution: bid {j} is taken, but the instance has only {instance.num_bids} bids; "
                     "check that the two belong together"
                 )
             for name, actual in zip(("market", "delta_usd"), _labels(instance, j), strict=True):
@@ -221,7 +221,7 @@ def _multipliers(document: MultipliersDocument, num_covers: int) -> Multipliers:
     cover = np.zeros(num_covers)
     for number, price in distinct(document.cover, "the price of cover").items():
         if number >= num_covers:
-            raise InvalidProblemError(f"solution: the proof names cover {number}, but has {num_covers}")
+            raise InvalidProblemError(f"solution: the proof names cover {number}, but has {num_covers} covers")
         cover[number] = price
     eviction = np.zeros(len(document.point))
     for cell, share in distinct(document.eviction, "the eviction share of cell").items():

@@ -46,7 +46,7 @@ def supports_programme(instance: BiddingInstance) -> str | None:
             f"with eviction_term {outlook.term.value!r} the one-hour form has products of probabilities; use scenarios"
         )
     if isinstance(outlook, HourOutlook) and instance.change_loss_h > 0 and not instance.bids.is_new.all():
-        return "in the one-hour form the loss by a change needs all bids to be new; use scenarios"
+        return "in the one-hour form, a loss by changes of the footprint requires that all bids are new; use scenarios"
     return None
 
 

@@ -26,9 +26,9 @@ class ClairvoyantClaim:
     first
         Amount for all containers in the first cycle.
     allowed
-        Allowed violations, as a share of samples above the amount. Without restarts: of all samples. With restarts: the
-        mean over units of the share of the samples after the first cycle (for a rate), or of the later cycles with such
-        a sample (for an incompressible resource).
+        Allowed violations. Without restarts: share of all samples that may exceed the amount. With restarts: mean over
+        units of the share of samples after the first cycle that may exceed it (a rate), or of the share of later cycles
+        that may have such a sample (an incompressible resource).
     share
         Share of demand that an amount must cover.
     checkpoint_s, startup_s
@@ -131,7 +131,7 @@ def _cost(
     level: float,
     weight: float,
 ) -> tuple[float, float]:
-    """Return the cost of an amount in a cycle, and its violations."""
+    """Return the cost of allocating `level` in a cycle, and the weight of its violations."""
     above = [place for place, x in enumerate(demand) if claim.share * x > level]
     cost = level * len(demand)
     if claim.checkpoint_s is None or not series.resources[column].is_level:

@@ -85,9 +85,9 @@ class GpuUse:
     held_s, busy_s
         Allocated time, and the integral of utilisation (as a share) over it, in seconds.
     idle_s
-        Time below each threshold.
+        Seconds below each threshold.
     longest_s
-        Longest spell below the first threshold.
+        Seconds of the longest spell below the first threshold.
     left_out_s
         Seconds of gaps between samples, which count neither as held nor as idle.
     runs, spells
@@ -327,7 +327,7 @@ def use_rows(uses: Sequence[tuple[Holder, GpuUse]], by: str) -> list[UseRow]:
 
 
 def total_row(uses: Sequence[tuple[Holder, GpuUse]], name: str) -> UseRow:
-    """Return the total row of some GPUs."""
+    """Return a row with the totals of the given GPUs."""
     held = sum(use.held_s for _, use in uses)
     idle = np.sum([use.idle_s for _, use in uses], axis=0)
     return UseRow(

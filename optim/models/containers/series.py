@@ -122,7 +122,8 @@ class ContainerSeries(Segmented):
         Shape (T, R): kills for lack of an incompressible resource between a sample and the next, NaN for unknown; None if all
         are unknown.
     units
-        Unit (pod) of each container by name; other containers are separate units. Splits keep units together.
+        Unit (pod) of each container by name; other containers are separate units. Splits of the data keep units
+        together.
     remarks
         Remarks of the function that read the data, on omitted data and ambiguities.
 

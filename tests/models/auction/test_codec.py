@@ -179,7 +179,7 @@ def test_a_file_says_where_held_gpus_are():
         ({"places": [[0, 1]]}, "1 GPUs of slot 0, of which 0 are allocated"),
         ({"places": [[9, 1]]}, "1 GPUs of slot 9, of which 0 are allocated"),
         ({"places": [[1, 1], [1, 2]]}, "lists a slot twice"),
-        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but held.places differs"),
+        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but held.places has another total"),
     ],
 )
 def test_refuses_held_gpus_that_can_not_be(held, text):

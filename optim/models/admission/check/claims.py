@@ -272,12 +272,12 @@ class AdmissionClaims(AbstractClaims):
         if [name for name, _ in verdicts] != list(CONDITIONS):
             return "the conditions C1 to C6 must be listed"
         if C5_BEGINS[stated["theorem"]] not in certificate.conditions[4]:
-            return f"C5 is stated for another price than the {stated['theorem']} one"
+            return f"C5 must be stated for the {stated['theorem']} price"
         if "failing" in stated:
             return (
                 None
                 if failing and stated["failing"] == ", ".join(failing)
-                else f"the conditions that fail are {failing}"
+                else f"the failing conditions are {failing}, not {stated['failing']}"
             )
         if failing:
             return f"the conditions {failing} fail"

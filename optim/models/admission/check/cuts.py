@@ -121,7 +121,7 @@ class CutCheck:
         return None
 
     def _present(self, cut: ServerCut | CountCut) -> Iterator[tuple[int, ExactJob, Demand]]:
-        """Yield the jobs of a cut that can run in its slot, each with its row in the cut and its smallest demand."""
+        """Yield the jobs that can run in a cut's slot, each with its row in the cut and its smallest demand."""
         for row, index in enumerate(np.asarray(cut.jobs).tolist()):
             job = self._exact.jobs[index]
             if job.arrival <= cut.slot <= job.deadline:
@@ -203,7 +203,7 @@ def find_violation(choices: Sequence[Choice], limits: tuple[int, ...], right_han
         weights = _dual_weights(gains, uses, capacity, shares)
         exceeds = _can_exceed(gains, uses, capacity, weights, right_hand_side, STATE_LIMIT)
     if exceeds is None:
-        return f"{STATE_LIMIT} packings do not suffice to show the right-hand side {right_hand_side}"
+        return f"the check of the right-hand side {right_hand_side} needs more than {STATE_LIMIT} packings"
     return f"a packing of the possible units exceeds the right-hand side {right_hand_side}" if exceeds else None
 
 

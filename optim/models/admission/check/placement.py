@@ -251,7 +251,7 @@ def _check_capacity(
             capacity = servers.capacity_at(servers.class_of(server), slot)
             for r, (amount, limit) in enumerate(zip(used[server, slot], capacity, strict=True)):
                 if amount > limit:
-                    text = f"{decimal_text(amount)} {exact.resources[r]} used of {decimal_text(limit)}"
+                    text = f"{decimal_text(amount)} {exact.resources[r]} used, the capacity is {decimal_text(limit)}"
                     where = f"{exact.resources[r]}, {on_server(exact, host, server, slot)}"
                     yield violation(row, text, amount=decimal_text(amount - limit), where=where)
 

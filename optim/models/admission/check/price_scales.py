@@ -30,7 +30,7 @@ LEAST_RISE = 1e-9
 """Minimum of ln(U / lower scale) in every row."""
 
 SLACK = 1e-9
-"""Allowed rounding difference of a condition."""
+"""Tolerance of conditions, for rounding."""
 
 
 class RatioRefusedError(Exception):

@@ -1,4 +1,4 @@
-"""The competitive ratios of (A.28) and (A.29), from eps, the full share and the spread of the prices.
+"""The competitive ratios of (A.28) and (A.29), from eps, the share of capacity at which prices reach U, and their spread.
 
 The spread is the largest ln(U / lower scale) of a row.
 """
@@ -10,7 +10,7 @@ ZERO_START, EXPONENTIAL = "zero-start", "exponential"
 
 
 def ratio_of(theorem: str, eps: Fraction, full: float, spread: float) -> float:
-    """Return the ratio of a theorem for prices that reach U at the share `full` of a capacity; infinite if too large."""
+    """Return the ratio of a theorem for prices that reach U at the share `full` of a capacity; infinite on overflow."""
     if spread == -math.inf:
         growth = 0.0
     else:

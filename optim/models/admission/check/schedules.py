@@ -114,7 +114,7 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utility units per unit; the same array on shared servers.
+        Shape (classes, slots, resources), utility per unit of the resource; the same array on shared servers.
     charges
         Charges of cuts, by job.
     """

@@ -267,7 +267,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
     branch = node.branch
     if branch is None:
         if (node.low, node.high) != (-1, -1):
-            return f"a leaf has no children, got {node.low} and {node.high}"
+            return f"a leaf must have no children, got {node.low} and {node.high}"
         if node.proof is not None and not isinstance(node.proof, PriceProof):
             return f"a leaf's proof must be a PriceProof, got {type(node.proof).__name__}"
         return None
@@ -275,7 +275,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
         return f"cannot read the branch {branch!r}"
     numbers = (branch.job, branch.value, branch.server_class, branch.slot)
     if not all(isinstance(number, int | np.integer) for number in numbers):
-        return f"a branch holds whole numbers, got {numbers}"
+        return f"the numbers of a branch must be whole numbers, got {numbers}"
     if not 0 <= branch.job < len(exact.jobs):
         return f"the branch is on job {branch.job}, but there are {len(exact.jobs)} jobs"
     if branch.kind in (BranchKind.WORKERS, BranchKind.PS):

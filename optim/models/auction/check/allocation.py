@@ -165,7 +165,7 @@ def check_rows(facts: ExactInstance, row: IntArray) -> list[Violation]:
 
 
 def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Violation]:
-    """Check that (app, slot, count) entries are valid, and that no slot grants more GPUs than are free."""
+    """Check that (app, slot, count) entries are valid, and use at most the free GPUs of each slot."""
     if entries.ndim != 2 or entries.shape[1] != 3:
         return [violation(ENTRIES, f"{name} must be (app, slot, count) entries, got shape {entries.shape}")]
     if not len(entries):

@@ -248,7 +248,7 @@ class PriceBound:
         return fixed_gain
 
     def _gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
-        """Return each row's weight less its price."""
+        """Return each row's weight minus its price."""
         facts, bids = self._facts, self._facts.instance.bids
         gain = np.where(facts.useful, facts.weight, 0.0)
         unit = np.zeros(len(facts.instance.cluster.machine_rack))

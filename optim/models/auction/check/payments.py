@@ -55,7 +55,7 @@ def check_shares(
         proven_low = 0.0 if bound is None else math.exp(min(0.0, others - bound))
         shares.low[i] = min(low, proven_low)
         if low > proven_low * most:
-            text = f"c is claimed to be at least {low!r}, but only {proven_low!r} is proven"
+            text = f"the share c is claimed to be at least {low!r}, but only {proven_low!r} is proven"
             violations.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
         witness, reached = plan.witnesses.get(i), others
         if witness is not None:
@@ -66,7 +66,7 @@ def check_shares(
             reached = max(others, math.fsum(facts.weight[witness.row[witness.row >= 0]].tolist()))
         proven_high = shares.high[i] = math.exp(others - reached)
         if not proven_high <= high * most <= proven_high * most**2 or low > high * most:
-            text = f"c is claimed to be at most {high!r}, but {proven_high!r} is proven"
+            text = f"the share c is claimed to be at most {high!r}, but {proven_high!r} is proven"
             violations.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
     outside = sorted(plan.witnesses.keys() - set(np.flatnonzero(won).tolist()))
     violations += [violation(WITNESS, f"app {i} has no awarded bid, so it needs no witness") for i in outside]

@@ -80,7 +80,7 @@ class BiddingClaims(AbstractClaims):
         return wrong, None if bound is None else Recomputed(value=bound, terms=bound)  # costs are of one sign
 
     def why_feasible(self) -> str | None:
-        """Try the empty footprint, all bids together, and the largest number of instances of each bid alone."""
+        """Return which footprint is feasible, of no bids, all bids or one bid at its maximum; None if none of them is."""
         most, alone = self.facts.instance.bids.max_count, _max_alone(self.facts.instance)
         one_bid = (np.where(np.arange(len(most)) == j, alone, 0) for j in range(len(most)))
         for what, counts in (
@@ -102,7 +102,7 @@ class BiddingClaims(AbstractClaims):
         )
 
     def counts(self) -> Mapping[str, float]:
-        """Return the work of the footprint."""
+        """Return the work of the footprint, and the probability of its survival constraint, if there is one."""
         plan = self.solution.decision
         if not isinstance(plan, FootprintPlan):
             return {}
@@ -113,7 +113,7 @@ class BiddingClaims(AbstractClaims):
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return the valid ranges of the counters of the search, and of a footprint that is not the decision."""
+        """Return the valid ranges of counters, for those that `counts` does not recompute."""
         amounts = ("work", "risk_ratio", "neutral_risk_ratio")
         return {
             **CountRange.each_whole(("ratios", "leaves", "nodes", "points")),

@@ -252,7 +252,7 @@ def check_curve(
         return []
     expected = [f"{kind}_{i}" for i in range(len(names) // 2) for kind in ("cost", "work")]
     if stated.get("points") != len(names) / 2 or names != set(expected):
-        text = f"points must be the number of those listed, from cost_0 and work_0 on, got {stated.get('points')!r}"
+        text = f"points must be the number of listed points (cost_0 and work_0, ...), got {stated.get('points')!r}"
         return [violation("counts", text, where="points")]
     max_cost, max_work = _most(facts)
     ranges = (CountRange(low=facts.instance.fixed_usd, high=max_cost), CountRange(high=max_work))
@@ -264,7 +264,7 @@ def check_curve(
 
 
 def _check_order(points: list[Point]) -> list[Violation]:
-    """Check that more work costs more."""
+    """Check that neither cost nor work decreases along the points."""
     for i, (one, other) in enumerate(pairwise(points)):
         for name, before, after in zip(("cost", "work"), one, other, strict=True):
             if after < before - COUNTER_TOL * max(1.0, abs(before)):

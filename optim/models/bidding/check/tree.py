@@ -50,7 +50,7 @@ class _Causes:
 
     @classmethod
     def of(cls, survival: SurvivalConstraint) -> "_Causes":
-        """Read the probabilities of an instance."""
+        """Derive the probabilities from a survival constraint."""
         shocks = survival.shocks
         by_market, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
         return cls(zone=shocks.zone, region=shocks.region, by_market=by_market, by_zone=by_zone, by_region=by_region)

@@ -87,8 +87,8 @@ def _plan_problems(
 class _Steps:
     """The steps of (B.13) over all ticks (rows) and units of time without work (columns) at once.
 
-    Potentials have the units as their last axis, so that contiguous rows are compared. Situations without steps have the
-    potential `NEVER`, so that they never violate a condition.
+    Arrays of potentials have the units of time without work as their last axis, so that contiguous rows are compared.
+    Situations without steps have the potential `NEVER`, so that they never violate a condition.
     """
 
     def __init__(self, market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts) -> None:
@@ -109,7 +109,7 @@ class _Steps:
         self.lacks = np.concatenate([zero, np.cumsum(~costs.has, axis=0)])
 
     def problems(self) -> Iterator[str]:
-        """Yield the kinds of steps that cost less than the decrease of the potential."""
+        """Yield a message for each kind of step that costs less than the decrease of the potential."""
         per_tick = self.tick_s // self.unit_s
         waited = self.idle[1:, :, per_tick:]
         if (self.from_idle[:, :, : waited.shape[2]] > waited).any():

@@ -209,7 +209,7 @@ MAX_UNITS = 2**57
 
 @dataclass(frozen=True, slots=True)
 class StayBill:
-    """The cost of a stay in units (see `UNITS_USD`), and its free seconds."""
+    """The cost of a stay (an `Allocation`) in units (see `UNITS_USD`), and its free seconds."""
 
     units: int
     free_s: int = 0

@@ -31,7 +31,7 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     Returns
     -------
     numpy.ndarray
-        Shape (deltas, changes): time of the change, `NEVER` if there is none. It holds for every bid that is
+        Shape (deltas, changes): time of the change, `NEVER` if there is none. The time holds for every bid that is
         made while the step lasts.
 
     Notes
@@ -66,7 +66,7 @@ def crossings_of_bid(path: PricePath, bid_micro: int) -> IntArray:
 
 @compiled
 def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
-    """Return the next step with a higher price (or an equal one), or the number of steps if there is none."""
+    """Return each step's next step with a higher price (or equal, if `at_equal`), the number of steps if none."""
     size = len(price)
     higher = np.full(size + 1, size, dtype=np.int64)
     open_steps, depth = np.empty(size, dtype=np.int64), 0
@@ -87,7 +87,7 @@ DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionOptions:
-    """Options of the estimation of tables.
+    """Options of the estimation of eviction tables.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class EvictionTable(ComparesByValue):
         return 1.0 - self.survival[..., -1]
 
     def row(self, delta_micro: int) -> int:
-        """Return the row of the largest delta of the grid that is at most `delta_micro`, the first if none is."""
+        """Return the row of the largest delta of the grid that is at most `delta_micro`, 0 if there is none."""
         return max(0, int(np.searchsorted(self.deltas_micro, delta_micro, side="right")) - 1)
 
     def probability(self, market: int, row: int, time_s: int) -> float:

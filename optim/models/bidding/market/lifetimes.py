@@ -139,7 +139,7 @@ class Hazards:
 
 
 def fit_hazards(spells: Lifetimes) -> Hazards:
-    """Estimate hazards: Kaplan and Meier's losses over time at risk by kind and age, and a factor per part of the day.
+    """Estimate hazards: losses per time at risk (Kaplan and Meier) by kind and age, and a factor per part of the day.
 
     The factor of a part is the number of losses in it over the number expected from the rates by kind and age.
 

@@ -204,8 +204,8 @@ def resampled(trace: AvailabilityTrace, tick_s: int) -> BoolArray:
 def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
     """Return by age how many spells of a trace reached that age, and how many ended there.
 
-    The first spell isn't counted, because it began before the trace and its age is unknown. The last one counts for its
-    observed length.
+    The first spell isn't counted, because it began before the trace and its age is unknown. The last spell counts with
+    its observed length.
 
     Returns
     -------
@@ -225,8 +225,9 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
 
 
 def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") -> SpellHazards:
-    """Estimate hazards by age from traces: Kaplan and Meier's ratio of ended to at risk, pooled within ranges of ages and over traces.
+    """Estimate hazards by age from traces: spells ended per spell at risk (Kaplan and Meier).
 
+    Both numbers are summed over the traces and within ranges of ages.
     To each range of ages one end at the prior's hazard is added; it dominates for rarely observed ages.
 
     Parameters

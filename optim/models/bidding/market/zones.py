@@ -22,7 +22,7 @@ KINDS = 2
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ZoneMarket:
-    """Zones over time.
+    """Availability and prices of zones over time.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class ZoneJob:
 
     @property
     def min_deadline_s(self) -> int:
-        """Seconds that the job takes on demand without an initial state."""
+        """Seconds that the job takes on demand without a saved state."""
         return self.work_s + int(self.setup_s[0].min())
 
     @property

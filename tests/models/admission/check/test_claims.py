@@ -143,7 +143,7 @@ def test_names_resource_server_and_slot_of_an_exceeded_capacity() -> None:
         "(4) worker capacity [gpu, server 0 (gpus), slot 1]",
     ]
     assert found.violations[0].amount == "1"
-    assert "3 gpu used of 2" in found.violations[0].message
+    assert "3 gpu used, the capacity is 2" in found.violations[0].message
 
 
 def test_adds_up_the_jobs_on_a_ps_server() -> None:

@@ -185,7 +185,7 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
     hard = make_count_cut(gain=np.array([[0, 0, 9, 9], [0, 0, 9, 9]]), right_hand_side=9)
     assert causes(TWO_JOBS, hard) == []
     monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
-    assert "packings do not suffice" in causes(TWO_JOBS, hard)[0]
+    assert "needs more than" in causes(TWO_JOBS, hard)[0]
 
 
 def test_files_hold_count_cuts() -> None:

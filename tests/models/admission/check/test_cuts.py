@@ -188,7 +188,7 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
     hard = make_cut(worker_coefficient=np.array([2, 2]), right_hand_side=2)
     assert causes(TWO_LARGE_JOBS, hard) == []
     monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
-    assert "packings do not suffice" in causes(TWO_LARGE_JOBS, hard)[0]
+    assert "needs more than" in causes(TWO_LARGE_JOBS, hard)[0]
 
 
 def test_tells_packings_apart_only_by_resources_that_can_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,7 +189,7 @@ def test_accepts_an_empty_leaf_where_restrictions_contradict_each_other(branch: 
         ("a child is node -1", [TreeNode(branch=REFUSE_OR_ADMIT, low=1, high=-1), TreeNode()]),
         ("node 0 is reached twice", [TreeNode(branch=REFUSE_OR_ADMIT, low=0, high=1), TreeNode()]),
         ("node 1 is reached twice", [TreeNode(branch=REFUSE_OR_ADMIT, low=1, high=1), TreeNode()]),
-        ("a leaf has no children", [TreeNode(low=1, high=2), TreeNode(), TreeNode()]),
+        ("a leaf must have no children", [TreeNode(low=1, high=2), TreeNode(), TreeNode()]),
         ("there are 1 jobs", [TreeNode(branch=Branch(kind=BranchKind.ADMITTED, job=1), low=1, high=2)]),
         (
             "outside the instance",
@@ -204,7 +204,7 @@ def test_accepts_an_empty_leaf_where_restrictions_contradict_each_other(branch: 
             [TreeNode(branch=Branch(kind="workers", job=0, server_class=0, slot=0), low=1, high=2)],  # type: ignore[arg-type]
         ),
         (
-            "holds whole numbers",
+            "must be whole numbers",
             [TreeNode(branch=Branch(kind=BranchKind.COMPLETION, job=0, value=0.5), low=1, high=2)],  # type: ignore[arg-type]
         ),
         ("must be a TreeNode", ["root"]),
