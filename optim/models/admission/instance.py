@@ -227,13 +227,13 @@ def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionIns
         Servers, slots and rules; its jobs are ignored.
     """
     in_horizon = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
-    nobody = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
-    joined = {field.name: _joined(field.name, [nobody, *in_horizon]) for field in fields(nobody)}
+    no_jobs = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
+    joined = {field.name: _joined(field.name, [no_jobs, *in_horizon]) for field in fields(no_jobs)}
     joined["ids"] = tuple(f"{day}:{name}" for day, jobs in enumerate(in_horizon) for name in jobs.ids)
     offsets = np.cumsum([0, *(len(jobs.segment_start) for jobs in in_horizon)])
     shifted = [jobs.segment_offset[1:] + first for jobs, first in zip(in_horizon, offsets, strict=False)]
     joined["segment_offset"] = np.concatenate([[0], *shifted]).astype(np.int64)
-    return replace(cluster, jobs=replace(nobody, **joined))
+    return replace(cluster, jobs=replace(no_jobs, **joined))
 
 
 def _joined(name: str, parts: Sequence[Jobs]) -> Any:

@@ -278,12 +278,12 @@ def _live(instance: AdmissionInstance) -> NDArray[np.bool_]:
 
 def _smallest_demand(instance: AdmissionInstance, demands: list[IntArray], is_live: NDArray[np.bool_]) -> IntArray:
     """Return the smallest positive demand for each resource in each slot, shape (slots, resources)."""
-    nobody = np.iinfo(np.int64).max
-    smallest = np.full((instance.horizon, instance.num_resources), nobody)
+    no_demand = np.iinfo(np.int64).max
+    smallest = np.full((instance.horizon, instance.num_resources), no_demand)
     for demand in demands:
         for r in range(instance.num_resources):
-            asked = np.where(is_live & (demand[:, r] > 0)[:, None], demand[:, r][:, None], nobody)
-            smallest[:, r] = np.minimum(smallest[:, r], asked.min(axis=0, initial=nobody))
+            asked = np.where(is_live & (demand[:, r] > 0)[:, None], demand[:, r][:, None], no_demand)
+            smallest[:, r] = np.minimum(smallest[:, r], asked.min(axis=0, initial=no_demand))
     return smallest
 
 

@@ -52,7 +52,7 @@ def describe(instance: AuctionInstance) -> Mapping[str, Any]:
 def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]:
     """Return statistics of a plan: winners, awarded, forfeited and leftover GPUs, shares, placement scores, payments.
 
-    `welfare` is the sum of log values, with losers at their empty rows; `max_rho` is the worst fairness. Both
+    `welfare` is the sum of log values, with losers at their empty rows; `max_rho` is the largest (worst) rho. Both
     statistics are given for complete bundles, and for the GPUs after payments, valued by the apps' bids (`..._paid`).
     `idle_gpus` are awarded to no app; `leftover` GPUs are freed by payments; `grants` lists the GPUs of each
     app by machine.

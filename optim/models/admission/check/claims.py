@@ -335,9 +335,9 @@ class AdmissionClaims(AbstractClaims):
                 stated = _figures_in(conditions[at])
                 is_same = (math.isclose(*pair, rel_tol=PRINTED_TOL) for pair in zip(stated, due, strict=False))
                 if len(stated) != len(due) or not all(is_same):
-                    told = " and ".join(f"{number:.6g}" for number in due)
+                    due_text = " and ".join(f"{number:.6g}" for number in due)
                     raise RatioRefusedError(
-                        f"the run's options give {conditions[at][:2]} the numbers {told}, not {conditions[at]!r}"
+                        f"the run's options give {conditions[at][:2]} the numbers {due_text}, not {conditions[at]!r}"
                     )
             return
         bounds = options.get("bounds", "oracle") if is_online else "history"

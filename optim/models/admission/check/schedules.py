@@ -552,8 +552,8 @@ def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
     for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):
         servers = exact.servers(side)
         for c in range(len(servers.count)):
-            rooms = {servers.capacity_at(c, slot) for slot in range(job.arrival, job.deadline + 1)}
-            for capacity in rooms:
+            capacities = {servers.capacity_at(c, slot) for slot in range(job.arrival, job.deadline + 1)}
+            for capacity in capacities:
                 for demand in job.demands:
                     if exact.is_shared:
                         beside = (

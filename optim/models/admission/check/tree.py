@@ -111,7 +111,7 @@ class _Packing:
 
     def __init__(self, jobs: Sequence[Units], capacity: tuple[int, ...]) -> None:
         self._jobs, self._capacity = jobs, capacity
-        self._hopeless: set[tuple[tuple[Pair, ...], int]] = set()
+        self._failed: set[tuple[tuple[Pair, ...], int]] = set()
         self._steps = 0
 
     def fits(self, rest: tuple[Pair, ...], number: int) -> bool:
@@ -129,7 +129,7 @@ class _Packing:
             if self._steps > STEP_LIMIT:
                 return True
             if rest_after is None:
-                self._hopeless.add((rest, number))
+                self._failed.add((rest, number))
                 opened.pop()
                 continue
             verdict = self._verdict(rest_after, number - 1)
@@ -143,8 +143,8 @@ class _Packing:
         """Return whether the units `rest` fit if a simple test decides this, None if only a search can."""
         if not any(map(any, rest)):
             return True
-        is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_capacity(rest, number)
-        return False if is_hopeless else None
+        cannot_fit = number == 0 or (rest, number) in self._failed or not self._has_capacity(rest, number)
+        return False if cannot_fit else None
 
     def _has_capacity(self, rest: tuple[Pair, ...], number: int) -> bool:
         return all(

@@ -140,13 +140,13 @@ class CountBound:
         return tables
 
     def welfare(self, without: int | None = None) -> float:
-        """Return the bound of all apps, or of all apps but `without`; for many apps use the method `without`."""
+        """Return the bound for all apps, or for all apps but `without`; for many apps, the method `without` is faster."""
         if without is not None:
             return float(self._tables(self._best[:without] + self._best[without + 1 :])[-1][-1])
         return float(self._heads[-1][-1])
 
     def without(self, app: int) -> float:
-        """Return the bound of all apps but one, from tables shared by all apps."""
+        """Return the bound for all apps but one, from tables shared by all calls."""
         tail = self._tails[self._facts.num_apps - 1 - app]
         return float((self._heads[app] + tail[::-1]).max())
 

@@ -78,7 +78,7 @@ def read_facts(instance: AuctionInstance) -> ExactInstance:
 
 
 def _useful(instance: AuctionInstance) -> BoolArray:
-    """Mark the rows that are relevant for bounds."""
+    """Mark the rows that fit alone and are undominated, which suffice for bounds."""
     bids = instance.bids
     useful = _possible(instance)
     best: dict[int, dict[int, float]] = {}

@@ -27,15 +27,15 @@ class Billing(StrEnum):
     """Rules of billing and eviction."""
 
     AWS_2009 = "aws-2009"
-    """Every started hour at its initial price, on demand too; the hour of an eviction is free. A price above the bid
-    evicts. The default for data before 1 December 2017."""
+    """Every started hour is charged at the price of its start, also on demand; the hour of an eviction is free. A price
+    above the bid evicts. The default for data before 1 December 2017."""
     AWS_2017 = "aws-2017"
-    """Seconds at the price of their hour's start, at least a minute; nothing if evicted within the first hour. The
-    default for later data and for data without a date."""
+    """Seconds are charged at the price of their hour's start, at least one minute; a lease evicted within its first hour
+    is free. The default for later data and for data without a date."""
     PER_SECOND = "per-second"
-    """Seconds at the price in force; nothing is free. Only for traces of availability."""
+    """Seconds are charged at the price in force; nothing is free. Only for traces of availability."""
     WHOLE_TICKS = "whole-ticks"
-    """Every started tick in full; nothing is free. Only for traces of availability."""
+    """Every started tick is charged in full; nothing is free. Only for traces of availability."""
 
     @property
     def has_bids(self) -> bool:
@@ -329,10 +329,10 @@ def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) 
             f"the job has set-up times for {job.setup_s.shape[1]} zones, but the market has {market.num_zones}"
         )
     spot, there = market.spot_micro[first : first + ticks], market.is_available[first : first + ticks]
-    dearest = int(max(spot.max(), market.on_demand_micro.max())) * int(job.machines)
-    if ticks * (dearest * tick_s + HOUR_S * int(job.move_micro.max())) > MAX_UNITS:
+    highest = int(max(spot.max(), market.on_demand_micro.max())) * int(job.machines)
+    if ticks * (highest * tick_s + HOUR_S * int(job.move_micro.max())) > MAX_UNITS:
         raise InvalidProblemError(
-            f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars per hour may cost more than the exact limit of "
+            f"{job.machines} machines at {highest / job.machines / 1e6:g} dollars per hour may cost more than the exact limit of "
             f"{MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or an earlier deadline"
         )
     is_aws = billing in AMAZON
