@@ -116,9 +116,8 @@ def export_model(model: Any, path: str | Path) -> None:
 
 
 def _text(model: Any, format: str) -> bytes:
-    model.name = re.sub(
-        r"[^\w.+-]", "_", str(model.name), flags=re.ASCII
-    )  # the file has the name in a comment, which other characters could end
+    # The file has the name in a comment, which other characters could end.
+    model.name = re.sub(r"[^\w.+-]", "_", str(model.name), flags=re.ASCII)
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"
         model.write(str(written), io_options={"symbolic_solver_labels": True})

@@ -82,10 +82,9 @@ def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
 
 def smallest_subtree(cluster: Cluster, slots: Iterable[int]) -> Locality:
     """Return the locality of the smallest subtree that contains the given slots."""
+    # Sets are fast here: few slots per call, very many calls.
     slot_set = set(slots)
-    machines = set(
-        cluster.slot_machine[list(slot_set)].tolist()
-    )  # sets are fast here: few slots per call, very many calls
+    machines = set(cluster.slot_machine[list(slot_set)].tolist())
     return _smallest(slot_set, machines, set(cluster.machine_rack[list(machines)].tolist()))
 
 

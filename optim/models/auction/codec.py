@@ -172,7 +172,7 @@ class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     profile
         Data from which bids are generated.
     elapsed_min, work_min, ideal_min
-        Terms of rho (default: from the profile, or 0, 1, 1 without one).
+        Terms of rho (default: from the profile, or 0, 1, 1 without a profile).
     """
 
     id: Name

@@ -235,5 +235,5 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
     is_named = bids.locality == Locality.NAMED
     if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
         raise InvalidProblemError(
-            "bids: a row that names machines needs at least 1 GPU on each machine, and its number of GPUs in total"
+            "bids: a row that names machines needs at least 1 GPU on each, and these must add up to its number of GPUs"
         )

@@ -191,7 +191,9 @@ def _validate_caps(instance: BiddingData) -> None:
     for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
         raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
     if not ((caps.weight >= 0) & (caps.weight <= LARGEST)).all():
-        raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct the other weights")
+        raise InvalidProblemError(
+            f"caps[].weights must be between 0 and {LARGEST:g}; correct weights outside this range"
+        )
 
 
 def _validate_survival(instance: BiddingData) -> None:

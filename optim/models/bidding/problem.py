@@ -20,7 +20,7 @@ from optim.models.bidding.market.prices import MICRO
 
 
 class TakenDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """Instances taken at the bid with a number; `market` and `delta_usd` may repeat the bid's data for human readers."""
+    """Instances taken at a bid, given by its number; `market` and `delta_usd` repeat the bid's data for human readers."""
 
     bid: Count
     count: PositiveInt

@@ -39,7 +39,7 @@ class RatioRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _JobFigures:
-    """One schedulable job: values at its earliest and last completion, maximum worker-slots, extreme unit demands."""
+    """One schedulable job: values at its earliest and last completion, maximum worker-slots, smallest and largest demands."""
 
     most: float
     least: float

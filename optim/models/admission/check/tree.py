@@ -29,7 +29,7 @@ from optim.models.admission.check.schedules import FREE, Place, Pricing, Restric
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
 STEP_LIMIT = 1_000_000
-"""Limit on the packing search in one place (side, class, slot); a leaf that needs more steps is rejected as unproven."""
+"""Limit on the steps of the packing search in one place (side, class, slot); a leaf that needs more is unproven."""
 
 Pair = tuple[int, int]
 """Workers and PSs of one job."""
@@ -156,7 +156,7 @@ class _Packing:
     def _after_one(self, rest: tuple[Pair, ...]) -> Iterator[tuple[Pair, ...]]:
         """Yield the units that remain after one server is filled, for every maximal packing of this server.
 
-        Some server holds a unit of the first remaining job. As servers are equal, this server is taken for it.
+        Some server holds a unit of the first remaining job. As servers are equal, it may be assumed to be this server.
         """
         first = next(k for k, pair in enumerate(rest) if any(pair))
         for packed, residual in self._ways(rest, 0, self._capacity):

@@ -80,7 +80,7 @@ class BiddingClaims(AbstractClaims):
         return wrong, None if bound is None else Recomputed(value=bound, terms=bound)  # costs are of one sign
 
     def why_feasible(self) -> str | None:
-        """Return which footprint is feasible, of no bids, all bids or one bid at its maximum; None if none of them is."""
+        """Return which footprint is feasible (no bids, all bids, or one bid at its maximum), None if all of these fail."""
         most, alone = self.facts.instance.bids.max_count, _max_alone(self.facts.instance)
         one_bid = (np.where(np.arange(len(most)) == j, alone, 0) for j in range(len(most)))
         for what, counts in (

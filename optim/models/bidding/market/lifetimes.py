@@ -69,7 +69,7 @@ BLOCKS = 4
 """Number of parts of the day with separate factors."""
 
 PRIOR_LOSSES = 1.0
-"""Losses, and time at risk at the pooled rate of the age, added to each kind and age; regularises rarely observed kinds."""
+"""Losses added per kind and age, with the time at risk that the pooled rate implies; regularises rarely observed kinds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +120,7 @@ class Hazards:
     factor: FloatArray
 
     def cumulative(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
-        """Return the expected losses in the `until_s` seconds from a time of day on, for a machine of age `age_s` then."""
+        """Return the expected losses of a machine of age `age_s` in the `until_s` seconds from the time of day `start_s` on."""
         total, now = 0.0, 0.0
         edges = np.array(AGES_S, dtype=np.float64)
         while now < until_s:

@@ -16,13 +16,13 @@ MICRO = 1_000_000
 MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
-"""Minimum gap for active markets: so long a time without a price change in any market is a gap in the recording."""
+"""Minimum gap for active markets: a time this long without a price change in any market is a gap in the recording."""
 
 CALM_GAP_S = 25 * HOUR_S
 """Minimum gap for calm markets; their histories list price changes, and repeat the price at least once per day."""
 
 CALM_EVERY_DAYS = 10
-"""Markets are calm if times of `GAP_S` without a change occur more than twice, and more than once per so many days."""
+"""Markets are calm if times of `GAP_S` without a change occur more than twice, and more than once in this many days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,7 +216,7 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
     changes = np.flatnonzero(np.diff(flags)) + 1
     for begin, end in zip(changes, np.append(changes[1:], -1)[: len(changes)], strict=True):
         kind, length = int(flags[begin]), int((end if end > 0 else len(flags)) - begin)
-        # At the last observed age of a spell that the end of the trace cuts off, the spell is not at risk.
+        # A spell that the end of the trace cuts off is not at risk at its last observed age.
         lasted = np.minimum(np.arange(1, length + (end > 0)), ages) - 1
         np.add.at(at_risk[kind], lasted, 1)
         if end > 0:
