@@ -26,12 +26,12 @@ MAX_CARDS = 2**20
 
 MAX_ROOM, MAX_RACK = 2.0**50, 2**53
 UNSTATED = MAX_ROOM
-"""vCPU or memory of a machine for which none is given; it never binds."""
+"""vCPU or memory of a machine whose vCPU or memory is not given; it never binds."""
 MACHINES_A_RACK = 16
 """Machines per rack if a cluster is given as machines x GPUs."""
 
 UNNAMED = ("gpu",)
-"""Types of a cluster whose GPU type is unknown."""
+"""`Cluster.kinds` if the type of the GPUs is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,11 +45,11 @@ class Cluster(ComparesByValue):
     rack
         Number of each machine's rack, at least 0; shape (machines,).
     kind
-        Type of each machine's GPUs, as a number into `kinds`; shape (machines,).
+        Index in `kinds` of the type of each machine's GPUs; shape (machines,).
     kinds
-        Names of the types, each once.
+        Distinct names of the types.
     gpu_types
-        Name of each type's GPUs in job tables; default: `kinds`. They differ if machines with the same GPUs are in
+        Name of each type's GPUs in job tables; default: `kinds`. The two differ if machines with the same GPUs are in
         different partitions.
     partitions
         Partitions of each type's machines; empty if the cluster has no partitions.

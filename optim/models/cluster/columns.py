@@ -24,10 +24,10 @@ class Column:
     Parameters
     ----------
     fill
-        Default of the column: a number for each row, or a function from the table to the column; None if the column is
+        Default of the column: one number for all rows, or a function from the table to the column; None if the column is
         required.
     least, most
-        Range of the numbers; None for any.
+        Range of the numbers; None for no check.
     dtype
         64-bit integers or doubles.
     dims
@@ -71,7 +71,7 @@ def fill_columns(table: Any, count: int, row: str) -> None:
     table, count
         The dataclass, and its number of rows.
     row
-        Name of a row for messages.
+        Name of a row in messages, such as "job".
 
     Raises
     ------
@@ -98,7 +98,7 @@ def check_ranges(table: Any) -> None:
     Raises
     ------
     InvalidProblemError
-        If a column doesn't; the message names the first.
+        If a number is out of range; the message names the first such column.
     """
     for name, declared in columns_of(table).items():
         values, least, most = getattr(table, name), declared.least, declared.most

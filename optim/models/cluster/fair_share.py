@@ -59,7 +59,7 @@ class DecayedUsage:
         return np.asarray(self.gpu_us * left + held * (-math.expm1(-self.rate * passed) / self.rate))
 
     def advance(self, now_us: int, held: FloatArray) -> None:
-        """Advance to `now_us`, each owner using `held` GPUs, shape (owners,), meanwhile."""
+        """Advance to `now_us`; until then each owner uses `held` GPUs, shape (owners,)."""
         self.gpu_us, self.at_us = self.after(now_us, held), max(now_us, self.at_us)
 
 
@@ -96,7 +96,9 @@ class AssociationTree:
         """Check the tree."""
         count = len(self.names)
         if not count or {len(self.parent), len(self.shares), len(self.is_user), len(self.takes_parent)} != {count}:
-            raise InvalidProblemError("an association tree needs one parent, number of shares and kind per name")
+            raise InvalidProblemError(
+                "parent, shares, is_user and takes_parent of an association tree must have one entry per name"
+            )
         ahead = (self.parent[1:] >= 0) & (self.parent[1:] < np.arange(1, count))
         if self.parent[0] != -1 or not ahead.all() or self.is_user[self.parent[1:]].any():
             raise InvalidProblemError("an association's parent must be an account listed before it; row 0 is the root")
@@ -173,9 +175,9 @@ class AssociationTree:
     def fair_tree_factors(self, usage: FloatArray) -> FloatArray:
         """Return the Fair Tree factor of each user, rank over number of users, NaN for accounts; shape (associations,).
 
-        Siblings are sorted by level fair share: shares over usage, both as fractions of all siblings'. Users are ranked in
-        the order of a depth-first traversal, the first user highest. Tied users share a rank. A user tied with an account
-        has the rank of the account's first user. The children of tied accounts are sorted together.
+        Siblings are sorted by level fair share: shares over usage, both as fractions of all siblings' totals. Users are
+        ranked in the order of a depth-first traversal, the first user highest. Tied users share a rank. A user tied with an
+        account has the rank of the account's first user. The children of tied accounts are sorted together.
 
         Raises
         ------

@@ -27,7 +27,7 @@ class Event(IntEnum):
     CRASH = 4
     """The job loses its GPUs, and its work since the last checkpoint, because its machine has just failed."""
     FAIL = 5
-    """The machine has no GPUs from now on; the jobs on it crash."""
+    """The machine has no GPUs until its repair; the jobs on it crash."""
     REPAIR = 6
     """The machine has its GPUs again."""
     FAULT = 7
@@ -49,6 +49,9 @@ PROMISES = ("estimate_us", "reserved_us", "promised_us")
 class EventLog(ComparesByValue):
     """Events in the order in which they happened.
 
+    An event's places are the machines that it concerns. A place is a machine, or a single GPU of it if the policy assigns
+    single GPUs.
+
     Parameters
     ----------
     time_us
@@ -58,7 +61,8 @@ class EventLog(ComparesByValue):
     job
         Job, or `NO_JOB` for events of machines; shape (events,).
     first
-        Offset of each event's places; shape (events + 1,). Starts have one or more places, failures and repairs exactly one.
+        Index of each event's first place; shape (events + 1,). Starts have one or more places, failures and repairs exactly
+        one, other events none.
     machine, gpus
         Machine of each place and number of GPUs that the start takes there, 0 for failures and repairs; shape (places,).
         If jobs share GPUs (`Rules.jobs_a_gpu`, `Rules.is_shared`), each job's start counts the GPU.
@@ -89,7 +93,7 @@ class EventLog(ComparesByValue):
                 object.__setattr__(self, name, np.full(len(rows), -1))
 
     def with_promises(self, estimate_us: IntArray, reserved_us: IntArray, promised_us: IntArray) -> "EventLog":
-        """Return the log with estimates and promises, given per job (-1 for none), entered at the jobs' starts."""
+        """Return the log with these columns filled in at the jobs' starts; arguments have one value per job, -1 for none."""
         starts = np.flatnonzero(self.kind == Event.START)
         first = starts[np.unique(self.job[starts], return_index=True)[1]]
         columns = {name: np.full(len(self), -1) for name in PROMISES}
@@ -156,7 +160,7 @@ class Run:
     executed_us, overhead_us
         Time with GPUs spent on progress, and on restarts; shape (jobs,).
     lost_us
-        Work undone by failures of machines and of attempts; shape (jobs,).
+        Work undone by preemptions, failures of machines and failed attempts; shape (jobs,).
     is_done
         Whether each job completed its work; shape (jobs,).
     rules

@@ -14,7 +14,7 @@ from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import LABELS, WHOLE_MILLI, Workload
 
 COLUMNS = {"vc": "group", "partition": "group", "user": "user", "model": "model", "status": "status"}
-"""Column names of the command line, and the columns of a workload."""
+"""Column of a workload for each column name of the command line."""
 
 BY_JOB, BY_GANG = "job", "gang"
 
@@ -30,9 +30,10 @@ class LostRow:
     jobs, stopped_jobs
         Number of jobs, and of jobs that lost their GPUs at least once.
     preemptions, crashes
-        Number of losses of GPUs to another job, a migration or a change of width, and to failures of machines.
+        Number of times that the jobs lost their GPUs to another job, a migration or a change of width, and to failures of
+        machines.
     lost_gpu_hours
-        Work done again, including failed attempts, in GPU-hours of the gang.
+        Work that had to be repeated, including failed attempts, in GPU-hours of the gang.
     lost_share
         `lost_gpu_hours` over the GPU-hours of the jobs' work.
     """

@@ -22,8 +22,8 @@ class AppFairness:
     seconds
         Time from the app's first submission to its last end.
     rho, rho_space
-        That time over the ideal time, (C.1) of docs/mathematics/auction.md in both readings (C.2): the entire cluster for 1/N
-        of the time, or 1/N of the cluster all the time.
+        `seconds` over the ideal time, (C.1) of docs/mathematics/auction.md in both readings of (C.2): the app has the entire
+        cluster for 1/N of the time, or 1/N of the cluster all the time.
     """
 
     seconds: FloatArray
@@ -95,7 +95,8 @@ class Metrics:
         Finish-time fairness of apps, if the active apps share the entire cluster in time (Themis' reading). A job without
         an app is an app by itself. An app counts if all its jobs have ended, and at least one completed.
     rho_space_max, rho_space_p50, rho_space_min, rho_space_share_above_1
-        The same if each active app has an equal share of the GPUs, up to its gang: the stricter reading.
+        Finish-time fairness if each active app has an equal share of the GPUs, up to the GPUs that its jobs can use: the
+        stricter reading.
     rho_static_max
         Largest rho of a job as defined in Shockwave's simulator: completion time over the product of exclusive run time and
         max(1, number of jobs in the trace over number of GPUs) (`get_finish_time_fairness` of uw-mad-dash/shockwave,
@@ -103,7 +104,7 @@ class Metrics:
     jain
         Jain's index of 1 / rho.
     gpu_hours, overhead_gpu_hours
-        Allocated GPU-time, and its part lost to restarts. If jobs share GPUs, each job counts with its share of a GPU, here as
+        Allocated GPU-time, and its part lost to restarts. If jobs share GPUs, each job counts with its share of a GPU, also
         in `goodput` and `lost_gpu_hours`.
     goodput
         Exclusive run time x gang of the completed jobs, without failed attempts, over the allocated GPU-time.
@@ -119,8 +120,8 @@ class Metrics:
     preemptions
         Number of times that a job lost its GPUs, including migrations and changes of width.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours
-        Number of failures of machines and of jobs killed by them; work undone by these and by failed attempts, in
-        GPU-time of the gang in one machine; and GPU-time of failed machines until the makespan.
+        Number of machine failures, and of jobs killed by them; work undone by machine failures, preemptions and failed
+        attempts, in GPU-time of the gang in one machine; and GPU-time of failed machines until the makespan.
     failed_attempts, failed
         Number of failed attempts, and of jobs given up after one, if attempts are simulated one by one.
     wait_mean_h

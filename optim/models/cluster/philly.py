@@ -22,7 +22,7 @@ DELAYED_JOBS: Mapping[str, tuple[int, int]] = {
 """Table 2: jobs delayed by fair share, and by fragmentation."""
 
 FRAGMENTATION_SHARE_OF_WAITING = 0.8
-"""Share of all waiting time, from the text of the study."""
+"""Share of all waiting time that is due to fragmentation, from the text of the study."""
 
 STATUSES = ("passed", "killed", "unsuccessful")
 
@@ -47,7 +47,7 @@ SPREAD_UTILISATION: Mapping[int, tuple[float, float, float, float]] = {
     4: (40.94, 39.85, 83.28, 91.97),
     8: (28.56, 25.71, 65.68, 78.85),
 }
-"""Table 5: GPU utilisation of 16-GPU jobs in per cent by number of servers: mean, 50, 90, 95 %."""
+"""Table 5: GPU utilisation of 16-GPU jobs in per cent by number of servers: mean, and 50, 90 and 95 % quantiles."""
 
 PLACEMENT_IMAGES_S: Mapping[str, float] = {"same server": 114.8, "different servers": 98.0}
 """Table 4, rows that differ only in placement: images per second of ResNet-50 on two GPUs."""

@@ -31,8 +31,8 @@ def name_in(key: str) -> str:
 def agrees(policy: str, key: str) -> bool:
     """Return whether a run with this key may have this policy name.
 
-    A policy of this package, wrapped or not, keeps its requested name, in a second run with `OTHER_SETTINGS`; policies from
-    a user's file or another package choose their names.
+    A policy of this package, wrapped or not, has its requested name, followed by `OTHER_SETTINGS` in a second run. Policies
+    from a user's file or another package choose their names.
     """
     asked = name_in(key)
     return (

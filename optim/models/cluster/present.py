@@ -89,7 +89,7 @@ class Present(ComparesByValue):
         return held
 
     def gpu_numbers(self, cluster: Cluster) -> list[Gpus]:
-        """Return the numbers of the GPUs of each start; if it names none, the lowest free ones of its machines."""
+        """Return the GPU numbers of each start; if it names no GPUs, the lowest free ones of its machines."""
         lowest = np.cumsum(cluster.gpus) - cluster.gpus
         free = [list(range(int(first), int(first + size))) for first, size in zip(lowest, cluster.gpus, strict=True)]
         starts, numbers = self.starts, []
@@ -120,12 +120,12 @@ def starts_of(rows: list[tuple[int, int, list[tuple[int, int]]]]) -> EventLog:
 
 
 def present_at(jobs: Workload, log: EventLog, now_us: int) -> tuple[Workload, Present]:
-    """Return the jobs that haven't ended after all events up to `now_us`, including future ones, and the cluster's state then.
+    """Return the jobs that haven't ended by `now_us`, including jobs submitted later, and the cluster's state at that time.
 
     Raises
     ------
     InvalidProblemError
-        If a job was stopped before and so isn't described by its last start alone, or a machine failed.
+        If a job was stopped before, so that its last start doesn't determine its remaining work, or a machine failed.
     """
     until = int(np.searchsorted(log.time_us, now_us, side="right"))
     kind, job = log.kind[:until], log.job[:until]

@@ -1,4 +1,4 @@
-"""Proofs of lower bounds for schedules of rigid jobs, and values of jobs by completion."""
+"""Proofs of lower bounds for schedules of rigid jobs, and utilities of jobs by completion time."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
 
 MAX_PRICE = 1e100
-"""Largest price of a GPU per second or slot; sums over all jobs and slots stay finite."""
+"""Largest price of a GPU per second or slot, so that sums over all jobs and slots stay finite."""
 
 MAX_SLOWDOWN, LAST_US = 2.0**50, 2**62
-"""Largest slowdown of a proof, and the latest end of an interval: `MAX_SLOWDOWN` times the latest submission."""
+"""Largest slowdown of a proof, and the latest end of a slot or interval in microseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """Prices of a GPU-second, constant over slots from 0 on, and 0 after the last.
+    """Prices of a GPU-second, constant within each slot and 0 after the last slot; the first slot begins at time 0.
 
     The prices prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
     (docs/mathematics/cluster.md, (D.1)). If jobs are restricted to some types of GPU, each type has separate prices (D.1b).
@@ -57,7 +57,7 @@ class PriceProof(ComparesByValue):
 
     @classmethod
     def of_equal_slots(cls, slot_us: int, price: FloatArray) -> "PriceProof":
-        """Return prices over slots of one length in microseconds.
+        """Return a proof with slots of equal length `slot_us`, in microseconds.
 
         Raises
         ------
@@ -75,19 +75,20 @@ class PriceProof(ComparesByValue):
 class DivisibleSchedule(ComparesByValue):
     """A schedule of divisible gangs, whose mean completion time is an upper bound of all price bounds.
 
-    Each part runs a share of its job's gang on one type of GPU. Jobs with equal submission, duration, gang and types share their
-    parts. The part with the earliest `start_us` has priority or, if `start_us` is empty, the part with the least remaining work.
+    Each part runs a share of its job's gang on one type of GPU. Jobs with equal submission, duration, gang and types share one
+    list of parts. The part with the smallest `start_us` has priority or, if `start_us` is empty, the part with the least
+    remaining work.
 
     Parameters
     ----------
     job
         Row of each part's job; shape (parts,).
     weight
-        Positive; the share of a part is its weight over the sum of the weights of all equal jobs; shape (parts,).
+        Positive; a part's share is its weight, scaled so that the shares of all n equal jobs add up to n; shape (parts,).
     gpu_type
         Index of each part's type of GPU; shape (parts,).
     start_us
-        Smaller numbers have priority; shape (parts,) or (0,).
+        Priority of each part, smaller numbers first; shape (parts,) or (0,).
 
     Raises
     ------
@@ -113,7 +114,10 @@ class DivisibleSchedule(ComparesByValue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProof:
-    """A time `from_us`: the total work of the jobs submitted from then on is a lower bound of the makespan (D.2)."""
+    """A time `from_us` that proves a lower bound of the makespan (D.2).
+
+    All jobs submitted from then on take at least their total work over the number of GPUs.
+    """
 
     from_us: int
 
@@ -149,7 +153,7 @@ class Worth(ComparesByValue):
     theta
         A job that ends d slots after its submission has the utility ``theta1 / (1 + exp(theta2 (d - theta3)))``; shape (jobs, 3).
     slot_us
-        Length of a slot, positive.
+        Length of a slot in microseconds, positive.
     price
         Price of a GPU in each slot from time 0 on, at least 0; later slots are free; shape (slots,).
     utility, bound

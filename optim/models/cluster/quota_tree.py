@@ -37,7 +37,7 @@ class Queueing(StrEnum):
 
 
 class Reclaim(StrEnum):
-    """Jobs of other queues over their quota that may be preempted (Kueue's ``reclaimWithinCohort``)."""
+    """Which jobs a queue may preempt in other queues that exceed their quota (Kueue's ``reclaimWithinCohort``)."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -45,7 +45,7 @@ class Reclaim(StrEnum):
 
 
 class WithinQueue(StrEnum):
-    """Jobs of the same queue that may be preempted (Kueue's ``withinClusterQueue``)."""
+    """Which jobs a queue may preempt among its jobs (Kueue's ``withinClusterQueue``)."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -68,11 +68,11 @@ class QueueRules:
     Parameters
     ----------
     queueing, reclaim, within
-        See their classes.
+        See `Queueing`, `Reclaim` and `WithinQueue`.
     borrow_within
         Whether a borrowing job may preempt jobs of lower priority in queues over their quota.
     borrow_max_priority
-        Largest priority of jobs preempted in this way; None for any.
+        Largest priority of a job that `borrow_within` allows to preempt; None for any.
     is_held
         Whether the queue admits no jobs.
     by_usage
@@ -113,14 +113,15 @@ class QuotaTree(ComparesByValue):
     nominal, borrowing, lending
         Quota, borrowing limit and lending limit, `UNLIMITED` for no limit; shape (nodes, flavors).
     covers
-        Whether a node defines the flavor; queues use only such flavors; shape (nodes, flavors).
+        Whether the node defines a quota of the flavor; a queue uses only flavors that it defines; shape (nodes, flavors).
     weight, priority
-        Fair sharing divides borrowed quota by priority, highest first, then by weight; shape (nodes,).
+        Weight and priority in fair sharing: borrowed quota is divided by priority, highest first, then by weight; shape
+        (nodes,).
     rules
-        One per node; entries of cohorts are ignored.
+        Rules of each node; those of cohorts are ignored.
     reclaim_after_us, preempt_after_us
-        Minimum run time of a job before it may be preempted for another queue, or for its queue; `NOT_SET` inherits the
-        cohort's value, or 0 at the root; shape (nodes,).
+        Minimum run time of a job before it may be preempted for a job of another queue, or of its own queue; `NOT_SET` inherits
+        the cohort's value, or 0 at the root; shape (nodes,).
     is_by_ancestor
         Whether `reclaim_after_us` is taken from the preempted job's ancestor just below the first common ancestor of both queues,
         instead of from its queue.
@@ -249,7 +250,7 @@ class QuotaLedger:
         return max(0, local - used) + above
 
     def potential(self, node: int, flavor: int) -> int:
-        """Return how much a node may use while all other usage is 0."""
+        """Return how much a node may use if nothing else is in use."""
         total = self.total[node][flavor]
         if self.parent[node] < 0:
             return total

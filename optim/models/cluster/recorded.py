@@ -11,7 +11,7 @@ from optim.models.cluster.workload import US, Workload
 
 RECORDED = "as recorded"
 AGREEMENT = 0.1
-"""Largest relative deviation from the recorded mean completion time at which simulation and recording agree."""
+"""Largest relative deviation of the simulated from the recorded mean completion time that counts as agreement."""
 BACKFILLING = "easy"
 """The policy that models ``sched/backfill``, Slurm's default."""
 BOUND_TOL = 1e-9
@@ -85,10 +85,10 @@ def recorded_remark(jobs: Workload, world: Cluster, least_h: float) -> str:
 
 
 def room_left(record: RunRecord) -> str:
-    """Return by how much the bound lets the recorded mean completion time fall, and the mean wait that it implies.
+    """Return a text with the largest possible reduction of the recorded mean completion time, and the least possible mean wait.
 
-    The result is "" unless all jobs have a recorded start. The wait is completion minus run time, so that restarts count; it is
-    left out if jobs may use more GPUs than their gang and so run faster.
+    The bound on the mean completion time implies both. The text is "" unless all jobs have a recorded start. The wait is
+    completion minus run time, so that restarts count. It is left out if jobs may use more GPUs than their gang and so run faster.
     """
     row, least_h = recorded_row(record.jobs), record.bounds["jct_mean_h"]
     if row is None or not record.jobs.recorded.all() or row["jct_mean_h"] <= least_h:

@@ -39,7 +39,7 @@ Bound = Annotated[float, Meta(ge=0)]
 Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 
 OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
-"""Former name of the wait to the first start, and the metrics that replaced it."""
+"""Former name of the mean wait before the first start, and the metrics that replaced it."""
 
 LATER_FIELDS = {
     "metrics": {each.name for each in fields(Metrics) if each.default == NOT_TOLD} - FIGURES_SINCE,
@@ -58,11 +58,11 @@ LATER_FIELDS = {
 A new metric only needs the default `NOT_TOLD`."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
-"""Header fields with one or more records of a class, which may have only the fields of that class."""
+"""Class of the records in some header fields; a record may have only the fields of its class."""
 
 
 class NamesDocument(Struct, forbid_unknown_fields=True):
-    """Names that columns of jobs refer to by index; files of earlier versions lack those with a default."""
+    """Names that columns of jobs refer to by index; files of earlier versions lack the fields with a default."""
 
     groups: list[str]
     users: list[str]
@@ -74,7 +74,7 @@ class NamesDocument(Struct, forbid_unknown_fields=True):
 
 
 UNNAMED = ("",)
-"""Names of a column without given names."""
+"""Names of a column if no names are given: a single unknown name."""
 
 LATER_NAMES = tuple(each.name for each in structs.fields(NamesDocument) if not each.required)
 
@@ -116,7 +116,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     price_bound_limit_h: Bound | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Check that all runs have their entries; the decoder adds the field's path to errors."""
+        """Check that each list has one entry per run; the decoder adds the field's path to errors."""
         if (self.slot_us is UNSET) != (self.schema == SCHEMA):
             raise ValueError(f"slot_us must be present exactly in files of schema {FIRST_SCHEMA!r}")
         for name in ("metrics", "rules", "figures", "worth"):
@@ -366,7 +366,7 @@ class RunArrays:
         return values.astype(np.float64)
 
     def columns(self, table: str, prefix: str) -> dict[str, Any]:
-        """Return the columns of a table by name; those that earlier versions lack are optional."""
+        """Return the columns of a table by name; columns that earlier versions lack are optional."""
         return {
             name: (self.whole if column.dtype is np.int64 else self.floats)(f"{prefix}.{name}", column.dims)
             for name, column in columns_of(TABLE_TYPES[table]).items()
@@ -374,7 +374,7 @@ class RunArrays:
         }
 
     def table(self, name: str) -> dict[str, Any]:
-        """Return columns, which must all have the same length; empty ones aren't filled in."""
+        """Return the columns of a table, which must have equal lengths: an empty column is an error, not a default."""
         columns = self.columns(name, name)
         first = next(iter(columns))
         for each, values in columns.items():
@@ -408,7 +408,7 @@ class RunArrays:
 
 
 def _of_runs(name: str, runs: int) -> Iterator[str]:
-    """Yield the array names of a part: one per run for parts of logs."""
+    """Yield the array names of a part: one name per run if the part belongs to logs, otherwise only its name."""
     prefix, _, column = name.partition(".")
     yield from (f"log{number}.{column}" for number in range(runs)) if prefix == "log" else (name,)
 

@@ -1,7 +1,7 @@
 """Time shares of jobs on types of GPU: max-min throughput and finish-time fairness, stated in CVXPY.
 
 Statement ((D.6) and (D.7) of docs/mathematics/cluster.md): x[j, k] is the share of time for which job j holds its gang on type
-k. A job uses one type at a time, and type k has G_k GPUs:
+k. A job of w_j GPUs uses one type at a time, and type k has G_k GPUs:
 
     sum_k x[j, k] <= 1,    sum_j w_j x[j, k] <= G_k,    x >= 0.
 
@@ -24,12 +24,14 @@ from optim.models.programmes import unfilled_sums
 class ShareProblem:
     """Jobs that share types of GPU in time.
 
+    With n jobs, a job's isolated counterpart is a copy of it that has 1/n of every type's GPUs to itself.
+
     Parameters
     ----------
     throughput
         Steps per second of each job's gang on each type, 0 where it can't run; shape (jobs, types).
     width
-        Gang of each job; shape (jobs,).
+        Gang of each job, in GPUs; shape (jobs,).
     gpus
         GPUs of each type; shape (types,).
     elapsed_s
@@ -49,7 +51,7 @@ class ShareProblem:
 
     @property
     def isolated(self) -> FloatArray:
-        """Steps per second of each job's isolated counterpart, which has a 1/n share of every type's GPUs."""
+        """Steps per second of each job's isolated counterpart."""
         count = len(self.width)
         share = np.minimum(1.0, self.gpus[None, :] / (count * self.width[:, None]))
         share /= np.maximum(1.0, share.sum(axis=1))[:, None]
@@ -81,7 +83,7 @@ def finish_time_model(problem: ShareProblem) -> Any:
     import cvxpy as cp
 
     x = cp.Variable(problem.throughput.shape, nonneg=True, name="x")
-    end = problem.isolated_end_s  # each job's unit of time, which scales all coefficients alike
+    end = problem.isolated_end_s  # as a unit of time per job, it gives all coefficients a similar scale
     speed = cp.sum(cp.multiply(problem.throughput * (end / problem.left)[:, None], x), axis=1)
     ratio = problem.elapsed_s / end + cp.inv_pos(speed)
     return cp.Problem(cp.Minimize(cp.max(ratio)), _constraints(cp, problem, x))

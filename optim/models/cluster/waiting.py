@@ -42,15 +42,15 @@ class Asked(NamedTuple):
     Parameters
     ----------
     gang
-        Number of GPUs; shape (kinds,).
+        Number of GPUs; shape (classes,).
     part
-        Required free part of each GPU, in thousandths; shape (kinds,).
+        Required free part of each GPU, in thousandths; shape (classes,).
     host
-        vCPU and memory per GPU, 0 if they can't bind; shape (2, kinds).
+        vCPU and memory per GPU, 0 if no machine can run out of them; shape (2, classes).
     usable
-        Whether each machine can run the class; shape (kinds, machines).
+        Whether each machine can run the class; shape (classes, machines).
     largest
-        GPUs of the largest usable machine; shape (kinds,).
+        GPUs of the largest usable machine; shape (classes,).
     """
 
     gang: IntArray
@@ -66,14 +66,16 @@ class FreeCounts(NamedTuple):
     Parameters
     ----------
     size, host, is_down
-        GPUs, free vCPU and memory of each machine, and whether it is down.
+        GPUs of each machine, its free vCPU and memory, and whether it is down.
     first, left
-        Offset of each machine's GPUs, and the free part of each GPU, in thousandths.
+        Index in `left` of each machine's first GPU, and the free part of each GPU, in thousandths.
     free
-        Number of GPUs of each machine with a large enough free part; shape (kinds, machines).
-    total, within, whole, holding
-        Number of free GPUs, of free GPUs with enough vCPU and memory, of these on empty machines, and number of machines
-        with a place for the gang; each of shape (kinds,).
+        Number of GPUs of each machine with a large enough free part; shape (classes, machines).
+    total, within
+        Number of free GPUs, and of free GPUs with enough vCPU and memory; shape (classes,).
+    whole, holding
+        GPUs of the empty machines with enough vCPU and memory for all their GPUs, and number of machines with a place for the
+        gang; shape (classes,).
     """
 
     size: IntArray
@@ -153,11 +155,11 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     part, host, kind_of, group_of
         Part of a GPU, host resources per GPU, demand class and virtual cluster of each job.
     row, group
-        Demand class and virtual cluster of each pair of the two.
+        Demand class and virtual cluster of each pair of the two that occurs.
     quota
         GPUs of each virtual cluster, infinite for policies without quotas.
     who
-        The pair of each spell's job.
+        Index of the pair to which each spell's job belongs.
     spells
         Number of spells.
     """
@@ -262,8 +264,8 @@ def waiting(jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, r
 
     Notes
     -----
-    Causes follow the Philly study: while a job's virtual cluster uses its share, the cause is that share; fragmentation
-    counts only below it.
+    Causes follow the Philly study: while a job's virtual cluster uses its quota or more, the cause is the quota; fragmentation
+    counts only while the virtual cluster uses less.
     """
     job, begin, end = _spells(jobs, log, end_us)
     part = jobs.share_milli if rules.is_shared else np.full(len(jobs), WHOLE_MILLI)

@@ -35,7 +35,7 @@ UNFINISHED = "jobs still running or pending"
 
 
 def counted(dropped: Mapping[str, int], more: Mapping[str, str] | None = None) -> str:
-    """Return the numbers of rows left out, by reason (a plural noun phrase), and further text by reason; empty if there are none.
+    """Return the number of rows left out for each reason (a plural noun phrase), with the remark of `more` on it, as text.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Workload(ComparesByValue):
     fails_us
         Run time after which an attempt of the job fails, -1 if none fails; `duration_us` includes all attempts; shape (jobs,).
     tries
-        Number of failing attempts of such a job; default 1; shape (jobs,).
+        Number of failing attempts of a job whose attempts fail; default 1; shape (jobs,).
     estimate_us
         Run time stated by the user, such as a time limit; 0 if none; shape (jobs,).
     good_us
@@ -328,7 +328,7 @@ class Workload(ComparesByValue):
         Raises
         ------
         InvalidProblemError
-            If a gang doesn't; the message names the first.
+            If a gang doesn't fit; the message names the first such job.
         """
         too_large = np.flatnonzero(self.gpus > cluster.num_gpus)
         if len(too_large):

@@ -111,7 +111,7 @@ def min_cost(release, duration, width, end, price, most):
 
 
 COSTLY = 50
-"""Steps counted per job in the loop below."""
+"""Steps that `flow_times` counts per job at every release and end."""
 
 
 @compiled
@@ -189,7 +189,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Types:
-    """GPUs of each type, and slowdowns by class of jobs and type in parts per million, 0 for unusable types."""
+    """GPUs of each type, slowdowns by class of jobs and type in parts per million (0: unusable type), and class of each job."""
 
     gpus: list[int]
     rows: IntArray

@@ -28,7 +28,10 @@ OF_FAILURES = ("checkpoint_us", "retries", "max_retries", "retry_wait_us", "pree
 
 
 def environment_mismatches(run: LoggedRun, runs: Sequence[LoggedRun]) -> list[Violation]:
-    """Return how a run's failures differ from those of the longest run, over the time that both cover."""
+    """Return violations if a run's rules on failures, or its failures, differ from those of the longest run.
+
+    Failures are compared over the time that both runs cover.
+    """
     longest = max(runs, key=lambda each: _end_us(each.log))
     problems = []
     for name in OF_FAILURES:
@@ -48,7 +51,7 @@ def _end_us(log: EventLog) -> int:
 
 
 def _outages(log: EventLog, until_us: int) -> IntArray:
-    """Return time, kind and machine of failures and repairs before a time, excluded because a run may end first at that instant."""
+    """Return time, type and machine of outages and repairs before `until_us`; a run may end before others of that instant."""
     is_outage = np.isin(log.kind, (MACHINE_DOWN, REPAIR)) & (np.diff(log.first) == 1) & (log.time_us < until_us)
     at = np.flatnonzero(is_outage)
     return np.stack([log.time_us[at], log.kind[at].astype(np.int64), log.machine[log.first[at]]])
@@ -69,7 +72,7 @@ OF_LIMITS = ("kills_at_limit", "reservation_depth")
 
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
-    """Return the verification of each policy's run, and under the name `bounds` that of the bounds."""
+    """Return the verification of the bounds, under the name `bounds`, and of each policy's run, under the policy's name."""
     bounds, problems = _bounds(record)
     limit, of_limit = _limit_of_prices(record)
     found = [("bounds", Verification(violations=(*problems, *of_limit), proven=(*_sentences(bounds), *limit)))]
@@ -148,7 +151,7 @@ def _are_bounded(jobs: Workload, is_done: Sequence[bool], rules: Rules) -> bool:
 
 
 def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Violation]]:
-    """Replay a log that names single GPUs, or gives numbers of GPUs per machine, as index policies do."""
+    """Replay a log that names single GPUs, or that gives numbers of GPUs per machine, as logs of index policies do."""
     if run.log.names_gpus:
         return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)

@@ -72,7 +72,7 @@ def sweep(time, what, more, group, needs, can_run, quota, size, host, may_spread
     group, needs, can_run
         Virtual cluster of each class, its request (gang, part of a GPU, vCPU, memory), and its usable machines.
     quota, size, host
-        GPUs of each group, GPUs of each machine, and vCPU and memory of each machine.
+        Quota of each group in GPUs, GPUs of each machine, and vCPU and memory of each machine.
     may_spread
         Whether a gang may take GPUs anywhere.
     """

@@ -1,7 +1,7 @@
 """Check the reserved starts of a log: that they exist when required, are correct, and are met.
 
-A reserved start may be late for two reasons only, between the reservation and the promised start: a running job exceeds its
-estimate, or a machine fails or doesn't return. The estimate of a job that exceeds it is doubled, repeatedly if necessary.
+A job may start after its promised time only if, between the reservation and that time, a running job exceeds its estimate, or a
+machine fails or doesn't return. The estimate of a job that exceeds it is doubled, repeatedly if necessary.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,7 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
         at = int(np.flatnonzero(wrong)[0])
         said = f"has an estimate of {runs.estimate[at]} us"
         raise BrokenEventError(
-            f"{_name(jobs, runs.job[at])} {said}, but states {int(stated[at])} us, or had another before"
+            f"{_name(jobs, runs.job[at])} {said}, but the job states {int(stated[at])} us, or its estimates differ"
         )
     reserved, start = log.reserved_us[runs.event], log.promised_us[runs.event]
     wrong = ((reserved >= 0) != (start >= 0)) | ((start >= 0) & (runs.is_first == 0))
@@ -130,8 +130,8 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
 def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, begins_us: int, rules: Rules) -> None:
     """Check that the first waiting jobs, up to the reservation depth, have promises, and that promises follow their order.
 
-    While a machine is down, or before one leaves for good, a job may have no place at all, and so no promise. Jobs that start
-    again may have reservations, which the log doesn't contain.
+    While a machine is down, or before one leaves for good, a job may have no place at all, and so no promise. A job that starts
+    again may have a reservation, which the log doesn't contain.
     """
     changes: list[
         tuple[int, int, int]
@@ -162,7 +162,7 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
         is_last = at + 1 == len(changes) or changes[at + 1][0] > time
         if is_last and time >= begins_us and counts[1] and counts[0] < rules.reservation_depth and not counts[2]:
             raise BrokenEventError(
-                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} have one"
+                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} jobs have one"
             )
     if not (log.kind == MACHINE_DOWN).any():
         _check_order(jobs, reserved, began)
@@ -179,7 +179,7 @@ def _check_order(jobs: Workload, reserved: IntArray, began: IntArray) -> None:
         while open_jobs and min(reserved[open_jobs[0]], began[open_jobs[0]]) <= made:
             heappop(open_jobs)
         if open_jobs and open_jobs[0] < job and began[open_jobs[0]] < ENDLESS:
-            said = f"has a start reserved at {made} us, before {_name(jobs, open_jobs[0])}, which waits longer"
+            said = f"gets a reserved start at {made} us, before {_name(jobs, open_jobs[0])}, which waits longer"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 

@@ -33,7 +33,7 @@ AS_RUN, BLIND, BY_CLASS = range(3)
 
 @dataclass(slots=True)
 class AttemptTracker:
-    """One job's attempts during a replay: `left` are still to fail, and `allowed` retries remain."""
+    """One job's attempts during a replay: `left` attempts will still fail, and `allowed` retries remain."""
 
     left: int = 0
     allowed: int = 0
@@ -60,8 +60,8 @@ class AttemptTracker:
         spent = self.spent + run
         if kind in (ATTEMPT_FAILED, JOB_FAILED):
             if not self.left or spent != self.fails:
-                when = f"fails after {self.fails} us" if self.left else "never fails"
-                raise BrokenEventError(f"fails an attempt after {spent} us that {when}")
+                when = f"only after {self.fails} us" if self.left else "never"
+                raise BrokenEventError(f"fails an attempt after {spent} us, but it fails {when}")
             is_last = not self.allowed or (self.left == 1 and self.is_doomed)
             if is_last != (kind == JOB_FAILED):
                 raise BrokenEventError(
@@ -193,7 +193,7 @@ class _Job:
         self.fate.check(run, kind)
 
     def check_limit(self, ran: int, kind: int, may_refuse: bool) -> None:
-        """Check that a run doesn't exceed its time limit, and that the policy doesn't reject the job before without permission."""
+        """Check that a run doesn't exceed its time limit, and that a policy that rejects a job before the limit may do so."""
         if ran > self.limit:
             raise BrokenEventError(f"runs for {ran} us, longer than the limit of {self.limit} us")
         if kind == REJECT and ran < self.limit and not may_refuse:
@@ -226,7 +226,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _CountedJob(_Job):
-    """A job whose log names counts of GPUs; `places` are pairs (machine, count)."""
+    """A job whose log gives numbers of GPUs; `places` are pairs (machine, number of GPUs)."""
 
     slowdown: Sequence[int] = ()
     places: tuple[tuple[int, int], ...] = ()
@@ -347,7 +347,7 @@ WHOLE = 1_000
 
 @dataclass(slots=True)
 class _PlacedJob(_Job):
-    """A job whose log names single GPUs; `places` are pairs (machine, GPU of it)."""
+    """A job whose log names single GPUs; `places` are pairs (machine, index of the GPU)."""
 
     range: tuple[int, int] = (0, 0)
     places: frozenset[tuple[int, int]] = frozenset()

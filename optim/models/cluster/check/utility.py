@@ -19,7 +19,7 @@ UNIT = 2**1074
 
 
 def check_worth(jobs: Workload, cluster: Cluster, replayed: Replayed, worth: Worth, policy: str) -> list[Violation]:
-    """Return which claims about utility don't hold."""
+    """Return violations for claims about utility that don't hold."""
     if len(worth.theta) != len(jobs):
         return [violation("utility", "must have one row of theta per job", where=policy)]
     earned = math.fsum(
@@ -72,7 +72,10 @@ def _value(theta: list[float], delay: float) -> float:
 def _best_payoff(
     theta: list[float], submit: int, gang: int, duration: int, slot: int, price: list[float], effort: Effort
 ) -> float:
-    """Return an upper bound of a job's utility minus cost: an end k to k + 1 slots after submission uses at most k + 2 slots."""
+    """Return an upper bound of a job's utility minus cost.
+
+    A job that ends k to k + 1 slots after its submission uses GPUs in at most k + 2 slots.
+    """
     first, shortest = submit // slot, duration / slot
     whole, k = duration // slot, duration // slot
     effort.spend(STEP * (k + 1))
