@@ -81,7 +81,7 @@ def options_of(name: str) -> type[Any]:
 
 
 def label(name: str) -> str:
-    """Return the prefix that options use for a policy: for a user's file the class name, without wrappers."""
+    """Return the prefix of a policy's options: its name without wrappers, or the class name for a user's file."""
     return name.rpartition(":")[2] if is_file_reference(name) else name.rpartition("+")[2]
 
 

@@ -99,7 +99,7 @@ def _check(
 def _check_sight(
     policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, run: Run
 ) -> list[str]:
-    """Change the second half of the run: later submissions, and remaining run times of unfinished jobs."""
+    """Return a violation if decisions up to the middle of the run change with later submissions or remaining run times."""
     half = int(np.median(run.end_us))
     known = int((jobs.submit_us <= half).sum())
     columns = {

@@ -137,7 +137,7 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
     Raises
     ------
     UnsupportedProblemError
-        If it does not; the message gives the reason.
+        If the policy does not support them; the message gives the reason.
     InvalidProblemError
         If a gang can never get its vCPUs and memory under the engine's placement rule.
     """
@@ -154,7 +154,8 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
     """Return whether the compiled loop supports the run.
 
-    The loop requires complete GPUs of one type, room on hosts, no slowdown by neighbours, and one checkpoint interval.
+    The loop requires complete GPUs of one type, machines that cannot run out of vCPUs or memory, no slowdown by
+    neighbours, one checkpoint interval, and constant times per step.
     """
     has_kinds = (
         jobs.gpu_type_slowdown_ppm.shape[1] > 0

@@ -54,7 +54,7 @@ class ForecastOptions:
         the history. The period begins an integer number of weeks before now if the history is long enough. A later job
         may pass a pending one.
     history_weeks
-        Weeks of history for new jobs and for past moments.
+        Weeks of history from which new jobs and past moments are taken.
     calibration_moments
         Number of past moments whose forecast errors determine the stretch of ranges; 0 for ranges as drawn.
     calibration_draws
@@ -83,7 +83,7 @@ class ForecastOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class History:
-    """Past jobs on the clock of the present state; earlier jobs may have another clock.
+    """Past jobs, on a clock that may differ from that of the present state.
 
     Parameters
     ----------

@@ -45,10 +45,10 @@ MAX_JOBS = 100
 correlated."""
 
 LOOKED_AT_US = 1800 * US
-"""Distance of the candidate times for past moments, in microseconds."""
+"""Interval between the candidate times for past moments, in microseconds."""
 
 LEARNT_FROM = 0.25
-"""Share of the history before the first past moment, used to learn its run times."""
+"""Share of the history before the first past moment: run times for its forecast are learnt from that part."""
 
 SPREADS = np.linspace(0.0, 2.0, 41)
 """Candidate spreads."""
@@ -77,7 +77,7 @@ class PastMoment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Played:
-    """Simulated jobs under a policy that stops none."""
+    """Past jobs, simulated under a policy that stops none of them."""
 
     jobs: Workload
     run: Run
@@ -144,9 +144,9 @@ class Outcome:
         )
 
     def share_held(self, spread: float, known_us: int) -> float:
-        """Return the share of starts inside stretched intervals, as known at a later time.
+        """Return the share of starts inside the stretched intervals, given the starts up to `known_us`.
 
-        A job that still waits then may start in its interval.
+        A job that still waits then counts as if it started then.
         """
         low, high = stretched_s((self.drawn_us - self.now_us) / US, spread, (LEVELS[0], LEVELS[-1]))
         wait = (np.minimum(self.start_us, known_us) - self.now_us) / US

@@ -15,11 +15,11 @@ from optim.models.cluster.rules import ENDLESS, Retries, Rules
 from optim.models.cluster.workload import LATEST_US, PPM, US
 
 MIN_MTBF_HOURS = 1e-7
-"""A third of a millisecond: below it, microsecond time is too coarse."""
+"""Least mean time between failures, a third of a millisecond; integer microseconds are too coarse for shorter times."""
 
 
 class Placement(StrEnum):
-    """Rule that chooses among the machines that hold a gang; ties go to the lowest number."""
+    """Rule that chooses among the machines that can hold a gang; ties go to the machine with the lowest number."""
 
     BEST_FIT = "best-fit"
     FIRST_FIT = "first-fit"
@@ -28,7 +28,7 @@ class Placement(StrEnum):
 
 
 class Preempted(StrEnum):
-    """Work that a job retains when it is stopped for another one."""
+    """Work that a job retains when it is stopped for another job."""
 
     KEEPS_ALL = "keeps-all"
     CHECKPOINT = "checkpoint"
@@ -194,12 +194,12 @@ MAX_FAILURES = 1_000_000
 no job makes progress."""
 
 MAX_STALLED = 100
-"""Number of stops per waiting or running job, each of which undid all work since its start, after which a run
-ends likewise."""
+"""Number of successive stops per waiting or running job, each of which undid all work since the job's start, after which
+a run ends with unfinished jobs."""
 
 MAX_IDLE_CALLS = 1_000
-"""Number of consecutive instants without a running job, while all machines are up that will return, after which a run
-ends likewise."""
+"""Number of consecutive instants without a running job, although all machines that will return are up, after which a run
+ends with unfinished jobs."""
 
 BY_FAILURES, BY_STOPS, BY_MACHINES = range(2, 5)
 
@@ -274,23 +274,23 @@ LOGGED = 65_536
 
 
 class OutageFeed:
-    """Failures and repairs for the engines: the next one, or several, always including all of an instant."""
+    """Failures and repairs for the engines, taken one by one or several at once."""
 
     def __init__(self, cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> None:
         self._ahead = outages(cluster, options, seed, since)
         self.next: Outage | None = next(self._ahead, None)
 
     def take(self) -> Outage:
-        """Return and remove the next one; there must be one."""
+        """Remove the next outage and return it; there must be one."""
         taken = self.next
         assert taken is not None
         self.next = next(self._ahead, None)
         return taken
 
     def take_many(self, least: int) -> IntArray:
-        """Return and remove at least `least` of them: time, machine, and failure (1), one row per outage.
+        """Remove at least `least` outages, up to the end of an instant, and return them; no rows if machines never fail.
 
-        None if machines never fail.
+        Columns are time, machine, and 1 for a failure or 0 for a repair.
         """
         rows: list[Outage] = []
         while self.next is not None and (len(rows) < least or rows[-1][0] == self.next[0]):

@@ -64,7 +64,7 @@ class StudyTable:
 
 
 def statuses(jobs: Workload, told: str) -> StudyTable:
-    """Table 6: jobs and GPU-time by how jobs ended."""
+    """Table 6: jobs and GPU-time by the jobs' final status."""
     header = ("status", "jobs", "jobs_share", "published_jobs", "gpu_time_share", "published_gpu_time")
     title = "GPU-time by status (table 6)"
     names = np.array([STATUS_OF.get(name.lower(), "unsuccessful") for name in jobs.statuses], dtype=object)[jobs.status]
@@ -117,7 +117,7 @@ def failures(jobs: Workload, told: str) -> StudyTable:
 
 
 def failing_early(jobs: Workload, told: str) -> StudyTable:
-    """Estimate for the third lesson: the savings of a pool of single GPUs, and of omitting useless retries."""
+    """Estimate for the study's third lesson: savings by trials on a pool of single GPUs, and by omitting useless retries."""
     header = ("measure", "jobs", "gpu_hours_saved", "gpu_hours_spent", "share_of_all_gpu_hours")
     title = f"Savings of fail-early: the first {EARLY_MIN:g} minutes of jobs of several GPUs on one GPU"
     failed = jobs.fails_us >= 0
@@ -335,7 +335,7 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
     order = np.argsort(spells.begin_us, kind="stable")[::-1]
     waited[spells.job[order]] = (spells.end_us - spells.begin_us)[
         order
-    ] / MINUTE_US  # written last, so that the first spell remains
+    ] / MINUTE_US  # latest spell first, so that each job's first spell remains
     rows = []
     for number in (2, 3):
         for least, most in MACHINES:

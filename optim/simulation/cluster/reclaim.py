@@ -79,7 +79,7 @@ def name_of(use: JobUse) -> str:
 
 
 def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
-    """Return the use of each job with series, by the job's row. Jobs of a table are matched by name, with or without namespace."""
+    """Return the GPU use of each job that has series, by the job's row; names are matched with or without namespace."""
     by_name: dict[str, JobUse] = {}
     for use in uses:
         by_name.setdefault(use.holder.job, use)
@@ -88,7 +88,7 @@ def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
 
 
 def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tuple[Workload, IntArray]:
-    """Return the jobs with reclaimed ones cut into parts, and the row of each part's job.
+    """Return the jobs, the reclaimed ones cut into parts, and the row of each part's job.
 
     A job's run begins when it first holds a GPU; times without samples count as busy.
     """

@@ -16,16 +16,16 @@ MIN_AT_RISK = 20
 """Minimum number of ended jobs in a group that ran longer than a job's present run time; otherwise a larger group is used."""
 
 TAIL_SHARE = 0.1
-"""Share of the longest run times from which the tail's exponent is estimated."""
+"""Share of the run times, the longest ones, from which the tail's exponent is estimated."""
 
 MIN_TAIL = 0.1
-"""Minimum of the mean log excess, for samples in which all run times are equal."""
+"""Minimum of the inverse of the tail's exponent, so that the exponent is finite if all run times are equal."""
 
 LEFT_S = 1e-3
 """Minimum remaining time of a running job."""
 
 GROUPINGS = (("user", "partition", "size"), ("user", "size"), ("partition", "size"), ("size",), ())
-"""Groups from the finest to all jobs."""
+"""Traits by which jobs are grouped, from the finest groups to one group of all jobs."""
 
 BATCH_S = 3600.0
 """Maximum seconds between submissions of successive jobs of a batch."""
@@ -39,13 +39,13 @@ BATCHED = ("user", "partition", "gpus")
 """Traits that jobs of a batch share."""
 
 MAX_PAIRS = 1_000
-"""Maximum weight of a group's week in pairs of jobs."""
+"""Maximum weight of one group's week in the estimate of the week correlation, in pairs of batches."""
 
 MIN_SHARE = 1e-300
 """Minimum survival probability, so that a job's score is finite."""
 
 MAX_CORRELATION = 0.95
-"""Maximum correlation within batches, so that jobs differ."""
+"""Maximum correlation within batches, so that the jobs of a batch differ."""
 
 
 Group = tuple[str | int, ...]
@@ -54,7 +54,10 @@ Group = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTraits:
-    """Traits by which run times are grouped, one entry per job in the order of submission: texts of users and partitions ("" if unknown), GPUs, and submissions in seconds."""
+    """Traits by which run times are grouped, one entry per job in the order of submission.
+
+    The traits are names of users and partitions ("" if unknown), numbers of GPUs, and submissions in seconds.
+    """
 
     user: Sequence[str]
     partition: Sequence[str]
@@ -63,7 +66,7 @@ class JobTraits:
 
     @classmethod
     def of(cls, jobs: Workload, shift_s: float = 0.0) -> "JobTraits":
-        """Return the traits of a workload's jobs: virtual clusters are partitions, and `shift_s` is added to submission times."""
+        """Return the traits of a workload's jobs, with its virtual clusters as partitions and `shift_s` added to submissions."""
         return cls(
             user=[jobs.users[number] for number in jobs.user.tolist()],
             partition=[jobs.groups[number] for number in jobs.group.tolist()],
@@ -91,7 +94,10 @@ class JobTraits:
 
     @cached_property
     def _columns(self) -> dict[str, tuple[list[str | int], IntArray]]:
-        """Distinct values of each trait, and the index of each job's value; sizes are rounded up to powers of two, so that 5 to 8 GPUs are one size."""
+        """Distinct values of each trait, and the index of each job's value.
+
+        Sizes are numbers of GPUs rounded up to powers of two, so that 5 to 8 GPUs are one size.
+        """
         sizes = np.ceil(np.log2(self.gpus)).astype(np.int64).tolist()
         traits: dict[str, Sequence[str | int]] = {
             "user": self.user, "partition": self.partition, "size": sizes, "gpus": self.gpus.tolist()
@@ -114,7 +120,10 @@ class JobTraits:
         return (list(zip(*parts, strict=True)) if grouping else [()] * len(first)), number
 
     def batches(self) -> IntArray:
-        """Return the number of each job's batch: each job of a batch is submitted at most `BATCH_S` after the previous one; shape (jobs,)."""
+        """Return the number of each job's batch; shape (jobs,).
+
+        Jobs of a batch share the traits `BATCHED`, and each is submitted at most `BATCH_S` after the previous one.
+        """
         group = self.groups(BATCHED)[1]
         order = np.lexsort((self.submit_s, group))
         is_first = (np.diff(group[order], prepend=-1) > 0) | (np.diff(self.submit_s[order], prepend=-np.inf) > BATCH_S)
@@ -134,7 +143,7 @@ class SurvivalCurve:
     ended_s
         Sorted run times of the jobs that ended.
     tail_exponent
-        The share falls with this power of the time beyond the last one.
+        Beyond the last time, the share is proportional to the time to the power of minus this exponent.
     """
 
     time_s: FloatArray
@@ -153,13 +162,13 @@ class SurvivalCurve:
         return np.asarray(len(self.ended_s) - np.searchsorted(self.ended_s, time_s, side="right"))
 
     def scores(self, run_s: FloatArray) -> FloatArray:
-        """Return normal scores of run times, by the middle of each step."""
+        """Return the normal score of each run time, at the middle of the curve's step there."""
         place = np.searchsorted(self.time_s, run_s, side="right")
         steps = np.concatenate([[1.0], self.survival])
         return np.asarray(-ndtri(np.clip((steps[place] + steps[np.maximum(place - 1, 0)]) / 2, 1e-6, 1 - 1e-6)))
 
     def time_at(self, survival: FloatArray) -> FloatArray:
-        """Return the time that each share survives; shares lie in (0, 1]."""
+        """Return the time beyond which each share of the jobs runs; shares lie in (0, 1]."""
         place = np.searchsorted(-self.survival, -survival, side="left")
         beyond = self.time_s[-1] * np.maximum(1.0, self.survival[-1] / survival) ** (1.0 / self.tail_exponent)
         return np.where(place < len(self.time_s), self.time_s[np.minimum(place, len(self.time_s) - 1)], beyond)
@@ -188,10 +197,10 @@ class RunTimes:
     `min_at_risk` jobs ran longer, and otherwise the group of all jobs. Beyond the last time of a curve, the tail is a Pareto
     distribution with Hill's exponent of the longest tenth of all jobs.
 
-    Run times of jobs that one user submits together are correlated. Let z be the normal score of a run time on its curve; in a batch (jobs of one user,
-    partition and number of GPUs, each submitted at most `BATCH_S` after the previous one) z = b + e, with b ~ N(0, r) for the batch and e ~ N(0, 1 - r)
-    for the job; r is the mean product of two scores of a batch. The distribution of b is conditioned on the batch's ended jobs, and
-    that of e on the job's present run time.
+    Run times of jobs that one user submits together are correlated. A batch consists of jobs of one user, partition and number
+    of GPUs, each submitted at most `BATCH_S` after the previous one. Let z be the normal score of a run time on its curve. In a
+    batch, z = b + e, with b ~ N(0, r) for the batch and e ~ N(0, 1 - r) for the job; r is the mean product of two scores of a
+    batch. The distribution of b is conditioned on the batch's ended jobs, and that of e on the job's present run time.
 
     References
     ----------
@@ -226,7 +235,7 @@ class RunTimes:
         return self._curves[-1][()]
 
     def curves(self, traits: JobTraits, held_s: FloatArray) -> list[tuple[SurvivalCurve, IntArray]]:
-        """Return curves with the rows of the jobs that use each, given how long each job has run; every job has one curve."""
+        """Return curves with the rows of the jobs that use each, given how long the jobs have run; every job has one curve."""
         found: list[tuple[SurvivalCurve, IntArray]] = []
         is_open = np.ones(len(traits), np.bool_)
         for grouping, curves in zip(GROUPINGS[:-1], self._curves, strict=False):
@@ -239,7 +248,10 @@ class RunTimes:
         return [(curve, rows) for curve, rows in found if len(rows)]
 
     def mean_s(self, traits: JobTraits, held_s: FloatArray) -> FloatArray:
-        """Return the mean run time of each job's group, of those that ended after running for longer; twice the time held if none did."""
+        """Return, for each job, the mean run time of the jobs in its group that ran longer than it has so far.
+
+        The result is twice the job's run time so far if there are none.
+        """
         found = np.empty(len(traits))
         for curve, rows in self.curves(traits, held_s):
             count = curve.num_beyond(held_s[rows])
@@ -255,14 +267,17 @@ class RunTimes:
         return np.maximum(found, held_s + LEFT_S)
 
     def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
-        """Return normal scores of run times. A running job has the mean score above its present run time, since a batch's short jobs end first."""
+        """Return normal scores of run times.
+
+        A running job has the mean of all scores above that of its present run time, since a batch's short jobs end first.
+        """
         score = np.empty(len(traits))
         for curve, rows in self.curves(traits, np.zeros(len(traits))):
             score[rows] = curve.scores(run_s[rows])
         return np.where(has_ended, score, _mean_above(score))
 
     def _learn(self, traits: JobTraits, score: FloatArray) -> None:
-        """Estimate the correlations within batches and weeks, and store the sums of scores of each batch and of the last week."""
+        """Estimate the correlations within batches and within weeks, and store sums of scores by batch and for the last week."""
         batch = traits.batches()
         size, total = np.bincount(batch), np.bincount(batch, score)
         within = float(np.clip(_mean_product(batch, score, weigh_items=True), 0.0, MAX_CORRELATION))
@@ -386,7 +401,7 @@ class SharedEffect:
     spread: FloatArray
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return the score of each job."""
+        """Draw the effect, and return it for each job."""
         return np.asarray(
             self.mean + self.spread * rng.standard_normal(int(self.member.max(initial=-1)) + 1)[self.member]
         )
@@ -418,12 +433,15 @@ class ConditionalRunTimes:
 
 
 def _mean_above(score: FloatArray) -> FloatArray:
-    """Return the mean of a standard normal number given that it is above each of some."""
+    """Return the mean of a standard normal number given that it exceeds a score, for each score."""
     return np.asarray(np.exp(-(score**2) / 2 - log_ndtr(-score)) / np.sqrt(2 * np.pi))
 
 
 def _mean_product(group: IntArray, score: FloatArray, *, weigh_items: bool) -> float:
-    """Return the mean product of two scores of one group, groups weighted by their size or by their pairs; 0 where none has two."""
+    """Return the mean product of two scores of the same group, 0 if no group has two.
+
+    Groups are weighted by their number of scores, or of pairs up to `MAX_PAIRS`.
+    """
     size = np.bincount(group)
     total, squares = np.bincount(group, score), np.bincount(group, score**2)
     several = size > 1
@@ -442,7 +460,7 @@ def _rows_of(traits: JobTraits, grouping: Sequence[str]) -> tuple[list[Group], l
 
 
 def _curve(run_s: FloatArray, has_ended: BoolArray, tail_exponent: float) -> SurvivalCurve:
-    """Return a group's curve; the last job to end leaves a share for the tail."""
+    """Return a group's curve; with n ended jobs, its last share is at least 1 / (n + 1), which leaves a tail."""
     time_s, survival = kaplan_meier(run_s, has_ended)
     ended = np.sort(run_s[has_ended])
     floor = np.maximum(survival, 1.0 / (len(ended) + 1))

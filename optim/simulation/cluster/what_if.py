@@ -63,7 +63,7 @@ class QueueUse:
     gpu_hours, borrowed_gpu_hours
         Allocated GPU-hours, and the part above the queue's quota.
     stopped
-        Number of times that its jobs were stopped for others.
+        Number of times that jobs of the queue were preempted.
     starved_h
         Hours in which a job of the queue waited although the unused part of its quota was sufficient.
     """
@@ -174,7 +174,10 @@ class PairedRuns:
         return queue_use(self.jobs, self.now, self.quotas_now), queue_use(self.jobs, self.then, self.quotas_then)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per queue of the second run with jobs or quota; figures of the first are those of its queue of that name."""
+        """Return one row per queue of the second run that has jobs or quota.
+
+        Figures of the first run are those of its queue with the same name.
+        """
         names = self.quotas_then.names
         use_now, use_then = self._use
         waits, difference = self.waits_h, self.change_us
@@ -207,7 +210,10 @@ class PairedRuns:
         return rows
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers of jobs that wait less and more, their total hours, the most affected jobs, and the queues that are over quota or starved (None without quotas)."""
+        """Return the numbers of jobs that wait less and more, their total hours, and the most affected jobs.
+
+        The summary also has each run's queues that are over quota or starved, None without quotas.
+        """
         change = self.change_us
         order = np.argsort(change, kind="stable")
         rows = self.rows()
@@ -256,5 +262,8 @@ def _total(rows: list[dict[str, Any]], name: str) -> Any:
 
 
 def settings_of(path: Any) -> Mapping[str, Any]:
-    """Return the policy that reads a settings file, with the option for its path: multifactor for `.conf` files, else hierarchical-quota."""
+    """Return the policy that reads a settings file, with the option for its path.
+
+    The policy is multifactor for `.conf` files, otherwise hierarchical-quota.
+    """
     return {"multifactor": "conf"} if str(path).casefold().endswith(".conf") else {"hierarchical-quota": "quotas"}

@@ -59,7 +59,7 @@ class Wrapper(PlanningPolicy):
         return self.inner.plan(view)
 
     def worth(self) -> Worth | None:
-        """Return the values of jobs to the wrapped policy."""
+        """Return the utilities that the wrapped policy assigns to jobs."""
         return self.inner.worth()
 
     def figures(self) -> Mapping[str, float]:
@@ -189,7 +189,7 @@ class IsolateOptions:
     wide
         Minimum number of GPUs of a wide gang.
     share
-        Share of the machines for other gangs; 0 for their share of the trace's GPU-hours.
+        Share of the machines for gangs below `wide`; 0 for the share of these gangs in the trace's GPU-hours.
 
     Raises
     ------
@@ -257,7 +257,7 @@ class PatienceOptions:
     wait_s
         Seconds that a job waits for a better place, per GPU of its gang.
     max_slowdown
-        Maximum slowdown of places that it accepts before that.
+        Maximum slowdown of a place that the job accepts before it has waited that long.
 
     Raises
     ------
@@ -324,7 +324,7 @@ class StopAtGainOptions:
     Parameters
     ----------
     min_gain
-        Minimum share of the loss by which the remaining planned work must be predicted to reduce it.
+        Minimum predicted reduction of the loss by the remaining planned work, as a share of the present loss.
     check_s
         Seconds between two checks of the running jobs.
 
@@ -351,7 +351,7 @@ class StopAtGainOptions:
     source=LESSONS,
 )
 class StopAtGain(Wrapper):
-    """A job leaves once the curve fitted to its losses predicts less than `min_gain` up to its last planned step."""
+    """A job leaves once the curve fitted to its losses predicts a reduction below `min_gain` up to its last planned step."""
 
     steers_placement = False
 

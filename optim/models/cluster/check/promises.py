@@ -162,7 +162,7 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
         is_last = at + 1 == len(changes) or changes[at + 1][0] > time
         if is_last and time >= begins_us and counts[1] and counts[0] < rules.reservation_depth and not counts[2]:
             raise BrokenEventError(
-                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} jobs have one"
+                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} have one"
             )
     if not (log.kind == MACHINE_DOWN).any():
         _check_order(jobs, reserved, began)

@@ -113,14 +113,14 @@ class State(NamedTuple):
         progress, and slowdown in its place.
     executed, served, overhead, lost
         Up to the last stop: time of progress with GPUs, work done, time with GPUs lost to restarts, and work lost to
-        failures.
+        preemptions, machine failures and failed attempts.
     key_1, key_2
         Key of a waiting job, smaller first.
     heap, heap_first, heap_size
         One heap of waiting jobs per width.
     ends, demotions, turns
-        Heaps of events with columns `WHEN`, `WHO` and `VERSION`: ends of jobs, next thresholds, and failing attempts
-        with ends of back-off.
+        Heaps of events with columns `WHEN`, `WHO` and `VERSION`: ends of jobs, next thresholds, and failures of attempts
+        or ends of back-off.
     tried, try_base
         Number of failed attempts, and time of progress with GPUs before the present attempt.
     running, slot
@@ -129,7 +129,7 @@ class State(NamedTuple):
         Places of running jobs as linked lists, and unused places.
     free, num_with_free
         Free GPUs of each machine, and number of machines with 0, 1, ... free GPUs.
-    victim_1, victim_2, victim, available
+    victim_1, victim_2, victim, available, marked
         Scratch memory of preemption.
     """
 
@@ -223,7 +223,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
 
 
 def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
-    """Return, for each gang, the numbers of free GPUs of a machine in order of preference; `NOWHERE` after the last.
+    """Return, for each gang, the numbers of free GPUs of a machine in order of preference; `NONE` after the last.
 
     Shape (largest + 1, largest + 1).
     """
@@ -303,7 +303,7 @@ def make_buffer(events: int, places: int) -> Buffer:
 
 @compiled
 def _level_with_room(num_with_free, width):
-    """Return the lowest number of free GPUs of a machine that holds a gang, or `NOWHERE`."""
+    """Return the lowest number of free GPUs of a machine that can hold a gang, or `NONE`."""
     for free in range(width, len(num_with_free)):
         if num_with_free[free] > 0:
             return free
@@ -474,7 +474,7 @@ def table_rank(threshold, threshold_rank, service):
 
 @compiled
 def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
-    """Return the first key of a job that has run for `executed` and done `served`.
+    """Return the first key of a job that has run for `executed` and done the work `served`.
 
     The arguments are numbers instead of the state, which would cost more to pass than the work of a pass.
     """
@@ -623,7 +623,7 @@ def _is_barred(s, at, job):
 
 @compiled
 def choose_victims(u, s, job):
-    """Mark (1) the running jobs to stop for a waiting one; return whether there are any.
+    """Mark the running jobs to stop for a waiting one; return whether there are any.
 
     Jobs are considered from the least urgent on, until some place could hold the gang. The place is one machine,
     or for wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
@@ -681,7 +681,7 @@ def choose_victims(u, s, job):
 
 @compiled
 def _mark_on(s, job, last, target, spare):
-    """Retain the most urgent jobs if enough GPUs of a machine (`NONE`: of all machines) are free without them."""
+    """Mark the victims on a machine (`NONE`: on all machines), except the most urgent ones whose GPUs aren't needed."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
@@ -699,7 +699,7 @@ def _mark_on(s, job, last, target, spare):
 
 @compiled
 def _mark_on_whole(u, s, job, last, spare):
-    """Retain the most urgent jobs if enough machines become completely free without stopping them."""
+    """Mark victims, except the most urgent ones without which enough machines become completely free."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):

@@ -64,8 +64,8 @@ ALL = 2**40
 class Reservations:
     """Number of waiting jobs with reservations, and the estimates behind them.
 
-    Jobs start in order as long as there is room. The first jobs without room get a reservation: the earliest start at
-    which some place has their GPUs for all of their estimate. This start is computed from the estimates of running and
+    Jobs start in order as long as there is room. The first jobs without room get a reservation: the earliest start from
+    which some place has their GPUs for their estimated run time. This start is computed from the estimates of running and
     reserved jobs, and from planned outages. Other jobs start only if this delays no reserved start. A reserved start moves
     earlier when GPUs become free before the expected time. It moves later only if a job exceeds its estimate or a
     machine fails; then reservations on the affected machines are planned again.
@@ -80,11 +80,12 @@ class Reservations:
     guess
         Rule for the run time of jobs without a stated estimate.
     quantile, past
-        Quantile of the run times of the user's last `past` completed jobs; of all users' if there are none.
+        With `Guess.PAST`, the estimate is this quantile of the run times of the user's last `past` completed jobs, or of
+        all users' if the user has none.
     default_us
         Estimate before any job has completed, in microseconds.
     factor
-        Multiple of the true run time.
+        With `Guess.FACTOR`, the estimate is this multiple of the true run time.
 
     References
     ----------
@@ -167,7 +168,7 @@ class IndexPolicy:
         Distance of the ticks in microseconds, counted from the first submission.
     thresholds, ranks
         For `Key.TABLE`: increasing values of attained service (GPU-microseconds) at which the rank changes, and the
-        ranks, one more than thresholds.
+        ranks below the first threshold and from each threshold on.
     demotion_thresholds
         Increasing values of attained service at which a running job triggers a pass.
     reservations

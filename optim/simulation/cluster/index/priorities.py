@@ -53,11 +53,11 @@ class Priorities(NamedTuple):
     scalar, factor
         Single numbers, indexed by the names above.
     base, level, association, charge
-        Of each job: weighted constant factors, multiple of ``2**32`` added to its key (1 for the first jobs), row of
-        its user, and usage charged to the user while it runs; shape (jobs,).
+        Of each job: sum of the weighted constant factors, level (1 for the first jobs, times ``2**32`` in the key), row
+        of its user, and usage charged to the user while it runs; shape (jobs,).
     parent, share, part, is_user, takes_parent, child_first, child
-        Associations: parents, product of relative shares up to the root, sum of siblings' shares, types, and children
-        of each.
+        Of each association: parent, product of `part` up to the root, fraction of all siblings' shares, whether it is a
+        user, whether it uses its parent's shares, and children.
     used, held, new_held, fair_share
         Usage at `SINCE`, allocation since then, scratch memory, and fair-share factor of each association.
     actual, total, value, queue, stack
@@ -320,7 +320,7 @@ def is_look_due(s, q):
 
 @compiled
 def look(s, q):
-    """Update priorities from usage at the begin of the present period."""
+    """Update priorities from usage at the beginning of the present period."""
     q.scalar[LOOKED] = s.scalar[NOW] // q.scalar[PERIOD] * q.scalar[PERIOD]
     share_out(q, q.scalar[LOOKED])
 
@@ -345,7 +345,7 @@ def note_held(s, q):
 
 @compiled
 def next_look(s, q, num_waiting):
-    """Return the begin of the next period if a changed order could start a job then, otherwise `NEVER`."""
+    """Return the beginning of the next period if a changed order could start a job then, otherwise `NEVER`."""
     if q.scalar[IS_STRICT] and num_waiting and s.scalar[FREE_GPUS]:
         return (s.scalar[NOW] // q.scalar[PERIOD] + 1) * q.scalar[PERIOD]
     return NEVER
@@ -436,7 +436,7 @@ def advance_by_priority(u, s, b, q, is_held, steps, margin):
 
 
 def prioritising(q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop with priorities, with the signature of the plain one."""
+    """Return the loop by these priorities, with the signature of `optim.simulation.cluster.index.loop.advance`."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         advance_by_priority(setup, state, buffer, q, is_held, steps, margin)
@@ -445,7 +445,7 @@ def prioritising(q: Priorities) -> Callable[[Setup, State, Buffer, object, int, 
 
 
 def deciding_by(q: Priorities) -> Callable[[Setup, State, Buffer, object], None]:
-    """Return the first pass of a present state."""
+    """Return the function that makes the first pass, by these priorities, from a present state."""
 
     def decide(setup: Setup, state: State, buffer: Buffer, is_held: object) -> None:
         decide_by_priority(setup, state, buffer, q, is_held)

@@ -101,9 +101,9 @@ the previous one."""
     NUM_COLUMNS,
 ) = range(14)
 """Columns of `Book.job`. In order: estimated run time (`NONE`: to be guessed), run time at which it is stopped, number
-of its history, position in its tree, estimate and pause of its next start, expected end, reserved start, first reserved
-start and time of that reservation. Then: change up to which earlier starts were considered, version of its run, first
-of its nodes, and change of its machine by which its reserved start may move forward without a gap."""
+of its history, position in its tree, estimate plus pause of its next start, expected end, reserved start, first reserved
+start and time of that reservation. Then: last change for which an earlier start was considered, version of its run, first
+of its nodes, and last change of its machine after which enough GPUs are free just before its reserved start."""
 
 TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
 """Columns of `Book.node`: time at which GPUs of a machine become free (taken: below 0), their number, machine and job
@@ -133,8 +133,8 @@ class Book(NamedTuple):
     reserved, running
         Reserved jobs and running jobs, each in order.
     tree, tree_first, tree_leaves
-        One search tree per width over its jobs in order: minimum need below each node, `NEVER` for jobs that do not
-        wait or have a reservation. First node and number of leaves of each tree.
+        One search tree per width over its jobs in order: minimum need (`NEED`) below each node, `NEVER` for jobs that
+        have a reservation or do not wait. First node and number of leaves of each tree.
     by_leaf, leaf_first
         Jobs of each width in order.
     past, sorted, share
@@ -351,10 +351,7 @@ def _list_windows(s, p, machine):
 
 @compiled
 def _may_move(s, p, job, machine, gpus, limit):
-    """Return whether newly freed GPUs of a machine may let a job start there before its reserved start.
-
-    False is certain.
-    """
+    """Return False only if newly freed GPUs of a machine certainly don't let a job start there before its reserved start."""
     if p.machine[machine, LISTED] != p.machine[machine, CHANGED]:
         _list_windows(s, p, machine)
     window = p.window[machine, gpus]
@@ -429,7 +426,7 @@ def _least(p, machine, free, begin, need, job):
 def _drop(p, machine, free, width, now):
     """Return the time until which a machine has `width` GPUs free from now on, or `NEVER`.
 
-    At most now if it has fewer.
+    The result is at most now if the machine has fewer free GPUs.
     """
     at, level = p.machine[machine, HEAD], free
     if level < width:
@@ -477,7 +474,7 @@ def _slot(u, s, p, job, limit, since):
     largest = len(s.num_with_free) - 1
     if width <= largest and not u.may_spread:
         return _slot_on_one(u, s, p, job, limit, since)
-    time = NEVER  # an earlier place includes a changed machine
+    time = NEVER  # every earlier place includes a changed machine
     if u.may_spread:
         time = now
     else:
@@ -525,7 +522,7 @@ def _slot_on_one(u, s, p, job, limit, since):
     else:
         for nth in range(p.scalar[RECENT]):
             machine = p.recent[nth]
-            # # The first of several machines with the same start.
+            # Of several machines with the same start, the first is chosen.
             most = best + 1 if chosen != NONE and machine < chosen else best
             is_changed = p.machine[machine, CHANGED] > since and u.size[machine] >= width
             if is_changed and _may_move(s, p, job, machine, width, most):
@@ -543,7 +540,7 @@ def _slot_on_one(u, s, p, job, limit, since):
 def _whole_from(u, s, p, job, begin, limit):
     """Return a lower bound on the time at which a gang has enough completely free machines.
 
-    `begin` if it has them there.
+    The result is `begin` if it has them from then on.
     """
     width, need = u.width[job], p.job[job, NEED]
     for machine in range(len(p.machine)):
@@ -565,7 +562,7 @@ def _whole_from(u, s, p, job, begin, limit):
 
 @compiled
 def _choose(u, s, p, job, begin, is_start):
-    """Choose machines of a place with room from a time on: by the placement rule for a start, otherwise the first."""
+    """Choose machines with room from a time on: by the placement rule for a start, otherwise the first ones."""
     width = u.width[job]
     p.scalar[CHOSEN] = 0
     _look(s, p, begin, p.job[job, NEED], job)
@@ -583,8 +580,7 @@ def _choose(u, s, p, job, begin, is_start):
             for nth in range(len(u.by_size)):
                 machine = u.by_size[nth]
                 if p.machine[machine, ROOM] == u.size[machine] and width > 0:
-                    # # A wide gang starts on completely free machines, so all of its last machine is reserved until
-                    # then.
+                    # A wide gang starts on completely free machines, so all GPUs of its last machine are reserved.
                     _add(p, machine, min(width, u.size[machine]) if is_start or u.may_spread else u.size[machine])
                     width -= min(width, u.size[machine])
             return
@@ -691,7 +687,7 @@ def _set_leaf(u, p, job, need):
 
 @compiled
 def _first_within(p, kind, most):
-    """Return the first job of a width without a reservation that needs at most `most`, or `NONE`."""
+    """Return the first job of a width without a reservation whose need is at most `most`, or `NONE`."""
     base, leaves, node = p.tree_first[kind], p.tree_leaves[kind], 1
     if p.tree[base + 1] > most:
         return NONE
@@ -1091,7 +1087,7 @@ def advance_reserving(u, s, b, p, q, steps, margin):
 
 
 def reserving(book: Book, q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop with a book and priorities, with the signature of the plain one."""
+    """Return the loop with a book and priorities, with the signature of `optim.simulation.cluster.index.loop.advance`."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         del is_held

@@ -177,9 +177,12 @@ def _begun(jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: En
 def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
     """Return an event log.
 
-    Columns of `events` are time, type, job and number of places; `places` are GPU numbers.
-
-    Shapes (events, 4) and (places,).
+    Parameters
+    ----------
+    events
+        Columns time, type, job and number of places; shape (events, 4).
+    places
+        GPU numbers of all places; shape (places,).
     """
     machine = np.repeat(np.arange(cluster.num_machines), cluster.gpus)[places]
     first = np.cumsum(cluster.gpus) - cluster.gpus

@@ -115,7 +115,7 @@ class SimulationContext:
     is_shared
         Whether jobs take only their share of a GPU.
     jobs_a_gpu
-        Maximum number of jobs per GPU, which decides whether host demands can bind.
+        Maximum number of jobs per GPU, which decides whether a machine can run out of vCPUs or memory.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class SimulationContext:
         self._could_hold: dict[tuple[int, int, bytes], bool] = {}
 
     def could_hold(self, job: int, machines: BoolArray, width: int | None = None) -> bool:
-        """Return whether the placement rule places a job, or a `width`, on the given machines if all are free."""
+        """Return whether the placement rule places a job, or `width` GPUs of it, on the given machines if all are free."""
         width = width or self.widths[job]
         key = (self.alike[job], width, machines.tobytes())
         if key not in self._could_hold:
@@ -192,8 +192,8 @@ class FreeGpus:
     left_milli
         Free thousandths of each GPU.
     too_wide
-        Minimum width without a place, among widths that fit on one machine, and among wider ones: no wider gang of its
-        class has a place. Unused if GPUs or permitted machines differ between jobs.
+        Smallest width known to have no place, among widths that fit on one machine and among wider ones; larger widths
+        of the same group have no place either. Unused if GPUs or permitted machines differ between jobs.
     allowed
         Function that returns the machines to which a wrapper confines a job, or None.
     """

@@ -22,7 +22,7 @@ WITHOUT_HOSTS = (
 def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
     """Return whether every gang finds its GPUs, vCPUs and memory on GPUs of one type.
 
-    If not, the first that does not.
+    If not, the reason names the first gang that does not.
     """
     asked = np.column_stack([jobs.gpus, jobs.cpu_milli, jobs.memory_mib, jobs.gpu_type_slowdown_ppm])
     for row in np.sort(np.unique(asked, axis=0, return_index=True)[1]).tolist():
@@ -114,10 +114,10 @@ def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus]
 
 
 def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, Gpus]) -> bool:
-    """Stop jobs of a plan until another one has a place, and place it; return whether it succeeded.
+    """Stop jobs of a plan until another job has a place, and place it; return whether it has a place.
 
     Victims are considered in order until the job has a place in the GPUs that they release. Only victims on that place
-    are stopped, and others on its hosts if vCPUs or memory are still too few.
+    are stopped, and other victims on its machines if vCPUs or memory are still insufficient.
     """
     trial, passed = room.copy(), list(victims)
     for victim in passed:
@@ -227,8 +227,8 @@ def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int,
 def assign_gpus(view: View, widths: Mapping[int, int]) -> dict[int, Gpus]:
     """Return GPUs for jobs of given widths; a job of unchanged width keeps its GPUs.
 
-    Wider jobs are placed first. If no place holds a job at its width, it takes the largest number that one machine has,
-    if any.
+    Wider jobs are placed first. A job without a place at its width takes the largest number of free GPUs of one machine,
+    if that is at least its minimum.
     """
     gpus = {job: held for job, held in view.running.items() if widths.get(job) == len(held)}
     room = view.room([job for job in view.running if job not in gpus])

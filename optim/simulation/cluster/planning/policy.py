@@ -1,9 +1,9 @@
 """Interface of planning policies: views and plans.
 
 The engine calls `plan` after each instant with an event (a submission, an end), and at times that the policy requested.
-The engine passes a `View`, which contains the information of the real scheduler, and receives a `Plan`: the jobs to run from
-now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped and
-started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`,
+The engine passes a `View`, which contains the information that a real scheduler has, and receives a `Plan`: the jobs to
+run from now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped
+and started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`,
 which names event, job and rule.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Oracle(StrEnum):
     """Information about jobs that a real scheduler lacks.
 
-    A policy gets it only if it declares it, and the declaration is printed.
+    A policy gets this information only if it declares it, and the declaration is printed.
     """
 
     RUN_TIMES = "the run times"
@@ -113,9 +113,9 @@ class PlanningPolicy(ABC):
         return ", ".join(self.oracle_inputs)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return rules of its runs: by default complete gangs, one job per GPU, and the engine's start costs.
+        """Return the rules of the policy's runs: by default complete gangs, one job per GPU, and the engine's start costs.
 
-        Quotas are those of the run begun last.
+        Quotas are those of the latest run.
         """
         return Rules(
             restart_us=options.overhead_us,
@@ -142,7 +142,7 @@ class PlanningPolicy(ABC):
         """Decide which jobs run from now on, and where."""
 
     def worth(self) -> Worth | None:
-        """Return the value of jobs by their end, if the policy maximises it: logged, and recomputed by the checker."""
+        """Return the utilities of jobs by completion time, if the policy maximises them; the checker recomputes them."""
         return None
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
@@ -180,7 +180,7 @@ class View:
     is_up
         Whether each machine is up; GPUs of other machines are unavailable; shape (machines,).
     prepare
-        Function by which wrappers change free GPUs before the inner policy sees them.
+        Functions by which wrappers change the free GPUs before the inner policy sees them.
     num_groups, num_users
         Number of virtual clusters, and of users.
     is_shared
@@ -336,7 +336,7 @@ class View:
         return room
 
     def hide(self, hidden: Collection[int], stopped: Collection[int] = ()) -> None:
-        """Hide jobs from the inner policy of a wrapper that manages them, and show others as waiting."""
+        """Hide from the inner policy the `hidden` jobs, which a wrapper manages, and show the `stopped` jobs as waiting."""
         gone = {*hidden, *stopped}
         self._is_whole = False
         self.running = MappingProxyType({job: gpus for job, gpus in self.running.items() if job not in gone})

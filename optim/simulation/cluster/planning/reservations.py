@@ -184,7 +184,7 @@ class ReservationBook:
             self.past[history].append(run_us)
 
     def _note_outages(self) -> None:
-        """Find machines that failed outside the plan: their reservations are planned again."""
+        """Find machines with an unplanned failure: their reservations are planned again."""
         is_up = self.view.is_up
         before = self.was_up if len(self.was_up) else np.ones(len(is_up), bool)
         begins = {(machine, begin) for machine, begin, _ in self.options.planned}
@@ -255,7 +255,7 @@ class ReservationBook:
         site = self.room.site
         if gpus is None or site.widths[job] <= site.max_of[job] or self.ideal.spreads(job):
             return gpus
-        # # A wide gang starts on completely free machines, so all of its last machine is reserved until then.
+        # A wide gang starts on completely free machines, so all GPUs of its last machine are reserved until then.
         machines = sorted({site.machine_of[gpu] for gpu in gpus})
         return tuple(gpu for machine in machines for gpu in range(site.first[machine], site.first[machine + 1]))
 

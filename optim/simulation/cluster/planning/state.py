@@ -56,7 +56,7 @@ class ClusterState:
         self.has_neighbours = rules.jobs_a_gpu > 1 or rules.neighbour_ppm > PPM
 
     def room(self, without: Iterable[int]) -> FreeGpus:
-        """Return the GPUs that are free while the running jobs continue, except some of them."""
+        """Return the GPUs that are free while the running jobs continue, except the jobs in `without`."""
         room = self.free_room.copy()
         for job in without:
             if job in self.shown:
@@ -252,7 +252,7 @@ class ClusterState:
         end = int(self.run_since[job]) - (-left * int(self.factor[job]) // PPM)
         heappush(self.ends, (end, job, self.version[job]))
         if self.rules.retries:
-            return  # all its attempts have failed
+            return  # its failing attempts are over
         fails = int(self.jobs.fails_us[job])
         if fails > self.executed[job]:
             when = int(self.run_since[job]) + fails - int(self.executed[job])
