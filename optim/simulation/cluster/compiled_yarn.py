@@ -6,7 +6,7 @@ The order at one instant is: ends, failures (attempts, then machines) and repair
 starts waiting jobs and preempts under quota. If a width has no place, the pass skips all jobs of that width: only the
 first job per locality level matters.
 
-Numba compiles specialised code for every array argument: few tables take a third of the compile time of many columns.
+The state is in a few tables: with one array per column, Numba would take three times as long to compile.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ NONE = -1
 """Holder of a free GPU."""
 
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, BACKOFF, OVER = range(7)
-"""States of a job. A pass marks the jobs that it starts or stops with states of their own until it ends."""
+"""States of a job. During a pass, the jobs that it starts are `STARTING`, and those that it stops are `STOPPING`."""
 
 NUM_SCALARS = 28
 
@@ -86,14 +86,14 @@ level."""
 
 ASKS, FEWEST, MIN_LEVEL, IS_HOPELESS, NUM_AT, _1, _2, OLDEST, _1, NEWEST, _1 = range(11)
 """Columns of `World.kind`, one row per width. In order: GPUs, minimum number of machines, lowest locality level with a
-place now, whether preemption is known to be useless, number of waiting jobs per level, and longest and shortest waiting
-job at levels 0 and 1."""
+place now, whether preemption is known to be useless, number of waiting jobs per level, and, at levels 0 and 1, the jobs
+that have waited longest and shortest."""
 
 NO_LEVEL = 3
 
 USED, SPARE, VISITED, GROUP_WAITING, REACHED, IS_PASSED_OVER = range(6)
-"""Columns of `World.group`: GPUs in use, the same during a search for victims and at each visit of a pass, number of
-waiting jobs, and position reached by the pass."""
+"""Columns of `World.group`. In order: GPUs in use now, during a search for victims, and at the visits of `take_back`;
+number of waiting jobs; last job for which the pass tried preemption; and whether the pass has ended its visits."""
 
 
 @by_reference
@@ -499,7 +499,7 @@ def relax_locality(w):
 
 @compiled
 def next_relaxation(w):
-    """Return the next time at which the locality of a job is relaxed for which enough GPUs are free, or `NEVER`."""
+    """Return the next time at which the locality of a job with enough free GPUs is relaxed, or `NEVER`."""
     when = NEVER
     for kind in range(len(w.kind)):
         if w.kind[kind, ASKS] <= w.scalar[FREE]:
@@ -659,7 +659,7 @@ def lose(w, job, kind):
 
 @compiled
 def _find_levels(w):
-    """Record the lowest level with a place for each width; return the number of widths with a job for it."""
+    """Record the lowest level with a place for each width; return the number of widths with a job that may use it."""
     count = 0
     for kind in range(len(w.kind)):
         w.kind[kind, MIN_LEVEL] = NO_LEVEL
@@ -805,9 +805,12 @@ def _choose_on_trial(w, width, whole, most):
 
 @compiled
 def _stop_on_choice(w, passed):
-    """Stop the passed victims that have GPUs among the first chosen ones of each machine."""
+    """Stop the passed victims that hold GPUs of the chosen place.
+
+    The place consists of the first GPUs of each chosen machine that are free or held by passed victims.
+    """
     for nth in range(passed):
-        w.job[w.passed[nth], STATUS] = STOPPING  # only victims with GPUs among the chosen ones
+        w.job[w.passed[nth], STATUS] = STOPPING  # until the victims without chosen GPUs are known
     before = w.scalar[STOPPED]
     for nth in range(w.scalar[CHOSEN]):
         gpu, left = w.machine[w.choice[nth, 0], FIRST], w.choice[nth, 1]
@@ -833,7 +836,7 @@ def _stop_on_choice(w, passed):
 
 @compiled
 def _make_room(w, job):
-    """Stop the newest jobs of virtual clusters above quota until a job has a place; return whether it was found."""
+    """Stop the newest jobs of virtual clusters above quota until a job has a place; return whether it has one."""
     width, passed = w.job[job, WIDTH], 0
     free, whole, most = _begin_trial(w)
     above, victim = _num_above(w), w.scalar[LAST_RUNNING]
@@ -901,7 +904,7 @@ def take_back(w):
 
     The pass visits the virtual cluster with the lowest share of its quota in use. It skips jobs that cannot be placed
     until it starts one. If it starts none, the visits of that virtual cluster end. `fill` omits jobs without a place;
-    their order is reconstructed here from the jobs that it started.
+    their order is reconstructed here from the jobs that `fill` started.
     """
     if not _may_help(w):
         return
@@ -1112,7 +1115,7 @@ def play_capacity(
 ) -> Run | None:
     """Simulate jobs until all are complete or none can progress; return None if `watch` requests a stop.
 
-    Jobs must use complete GPUs of one type and have room on hosts, and the policy must have no wrapper.
+    Jobs must use complete GPUs of one type, machines must have enough vCPUs and memory, and the policy must have no wrapper.
     """
     policy.begin(cluster, seed)
     margin = 6 * cluster.num_gpus + 2 * cluster.num_machines + 16

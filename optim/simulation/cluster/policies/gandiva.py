@@ -216,7 +216,7 @@ class Gandiva(PlanningPolicy):
             self.num_crowded += (before + sign > 1) - (before > 1)
 
     def _turns(self, view: View, is_tick: bool) -> dict[int, Gpus]:
-        """Return the jobs that run: at a tick the least recently run; between ticks the running ones and those with idle GPUs."""
+        """Return the jobs that run: at a tick the least recently run; between ticks running jobs and, on idle GPUs, others."""
         partner = {job: other for pair in self.trials for job, other in (tuple(pair), tuple(pair)[::-1])}
         taken: dict[int, int] = {}
         gpus: dict[int, Gpus] = {}

@@ -280,7 +280,7 @@ class HierarchicalQuota(PlanningPolicy):
         return int(self.jobs.gpus[job]) * MILLI
 
     def _flavor_on(self, machine: int, node: int) -> int:
-        """Return the flavor of a machine, preferring those of the queue."""
+        """Return a flavor of a machine, preferably one that the queue defines."""
         there = [at for at, mine in enumerate(self.machines) if mine[machine]]
         return next((at for at in there if self.tree.covers[node, at]), there[0] if there else 0)
 
@@ -475,7 +475,11 @@ class _Pass:
         self.ledger.change(node, flavor, self._milli(job))
 
     def _turn(self, heads: Mapping[int, int]) -> int:
-        """Return the next queue: at each level the child with the least share, or without shares by borrowing, priority and time."""
+        """Return the next queue, given each queue's next job.
+
+        With fair sharing, it is in the child with the least share at each level. Otherwise queues are ordered by the number
+        of levels that they borrow, then by their jobs' priority and submission.
+        """
         if len(heads) == 1:
             return next(iter(heads))
         if not self.tree.shares and not self.tree.half_life_h:
@@ -495,7 +499,7 @@ class _Pass:
         return best[-1][1]
 
     def _height(self, node: int, job: int) -> int:
-        """Return the number of levels up from which a queue has to borrow for a job; 0 for no borrowing."""
+        """Return the number of levels over which a queue has to borrow for a job; 0 for no borrowing."""
         amount, path = self._milli(job), self.owner.paths[node]
         flavor = next(iter(self._flavors(node)), 0)
         lowest = self.ledger.lowest_that_fits(node, flavor, amount)
@@ -594,11 +598,11 @@ class _Pass:
     def _reclaim_from(
         self, node: int, job: int, flavor: int, queue: int, lowest: int | None
     ) -> "tuple[int | None, int] | None":
-        """Return the priority below which jobs of another queue may be preempted, and its child of the common cohort.
+        """Return the priority below which jobs of another queue may be preempted, and the common cohort's child with that queue.
 
-        The priority is None if all of its jobs may be preempted; the result is None if no job may. The other queue and its cohorts up
-        to the common one must use more than their quota. The job reclaims nominal quota of its side: `lowest`, the lowest of its
-        queue and cohorts with enough quota, lies below the common cohort.
+        The priority is None if all jobs of the other queue may be preempted; the result is None if none may. The other queue
+        and its cohorts below the common one must use more than their quota. The job reclaims its own side's quota if
+        `lowest`, the lowest of its queue and cohorts with enough quota, lies below the common cohort; otherwise it borrows.
         """
         rules, path = self.tree.rules[node], self.owner.paths[node]
         above = self._siblings(path, self.owner.paths[queue])

@@ -24,7 +24,7 @@ class MesosOptions:
     decide_s
         Seconds that a framework takes to answer an offer, during which the offered GPUs are locked.
     filter_s
-        Seconds during which declined resources aren't offered to the framework again, unless a machine has more free GPUs since.
+        Seconds during which declined resources aren't offered to the framework again, unless a machine gains free GPUs.
     delay_s
         Seconds during which a framework's first job declines every locality but the best that its gang could have.
 
@@ -55,7 +55,10 @@ class _Offer:
 
 @dataclass(slots=True, eq=False)
 class _Framework:
-    """The master's state of a framework: the resources that it declined, and the end of the filter on them."""
+    """The master's state of a framework: resources that it declined, and end of the filter on them.
+
+    `insists` contains the time since which each job has declined worse places.
+    """
 
     declined: IntArray
     until_us: int = -1
@@ -123,7 +126,7 @@ class Mesos(PlanningPolicy):
         one.until_us = view.now_us + round(self.options.filter_s * US)
 
     def _is_worse(self, view: View, one: _Framework, job: int, gpus: Gpus) -> bool:
-        """Return whether a job still waits for a place on fewer machines."""
+        """Return whether a job declines a place because it still insists on one on fewer machines."""
         machines = len({view.machine_of(gpu) for gpu in gpus})
         fewest = -(-int(view.gpus[job]) // int(view.cluster.gpus.max()))
         if machines <= fewest:
@@ -180,5 +183,5 @@ class Mesos(PlanningPolicy):
         return min((time for time in times if time > view.now_us), default=None)
 
     def figures(self) -> Mapping[str, float]:
-        """Return the number of offers, and of those that no app accepted."""
+        """Return the number of offers, and of offers on which no job was placed."""
         return {"offers": float(self.offers), "declined": float(self.declined)}

@@ -362,7 +362,7 @@ class Multifactor(PlanningPolicy):
 
     @property
     def needs(self) -> str:
-        """Clairvoyant inputs of the policy."""
+        """Information that the policy uses and a real scheduler lacks."""
         return NEEDS if self.reserves and self.options.guess is Guess.FACTOR else ""
 
     def rules(self, options: EngineOptions) -> Rules:
@@ -405,7 +405,7 @@ class Multifactor(PlanningPolicy):
         return False
 
     def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
-        """Yield the running jobs that a job may preempt, lowest QOS first; append to `again` when exempt ones may be."""
+        """Yield the running jobs that a job may preempt, lowest QOS first; append to `again` the ends of exemptions."""
         jobs, started = self.jobs, view.started_us
         names = set(self.qos[int(jobs.qos[job])].preempts)
         found = []

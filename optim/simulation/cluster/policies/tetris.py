@@ -88,7 +88,7 @@ class Tetris(PlanningPolicy):
     def _best(
         self, room: FreeGpus, queues: list[list[int]], asks: FloatArray, penalty: FloatArray, machine: FloatArray
     ) -> tuple[Gpus | None, int]:
-        """Return the place and job of the best score, comparing the job with the least remaining work per demand."""
+        """Return the place and job of the best score, among the jobs with the least remaining work of each queue."""
         best, where, whose = -np.inf, None, -1
         share = self._free(room) / machine
         for queue in queues:

@@ -60,7 +60,7 @@ class ShareRounds(PlanningPolicy):
 
     @abstractmethod
     def left_s(self, view: View) -> FloatArray:
-        """Return the remaining work of each job that the policy may use."""
+        """Return the remaining work of each job, or ones if the policy ignores it."""
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Support gangs that fit on GPUs of one type."""

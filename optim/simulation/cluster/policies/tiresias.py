@@ -96,7 +96,7 @@ class Promoting(IndexPolicyAdapter):
         self.promotions = 0
 
     def executed(self, view: View) -> IntArray:
-        """Return the time with GPUs in progress since each job's last promotion."""
+        """Return each job's time of progress with GPUs since its last promotion."""
         return np.asarray(view.executed_us - self.base[: len(view.gpus)])
 
     def _due(self, view: View, waiting: IntArray) -> IntArray:
@@ -164,7 +164,7 @@ class GittinsOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range, or there is no such file.
+        If `levels` is outside its range, or `service` isn't a file.
     """
 
     levels: int = 32

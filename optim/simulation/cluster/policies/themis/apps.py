@@ -24,9 +24,10 @@ MIN_LEFT_MIN = 1e-6
 
 @dataclass(slots=True)
 class Totals:
-    """Totals of an app's submitted jobs: number, gang-time, longest job and GPUs.
+    """Totals of an app's submitted jobs: work in GPU-minutes, longest job and GPUs.
 
-    `within` is the maximum slowdown within a slot, machine, rack, and the cluster.
+    `area_us` is the integral of the number of active apps up to the app's first submission. `within` is the maximum slowdown
+    within a slot, machine, rack, and the cluster.
     """
 
     first_us: int
@@ -100,7 +101,7 @@ class ActiveApps:
     is_mixed
         Whether an app's jobs have different gangs.
     asking
-        Numbers of the jobs that these gangs belong to: those that aren't paused, or all if the app has only paused jobs.
+        Numbers of the jobs that determine `gang`: those that aren't paused, or all if the app has only paused jobs.
     """
 
     apps: IntArray
@@ -137,7 +138,7 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
 
 @dataclass(frozen=True, slots=True)
 class OtherTypeHoldings:
-    """Number of an app's GPUs of types not on offer, and the equivalent number of GPUs of the type on offer."""
+    """Number of an app's GPUs of types that aren't on offer, and the equivalent number of GPUs of the type on offer."""
 
     gpus: int = 0
     speed: float = 0.0
@@ -160,7 +161,7 @@ class AppAgent:
     expiring
         (slot, GPUs) whose leases have just ended; the reported rho includes them.
     beside, expiring_beside
-        The same for GPUs of types not on offer.
+        GPUs under continuing leases and under leases that have just ended, of types that aren't on offer.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class AppAgent:
         return max(0, self.profile.demand - sum(count for _, count in self.places) - self.beside.gpus)
 
     def rho(self, cluster: Offered) -> float:
-        """Return rho with the GPUs that the app holds or held until now; without any, with one gang."""
+        """Return rho with the GPUs that the app holds, else with those whose leases have just ended, else with one gang."""
         has_some = self.places or self.beside.gpus
         places, beside = (self.places, self.beside) if has_some else (self.expiring, self.expiring_beside)
         gpus = min(self.profile.demand, sum(count for _, count in places) + beside.speed) or self.gang
@@ -202,7 +203,7 @@ class AppAgent:
         return with_allocation(self.profile, cluster, self.places) if self.places else self.profile
 
     def bid(self, offer: Offer) -> Bid:
-        """Value every number and locality on offer."""
+        """Return the app's bid: the value of every number and locality of GPUs on offer."""
         begun = time.perf_counter()
         profile = self.profile_with_held(offer.cluster)
         if self.beside.gpus:
@@ -303,7 +304,7 @@ class GpuTypes:
 
     @property
     def is_one(self) -> bool:
-        """Whether all types are equivalent."""
+        """Whether the cluster has a single type."""
         return len(self.there) == 1
 
     def by_speed(self, apps: Iterable[int]) -> list[int]:
@@ -421,7 +422,7 @@ class AgentBatch(AgentGroup[AppAgent]):
         return np.asarray(np.maximum(0, self._needs.demand - self._held.sum(axis=1)))
 
     def rho(self, cluster: Offered) -> FloatArray:
-        """Return rho of each app with the GPUs that it holds or held until now; without any, with one gang."""
+        """Return `AppAgent.rho` of each app."""
         has_some = self._held.sum(axis=1) > 0
         places = np.where(has_some[:, None], self._held, self._expiring)
         gpus = np.minimum(self._needs.demand, places.sum(axis=1))
@@ -429,7 +430,7 @@ class AgentBatch(AgentGroup[AppAgent]):
         return self._needs.rho(gpus, _levels(cluster, places), cluster.num_gpus)
 
     def bids(self, who: Sequence[int], offer: Offer) -> list[Bid]:
-        """Value every number and locality on offer."""
+        """Return the bids of some apps: the value of every number and locality of GPUs on offer."""
         if offer.horizon is not Horizon.HOLD:
             return super().bids(who, offer)
         begun = time.perf_counter()

@@ -132,8 +132,8 @@ class LeasingPolicy(PlanningPolicy):
         self._rack = rack.astype(np.int64)
         self.census = AppTracker()
         self.rounds = 0
-        self._leases: dict[int, dict[int, int]] = {}  # by app its GPUs, and until when
-        self._assigned: dict[int, dict[int, Gpus]] = {}  # by app its jobs' GPUs
+        self._leases: dict[int, dict[int, int]] = {}  # for each app, the end of the lease of each of its GPUs
+        self._assigned: dict[int, dict[int, Gpus]] = {}  # for each app, the GPUs of each of its jobs
         self._was_live: set[int] = set()
         self._was_up = np.ones(cluster.num_machines, np.bool_)
         self._tuners: dict[int, AppTuner] = {}
@@ -459,7 +459,7 @@ class Themis(LeasingPolicy):
         self._rows += sum(held.rows.values())
 
     def figures(self) -> Mapping[str, float]:
-        """Return the numbers of auctions, their milliseconds, and of payments known only as intervals."""
+        """Return statistics of the auctions: number, milliseconds, rows of bids, payments, undecided payments, unsold GPUs."""
         seconds = self._seconds or [0.0]
         return {
             "auctions": float(self.rounds),

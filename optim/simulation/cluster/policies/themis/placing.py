@@ -236,7 +236,8 @@ def split(
 ) -> dict[int, Gpus]:
     """Return the placement of an app's jobs: running jobs stay if possible, then others are placed in order.
 
-    A job takes the fullest machine that it fits on, otherwise GPUs of one rack, otherwise any, from the machines with most.
+    A job takes the fullest machine that it fits on, otherwise GPUs of one rack, otherwise any GPUs; in the latter two cases
+    machines with most free GPUs come first.
 
     Parameters
     ----------
