@@ -73,9 +73,9 @@ def check_policy(make: Callable[[Workload], Policy], seed: int = 0) -> tuple[str
         jobs = small_workload(seed + world, cluster)
         options = EngineOptions(placement=list(Placement)[world])
         try:
-            problems.extend(f"world {world}: {said}" for said in _check(make, jobs, cluster, options, seed))
+            problems.extend(f"workload {world}: {said}" for said in _check(make, jobs, cluster, options, seed))
         except OptimError as error:
-            problems.append(f"world {world}: {error}")
+            problems.append(f"workload {world}: {error}")
     return tuple(problems)
 
 

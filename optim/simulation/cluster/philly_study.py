@@ -99,7 +99,7 @@ def failures(jobs: Workload, told: str) -> StudyTable:
         half, nine = np.percentile(jobs.fails_us[mine] / MINUTE_US, [50, 90])
         rows.append(
             (
-                name or "(not told)",
+                name or "(unknown)",
                 str(known.kind) if known else None,
                 known.is_transient if known else None,
                 int(mine.sum()),
@@ -143,8 +143,8 @@ def failing_early(jobs: Workload, told: str) -> StudyTable:
             (name, int(which.sum()), saved, spent, (saved - spent) / float(time.sum()))
             for name, which, saved, spent in rows
         ),
-        note=f"{told}; an estimate from the jobs as they are, where successful multi-GPU jobs wait {EARLY_MIN:g} "
-        f"minutes longer. --wrap fail-early simulates it",
+        note=f"{told}; an estimate without simulation, in which successful multi-GPU jobs take {EARLY_MIN:g} minutes "
+        f"longer. --wrap fail-early simulates the scheme",
     )
 
 

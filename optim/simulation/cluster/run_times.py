@@ -215,7 +215,7 @@ class RunTimes:
     ) -> None:
         if not has_ended.any():
             raise InvalidProblemError(
-                "no past job has ended, so that run times are unknown; give a trace with some (--trace)"
+                "no past job has ended, so that run times are unknown; give a trace with ended jobs (--trace)"
             )
         self.min_at_risk = min_at_risk
         longest = np.sort(run_s[has_ended])[-max(2, round(TAIL_SHARE * int(has_ended.sum()))) :]

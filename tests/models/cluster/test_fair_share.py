@@ -181,7 +181,7 @@ def test_usage_halves_after_a_half_life_and_without_one_adds_up():
     [
         ({"parent": np.array([-1, 2, 0])}, "listed before"),
         ({"shares": np.array([1, -1, 1])}, "at least 0"),
-        ({"parent": np.array([-1, 0])}, "one parent"),
+        ({"parent": np.array([-1, 0])}, "one entry per name"),
         ({"is_user": np.array([False, True, True]), "parent": np.array([-1, 0, 1])}, "listed before"),
     ],
 )

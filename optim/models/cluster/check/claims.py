@@ -156,7 +156,7 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
         return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
     if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES, *OF_LIMITS)}) != plain:
-        return None, [violation("log", "names no single GPUs, but its rules require it", where=run.policy)]
+        return None, [violation("log", "names no single GPUs, but its rules require them", where=run.policy)]
     if why := _why_named(record.jobs, record.cluster):
         return None, [violation("log", f"names no single GPUs, but {why}", where=run.policy)]
     return replay(record.jobs, record.cluster, run.log, run.rules)

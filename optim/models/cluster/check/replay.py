@@ -60,8 +60,8 @@ class AttemptTracker:
         spent = self.spent + run
         if kind in (ATTEMPT_FAILED, JOB_FAILED):
             if not self.left or spent != self.fails:
-                when = f"only after {self.fails} us" if self.left else "never"
-                raise BrokenEventError(f"fails an attempt after {spent} us, but it fails {when}")
+                when = f"fails after {self.fails} us" if self.left else "never fails"
+                raise BrokenEventError(f"fails an attempt after {spent} us, but the attempt {when}")
             is_last = not self.allowed or (self.left == 1 and self.is_doomed)
             if is_last != (kind == JOB_FAILED):
                 raise BrokenEventError(
@@ -475,7 +475,7 @@ class _ReplayState:
         ran = max(0, time - one.started - one.pause) if one.started >= 0 else 0
         one.check_limit(ran, kind, self.rules.may_refuse)
         if one.ended >= 0 or time < one.submit:
-            raise BrokenEventError("stops a job that isn't in the system")
+            raise BrokenEventError("stops a job that isn't submitted yet, or has ended")
         if kind != REJECT and one.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
         if one.started >= 0:

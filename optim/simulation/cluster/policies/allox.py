@@ -50,7 +50,7 @@ class Allox(PlanningPolicy):
     assumptions = (
         "each GPU type is modelled as one machine with the speed of all its GPUs: a gang's time is its GPU-time divided by their number, "
         "and the machine is free when its running jobs end; the 64 waiting jobs with the least remaining GPU-time are matched; "
-        "no preemption; no filter by user"
+        "no preemption; the paper's filter by user is left out"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)
 

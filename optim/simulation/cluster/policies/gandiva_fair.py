@@ -101,7 +101,7 @@ class GandivaFair(ShareRounds):
     assumptions = (
         "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; "
         "trades between neighbouring types at the geometric mean of the two speedups; unused shares go to the other users; "
-        "rounds of 360 s as in max-min in place of stride scheduling"
+        "rounds of 360 s, as in max-min, replace stride scheduling"
     )
 
     options: GandivaFairOptions

@@ -64,7 +64,7 @@ class Oasis(PlanningPolicy):
 
     assumptions = (
         "GPUs are the only resource, and all machines are pooled; admission's UtilityMix samples utilities from the run's seed; 15-minute "
-        "slots; prices range over the extreme utilities per GPU-slot, L and U; 48 completion times are tried up to a day plus three run "
+        "slots; prices range from L to U, bounds on the utility per GPU-slot; 48 completion times are tried, up to a day plus three run "
         "times ahead; each slot loses one restart; a job that isn't done by its schedule's end uses idle GPUs"
     )
     oracle_inputs = (Oracle.RUN_TIMES,)

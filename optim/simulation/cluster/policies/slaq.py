@@ -104,7 +104,7 @@ class Slaq(PlanningPolicy):
     """Assign each GPU to the job with the largest predicted loss decrease in the next epoch, relative to its decrease so far."""
 
     assumptions = (
-        "epochs of 300 s; loss curves are of Optimus' family; jobs with fewer than three known losses get a GPU first; speed is "
+        "epochs of 300 s; loss curves have the form of Optimus; jobs with fewer than three known losses get a GPU first; speed is "
         "proportional to the number of GPUs, up to the gang"
     )
     reads_losses = True

@@ -107,11 +107,11 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
     "yarn-cs",
     world="cluster",
     options=YarnOptions,
-    summary="Serve virtual clusters by usage over quota; reclaim quotas above 90 % use; relax locality after failed attempts.",
+    summary="Serve virtual clusters by share of quota in use; reclaim quotas above 90 % utilisation; relax locality after failed attempts.",
     source="Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler",
 )
 class YarnCs(PlanningPolicy):
-    """Serve virtual clusters by usage over quota, first come, first served in each; idle quota is lent.
+    """Serve the virtual cluster with the lowest share of its quota in use, first come, first served; idle quota is lent.
 
     The compiled loop of `optim.simulation.cluster.compiled_yarn` simulates jobs that use integral GPUs of one type; its
     decisions are the same.
@@ -121,7 +121,7 @@ class YarnCs(PlanningPolicy):
     knows_quotas = True
     assumptions = (
         "quotas are in proportion to the trace's GPU-hours unless given; a gang starts complete, and waits for the next attempt instead "
-        "of reserving a part; 3 attempts per level of locality; a virtual cluster loses its newest jobs while it stays at its quota"
+        "of reserving a part; 3 attempts per level of locality; preemption takes a virtual cluster's newest jobs while it keeps its quota"
     )
 
     def __init__(self, options: YarnOptions, jobs: Workload) -> None:

@@ -201,4 +201,4 @@ def test_a_job_has_one_estimate_in_all_of_its_runs():
     log = _log(rows, [9], [-1], [-1])
     assert not _said(jobs, Cluster.grid("1x1"), log)
     other = replace(log, estimate_us=np.array([9 * US, -1, 8 * US, -1]))
-    assert "or had another before" in _said(jobs, Cluster.grid("1x1"), other)
+    assert "or its estimates differ" in _said(jobs, Cluster.grid("1x1"), other)

@@ -335,7 +335,7 @@ def _retry_log(events, is_planned):
 @pytest.mark.parametrize(
     ("jobs", "events", "cause"),
     [
-        (_jobs(), [(0, START), (2, FAULT)], "after 2000000 us that fails after 3000000"),
+        (_jobs(), [(0, START), (2, FAULT)], "after 2000000 us, but the attempt fails after 3000000"),
         (_jobs(), [(0, START), (4, FAULT)], "after 4000000 us"),
         (_jobs(), [(0, START), (3, PREEMPT)], "continues an attempt beyond its failure"),
         (_jobs(), [(0, START), (10, END)], "continues an attempt beyond its failure"),

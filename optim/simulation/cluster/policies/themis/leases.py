@@ -418,7 +418,8 @@ class Themis(LeasingPolicy):
     """
 
     assumptions: ClassVar[str] = (
-        "rho is reported with the lease that ended; longest jobs of an app first; equal machines exchanged"
+        "apps report rho with the GPUs whose lease has just ended, and run their longest jobs first; equal machines are exchanged so that "
+        "fewer jobs migrate"
     )
 
     def __init__(self, options: ThemisOptions, jobs: Workload) -> None:
@@ -490,7 +491,7 @@ def _merged(entries: Entries) -> Entries:
 class ThemisGreedy(LeasingPolicy):
     """Serve apps by decreasing rho."""
 
-    assumptions: ClassVar[str] = "complete gangs, machines with most free GPUs first"
+    assumptions: ClassVar[str] = "an app takes complete gangs, on machines with most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
         """Give apps the GPUs that they can use, by decreasing rho, ties by number."""
