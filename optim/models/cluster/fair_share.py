@@ -201,7 +201,7 @@ class AssociationTree:
         rank = tied_rank = count
         ahead: list[tuple[list[int], bool]] = [
             (children[0], False)
-        ]  # siblings to rank, and whether they begin in a tie
+        ]  # siblings to rank, and whether the first of them tie with users already ranked
         while ahead:
             siblings, is_tied = ahead.pop()
             if not siblings:

@@ -49,8 +49,7 @@ PROMISES = ("estimate_us", "reserved_us", "promised_us")
 class EventLog(ComparesByValue):
     """Events in the order in which they happened.
 
-    An event's places are the machines that it concerns. A place is a machine, or a single GPU of it if the policy assigns
-    single GPUs.
+    An event's places are the machines that it concerns or, if the policy assigns single GPUs, the GPUs.
 
     Parameters
     ----------

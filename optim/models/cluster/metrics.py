@@ -35,7 +35,7 @@ def app_fairness(jobs: Workload, cluster: Cluster, run: Run) -> AppFairness:
     """Return the fairness of all apps of a run in which every job completed or was rejected.
 
     N is the average number of active apps during an app's lifetime. The ideal time is the app's total work over the number of
-    GPUs that its jobs can use of those available, and at least the duration of its longest job.
+    available GPUs that its jobs can use, and at least the duration of its longest job.
     """
     _, app = np.unique(jobs.app, return_inverse=True)
     count = int(app.max()) + 1

@@ -90,7 +90,10 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
 def job_rows(
     jobs: Workload, cluster: Cluster, run: LoggedRun, begin: datetime | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield one table row per job; times are UTC dates if `begin`, the date of time 0, is given, else hours after the first submission."""
+    """Yield one table row per job.
+
+    Times are UTC dates if `begin`, the date of time 0, is given, otherwise hours after the first submission.
+    """
 
     def told(time_us: int) -> str | float:
         if begin is None:

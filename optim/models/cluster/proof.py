@@ -116,7 +116,7 @@ class DivisibleSchedule(ComparesByValue):
 class LoadProof:
     """A time `from_us` that proves a lower bound of the makespan (D.2).
 
-    All jobs submitted from then on take at least their total work over the number of GPUs.
+    Together, the jobs submitted from then on take at least their total work over the number of GPUs.
     """
 
     from_us: int

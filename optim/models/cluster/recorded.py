@@ -39,7 +39,10 @@ def recorded_row(jobs: Workload) -> dict[str, Any] | None:
 
 
 def distance(jobs: Workload, run: LoggedRun) -> dict[str, Any]:
-    """Return the mean completion time of a run and of the recorded schedule over jobs with a recorded start, and their ratio minus 1."""
+    """Return the mean completion times of a run and of the recorded schedule, and their ratio minus 1.
+
+    The means are over the jobs with a recorded start that the run completed.
+    """
     known = jobs.recorded & run.log.is_done(len(jobs))
     hours = 3600 * US
     simulated = float((last_times(run.log, len(jobs)) - jobs.submit_us)[known].mean()) / hours if known.any() else 0.0

@@ -35,7 +35,7 @@ class Rules:
     startup_us
         Time without progress at a job's first start.
     is_elastic
-        Whether jobs may run on any number of GPUs from `min_gpus` to `max_gpus`; otherwise exactly on their gang.
+        Whether jobs may run on any number of GPUs from `min_gpus` to `max_gpus`; otherwise they run on exactly their gang.
     is_shared
         Whether jobs take only a share of a GPU; the shares on a GPU add up to at most 1.
     jobs_a_gpu
@@ -130,7 +130,8 @@ ENDLESS = 2**62
 class Tries(NamedTuple):
     """Attempts of failing jobs, one entry per job.
 
-    Work is a position in the job's total run time: attempt k (from 0) begins at k x `fails`, the successful one at `good`.
+    Attempts follow each other in the job's total run time: attempt k (from 0) begins at k x `fails`, the successful one at
+    `good`.
 
     Parameters
     ----------
@@ -164,14 +165,15 @@ def tries_of(jobs: Workload, rules: Rules) -> Tries:
 
 
 def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
-    """Return the work between two checkpoints of each job, shape (jobs,): the job's value, else the rule's; 0 if the rule keeps all work.
+    """Return the work between two checkpoints of each job; shape (jobs,).
 
     Parameters
     ----------
     jobs
-        For a job without checkpoints the result is `LATEST_US`, more than any job's work.
+        Jobs. A job's interval precedes that of the rules; for a job without checkpoints the result is `LATEST_US`, more than
+        any job's work.
     rule_us
-        `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`.
+        `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`; 0 if jobs keep all work, then all results are 0.
     """
     if not rule_us:
         return np.zeros(len(jobs), np.int64)

@@ -88,7 +88,7 @@ class WorthDocument(Struct, forbid_unknown_fields=True):
 
 
 class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Claimed lower bounds for all schedules, of those metrics that have a proof."""
+    """Claimed lower bounds for all schedules; metrics without a proof have none."""
 
     jct_mean_h: Bound | UnsetType = UNSET
     makespan_h: Bound | UnsetType = UNSET
@@ -166,7 +166,7 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     data
         JSON.
     is_whole
-        Whether metrics and rules must be complete even in a file of the first schema, as in its last versions.
+        Whether metrics and rules must be complete even in a file of the first schema, as in that schema's last versions.
 
     Raises
     ------
@@ -247,14 +247,14 @@ TABLE_TYPES: Mapping[str, type[Any]] = {"jobs": Workload, "cluster": Cluster, "l
 FORMER_COLUMNS = {
     column.former: name for owner in TABLE_TYPES.values() for name, column in columns_of(owner).items() if column.former
 }
-"""Present column names by their names in files of earlier releases."""
+"""Present name of each column that has another name in files of earlier releases."""
 
 FORMER_FIELDS = {
     "failed_tries": "failed_attempts",
     "most_by_prices_h": "price_bound_limit_h",
     "most_retries": "max_retries",
 }
-"""Present header fields by their names in files of earlier releases."""
+"""Present name of each header field that has another name in files of earlier releases."""
 
 WORTH_ARRAYS = ("theta", "price")
 
@@ -282,11 +282,11 @@ STAGES: Sequence[Sequence[str]] = [
     ]
     for stage, parts in HEADER_STAGES.items()
 ]
-"""Parts added by successive versions: a file with any part of a stage has all parts of it and of earlier stages."""
+"""Parts of a file by stage, the version that added them. A file with any part of a stage has all parts up to that stage."""
 
 
 class RunArrays:
-    """Arrays of a file; checks that each is known and read.
+    """The arrays of a file, each of which must be known and be read.
 
     Parameters
     ----------

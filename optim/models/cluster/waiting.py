@@ -18,9 +18,9 @@ START, MACHINE_DOWN, REPAIR = int(Event.START), int(Event.FAIL), int(Event.REPAI
 CAUSES = ("over_quota", "fragmented", "full", "order")
 """Causes of waiting; the first that applies counts.
 
-``over_quota``: the job's virtual cluster uses its quota or more, under a policy with quotas. ``fragmented``: as many usable GPUs are
-free as the gang needs, but the placement rule finds no place. ``full``: fewer are free. ``order``: there is a place, and the
-policy's order delays the job."""
+``over_quota``: the policy has quotas, and the job's virtual cluster uses its quota or more. ``fragmented``: as many usable GPUs
+are free as the gang needs, but the placement rule finds no place. ``full``: fewer usable GPUs are free. ``order``: there is a
+place, and the policy's order delays the job."""
 
 OVER_QUOTA, FRAGMENTED, FULL, ORDER = range(len(CAUSES))
 
@@ -155,9 +155,9 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     part, host, kind_of, group_of
         Part of a GPU, host resources per GPU, demand class and virtual cluster of each job.
     row, group
-        Demand class and virtual cluster of each pair of the two that occurs.
+        Demand class and virtual cluster of each pair; only pairs that occur are listed.
     quota
-        GPUs of each virtual cluster, infinite for policies without quotas.
+        Quota of each virtual cluster in GPUs, infinite for policies without quotas.
     who
         Index of the pair to which each spell's job belongs.
     spells
@@ -214,7 +214,7 @@ class WaitingSpells:
     job
         Row of the waiting job; shape (spells,).
     begin_us, end_us
-        From a submission or a loss of GPUs to the next start, or to the job's or the run's end; shape (spells,).
+        Begin, a submission or a loss of GPUs, and end: the next start, the job's end, or the run's end; shape (spells,).
     cause_us
         Time by cause (`CAUSES`); shape (spells, causes).
     """

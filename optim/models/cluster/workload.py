@@ -231,7 +231,7 @@ class Workload(ComparesByValue):
         return len(self.submit_us)
 
     def select(self, rows: IntArray) -> "Workload":
-        """Return the jobs of increasing rows, with unchanged times and without the notes and counts of left-out rows."""
+        """Return the jobs in some increasing rows, with unchanged times and without the notes and counts of left-out rows."""
         columns = {name: getattr(self, name)[rows] for name in columns_of(self)}
         return replace(
             self, **columns, ids=tuple(self.ids[row] for row in rows.tolist()), dropped={}, dropped_gpu_h={}, notes=()

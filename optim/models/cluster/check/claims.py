@@ -177,7 +177,7 @@ def _why_named(jobs: Workload, cluster: Cluster) -> str:
 
 
 def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
-    """Return the claimed bounds as proven, and violations for claims beyond their proofs."""
+    """Return the proven value of each claimed bound, and violations for claims beyond their proofs."""
     jobs, cluster, proven = record.jobs, record.cluster, {}
     if record.prices is not None:
         proven["jct_mean_h"] = min_mean_completion(jobs, cluster, record.prices) / HOUR_S

@@ -51,7 +51,8 @@ def check_promises(
     Parameters
     ----------
     begins_us
-        Time from which the policy decides. If it is None (unknown, in a log with an initial state), the time of the first promise is used.
+        Time from which the policy decides. If it is None (unknown, in a log with an initial state), the time of the first
+        promise is used.
     where
         Name of the run for messages.
     """
@@ -206,7 +207,10 @@ def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
 
 
 def _is_exact(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
-    """Return whether running jobs alone determine the first waiting job's start: no other reservations, outages or scarce vCPU and memory."""
+    """Return whether running jobs alone determine the first waiting job's start.
+
+    There must be no other reservations, no outages, and enough vCPU and memory.
+    """
     rooms = ((jobs.cpu_milli, cluster.cpus, 1000), (jobs.memory_mib, cluster.memory_gb, 1024))
     is_ample = all(
         not most.max() or (np.round(room * unit) >= cluster.gpus * most.max()).all() for most, room, unit in rooms
