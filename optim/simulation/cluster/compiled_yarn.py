@@ -3,8 +3,8 @@
 The loop makes the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
 
 The order at one instant is: ends, failures (attempts, then machines) and repairs, submissions, then one pass. The pass
-starts waiting jobs and preempts under quota. If a width has no place, the pass skips all jobs of that width: only the
-first job per locality level matters.
+starts waiting jobs, and preempts jobs of virtual clusters above quota for those within quota. If a width has no place, the
+pass skips all jobs of that width: only the first job per locality level matters.
 
 The state is in a few tables: with one array per column, Numba would take three times as long to compile.
 """
@@ -71,14 +71,14 @@ TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
 """
 
 SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK, GONE_FROM = range(8)
-"""Columns of `World.machine`. `BY_SIZE` and `BY_RACK` list machines in these orders; `GONE_FROM` is the time of
-permanent removal."""
+"""Columns of `World.machine`. `BY_SIZE` and `BY_RACK` contain all machines, sorted by size and by rack; `GONE_FROM` is the
+time of permanent removal."""
 
 HOLDER, NEXT_GPU, MACHINE_OF = range(3)
 """Columns of `World.gpu`: holding job, next GPU of that job, and machine."""
 
 RACK_FREE, RACK_FIRST, IS_PASSED = range(3)
-"""Columns of `World.rack`: free GPUs, begin of its machines in `BY_RACK`, and whether a search has passed it."""
+"""Columns of `World.rack`: free GPUs, position of its first machine in `BY_RACK`, and whether a search has passed it."""
 
 HEAD, TAIL, AT_LEVEL, _1, _2 = range(5)
 """Columns of `World.queue`, the waiting jobs of a virtual cluster and width: first, last, and number per locality
@@ -110,7 +110,7 @@ class World(NamedTuple):
         Tables: one row per object, columns as above. A queue is a virtual cluster and a width, at row group x kinds +
         kind.
     quota
-        GPUs of each virtual cluster; shape (groups,).
+        Quota of each virtual cluster in GPUs; shape (groups,).
     free_count
         Number of machines with 0, 1, ... free GPUs, per rack, and in total in the last row; shape (racks + 1, largest +
         1).
@@ -161,7 +161,7 @@ def make_world(
     jobs, cluster, options
         Workload, cluster, and engine options.
     quota
-        GPUs of each virtual cluster, positive; shape (groups,).
+        Quota of each virtual cluster in GPUs, positive; shape (groups,).
     step_us
         Microseconds after which a waiting job's locality is relaxed by one level.
     share
@@ -861,7 +861,7 @@ def _make_room(w, job):
 
 @compiled
 def _next_stuck(w, group, before):
-    """Return the next job of a virtual cluster within quota that may gain a place, after job `before`, or `NONE`."""
+    """Return the next job before job `before` that its virtual cluster's quota covers and that may gain a place, or `NONE`."""
     first = NONE
     for kind in range(len(w.kind)):
         if not w.kind[kind, IS_HOPELESS] and w.kind[kind, ASKS] <= w.quota[group] - w.group[group, USED]:

@@ -50,9 +50,9 @@ class ForecastOptions:
     draws
         Number of simulated futures.
     arrival_days
-        Number of days from now with new jobs; 0 for none. Each draw takes them from a random period of equal length in
-        the history. The period begins an integer number of weeks before now if the history is long enough. A later job
-        may pass a pending one.
+        Number of days from now with new jobs; 0 for none. Each draw takes its new jobs from a random period of equal
+        length in the history. The period begins an integer number of weeks before now if the history is long enough. A
+        later job may pass a pending one.
     history_weeks
         Weeks of history from which new jobs and past moments are taken.
     calibration_moments
@@ -212,7 +212,7 @@ def forecast(
     Returns
     -------
     Forecast
-        Determined by the seed, for every executor; it has fewer draws only after a stop.
+        It depends on the seed, but not on the executor, and has fewer draws only after a stop.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def forecast(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Draws(AbstractTask[int, IntArray]):
-    """Starts of the pending jobs in one future, by its number."""
+    """Task that returns the starts of the pending jobs in a future, given the future's number."""
 
     jobs: Workload
     present: Present

@@ -292,7 +292,7 @@ def calibrate(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _PastForecasts(AbstractTask[int, Outcome]):
-    """Outcome of a forecast at a past moment, by its time."""
+    """Task that returns the outcome of a forecast at a past moment, given the moment's time."""
 
     played: Played
     cluster: Cluster

@@ -251,7 +251,7 @@ def _per_job(spells: WaitingSpells, count: int) -> FloatArray:
 
 
 def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> StudyTable:
-    """Table 2: jobs by their longer delay, fair share or fragmentation."""
+    """Table 2: jobs by the main cause of their wait: fair share, fragmentation or queue order."""
     waited = _per_job(spells, count)
     causes = np.column_stack([waited[:, 0] + waited[:, 2], waited[:, 1], waited[:, 3]])
     longest, fragmented, all_time = causes.argmax(axis=1), causes[:, 1], causes.sum(axis=1)

@@ -41,7 +41,7 @@ class ReclaimRow:
     wait_held_h, wait_mean_h
         Mean wait in the simulated queue without and with reclaiming, over all jobs; None if no queue was simulated.
     wait_others_held_h, wait_others_h
-        The same means over the jobs that are never reclaimed; None if there are none.
+        Mean wait without and with reclaiming over the jobs that are never reclaimed; None if there are none.
     """
 
     after_min: float

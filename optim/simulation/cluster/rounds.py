@@ -1,4 +1,4 @@
-"""Wrapper for policies in rounds: decisions only at multiples of a time, as in the simulators of Gavel and Shockwave."""
+"""Wrapper for decisions only at multiples of a round's length, as in the simulators of Gavel and Shockwave."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ class RoundsOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range.
+        If `round_s` is outside its range.
     """
 
     round_s: float = 360.0
@@ -41,7 +41,7 @@ class RoundsOptions:
     source="Narayanan et al., OSDI 2020, section 5; Zheng et al., NSDI 2023",
 )
 class Rounds(Wrapper):
-    """Between two rounds running jobs continue, no job starts, and GPUs of jobs that end stay idle."""
+    """Between two rounds, running jobs continue, no job starts, and the GPUs of ended jobs stay idle."""
 
     steers_placement = False
 

@@ -331,7 +331,7 @@ class StopAtGainOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range.
+        If a value is outside its range.
     """
 
     min_gain: float = 0.001

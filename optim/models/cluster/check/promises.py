@@ -192,11 +192,10 @@ def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
     until = int(np.searchsorted(log.time_us, promised, side="right"))
     since = int(np.searchsorted(log.time_us, made))
     down, repaired = ((log.kind[:until] == kind) for kind in (MACHINE_DOWN, REPAIR))
-    if down[since:].any() or down.sum() > repaired.sum():  # a machine in planned maintenance may fail, and return later
+    # A machine in planned maintenance may fail, and so return later than planned.
+    if down[since:].any() or down.sum() > repaired.sum():
         return
-    latest = (
-        np.minimum(runs.end - 1, promised) - runs.progress
-    )  # run time by which a job may have exceeded its estimate
+    latest = np.minimum(runs.end - 1, promised) - runs.progress  # run time at the promised time, or just before the end
     times = latest // np.maximum(1, runs.estimate)
     doublings = np.frexp(np.maximum(1, times).astype(float))[1] - 1
     outlasted = runs.progress + (runs.estimate << np.minimum(doublings, 62))
@@ -237,7 +236,7 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
 
 
 def _earliest(jobs: Workload, cluster: Cluster, job: int, now: int, held: dict[int, list[tuple[int, int]]]) -> int:
-    """Return when one machine has enough free GPUs for a gang or, for a gang wider than any machine, empty machines have."""
+    """Return when a machine has enough free GPUs for a gang or, for a gang wider than any machine, when enough are empty."""
     width = int(jobs.gpus[job])
     slowdown = jobs.gpu_type_slowdown_ppm[job]
     usable = [machine for machine, kind in enumerate(cluster.kind.tolist()) if not len(slowdown) or slowdown[kind] > 0]

@@ -58,7 +58,7 @@ EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS, STALLED, IDL
 
 `OUTAGES` and `FAILURES` count processed outages of those known, and failures since the last end of a job. `STALLED`
 counts stops that undid all work since the previous stop, while no job ended, was submitted or saved work. `IDLE` counts
-consecutive instants without a running job while all machines are up that will return. `IS_OVER` is 1, or the entry of
+consecutive instants without a running job although all machines that will return are up. `IS_OVER` is 1, or the entry of
 `HALTS` with the reason for unfinished jobs.
 """
 
@@ -109,8 +109,8 @@ class State(NamedTuple):
     scalar
         Single numbers, indexed by the names above.
     status, version, first_start, stopped, run_since, factor
-        State of a job, number of starts and stops, first start and last stop (-1: never), begin of its present
-        progress, and slowdown in its place.
+        State of a job, number of starts and stops, first start (`NEVER` if none), last stop (-1 if none), beginning of
+        its present progress, and slowdown in its place.
     executed, served, overhead, lost
         Up to the last stop: time of progress with GPUs, work done, time with GPUs lost to restarts, and work lost to
         preemptions, machine failures and failed attempts.

@@ -44,7 +44,7 @@ class Preempts(IntEnum):
 
 
 class Guess(StrEnum):
-    """Estimate of the run time of jobs without a stated estimate."""
+    """Rule that estimates the run time of jobs without a stated estimate."""
 
     PAST = "past"
     FACTOR = "factor"
@@ -165,7 +165,7 @@ class IndexPolicy:
     key, tie, preempts, backfill
         See above.
     quantum_us
-        Distance of the ticks in microseconds, counted from the first submission.
+        Time between two ticks in microseconds; ticks are counted from the first submission.
     thresholds, ranks
         For `Key.TABLE`: increasing values of attained service (GPU-microseconds) at which the rank changes, and the
         ranks below the first threshold and from each threshold on.
@@ -210,7 +210,7 @@ class IndexPolicy:
 
     @property
     def sees_run_times(self) -> bool:
-        """Whether the key depends on the remaining work of jobs."""
+        """Whether the key or the estimates of reservations depend on the jobs' true run times."""
         guesses = self.reservations is not None and self.reservations.guess is Guess.FACTOR
         return guesses or self.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
 

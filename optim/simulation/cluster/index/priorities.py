@@ -174,7 +174,7 @@ def no_priorities() -> Priorities:
 
 @compiled
 def _used_at(q, now):
-    """Compute each association's usage at a time, including all associations below it."""
+    """Compute each association's usage at a time, without that of the associations below it."""
     passed = now - q.scalar[SINCE]
     rate = q.factor[RATE]
     left, grown = 1.0, float(passed)
@@ -224,7 +224,7 @@ def _fair_tree(q):
     """Set the factor of Fair Tree: `optim.models.cluster.fair_share.AssociationTree.fair_tree_factors`.
 
     `queue` lists the associations in the order of visits, siblings by level. `stack` lists its parts still to be
-    visited, and whether they begin in a tie.
+    visited, and whether the first associations of a part tie with users already ranked.
     """
     count = len(q.actual)
     q.total[:] = 0.0

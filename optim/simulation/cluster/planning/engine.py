@@ -289,7 +289,7 @@ class _Run:
     def _is_halted(self) -> bool:
         """Return whether no job makes progress any more.
 
-        Either stops undo all work, or none is started although all machines are up that will return.
+        Either stops undo all work, or no job is started although all machines that will return are up.
         """
         if self.stalled > MAX_STALLED * max(1, int(self.books.is_active.sum())):
             self.halted = BY_STOPS
@@ -313,7 +313,7 @@ class _Run:
         while books.next_of(books.fails) <= self.now:
             job = heappop(books.fails)[1]
             if not books.is_bound_to_fail(job):
-                continue  # its run time is simulated in one piece: policies are only informed
+                continue  # its run time is simulated in one piece, and policies are only informed of the failure
             happened = True
             if books.fault(job, self.now):
                 self._close(job, Event.GIVE_UP)
@@ -411,7 +411,7 @@ class _Run:
     def finish(self) -> Run:
         """Return the results of the run."""
         books = self.books
-        for job in list(books.shown):  # only if the run was given up
+        for job in list(books.shown):  # jobs still run only if the run was halted
             self._preempt(job)
         events = np.array(self.events, np.int64).reshape(-1, 4)
         log = as_log(self.cluster, events, np.array(self.places, np.int64))

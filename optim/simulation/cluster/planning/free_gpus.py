@@ -2,8 +2,9 @@
 
 Consider a mix of demands, weighted by their share of submissions. The fragmentation of a machine is the expected amount
 of free GPU that a job drawn from the mix cannot use. This amount is all free GPU if the job does not fit on the machine,
-otherwise that of GPUs too full for its share (docs/mathematics/cluster.md, (D.5)). The rule places each job where
-fragmentation grows least. Host demands decide whether a job fits at its place; the mix considers GPUs alone.
+otherwise the free part of the GPUs that are too full for its share (docs/mathematics/cluster.md, (D.5)). The rule `fgd`
+places each job where fragmentation grows least. Demands for vCPUs and memory decide whether a job fits, but don't enter
+fragmentation.
 
 References
 ----------
@@ -319,7 +320,7 @@ class FreeGpus:
         most
             Maximum number of completely free GPUs to take from each machine, shape (machines,); all by default.
         placement
-            Rule that chooses among machines that hold the gang; that of the run by default.
+            Rule that chooses among machines that can hold the gang; the run's rule by default.
         """
         placement = placement or self.site.placement
         width = width or self.site.widths[job]
@@ -367,7 +368,7 @@ class FreeGpus:
         return self.site.spread if self.may_spread is None else self.may_spread(job)
 
     def _choose(self, fitting: IntArray, width: int, placement: Placement) -> int:
-        """Return the machine, of those that hold a gang, that the rule chooses."""
+        """Return the machine that the rule chooses among those that can hold a gang."""
         free = self.free[fitting]
         if placement == Placement.FIRST_FIT:
             return int(fitting[0])

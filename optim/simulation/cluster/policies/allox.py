@@ -27,7 +27,7 @@ class AlloxOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range.
+        If `max_jobs` is outside its range.
     """
 
     max_jobs: int = 64

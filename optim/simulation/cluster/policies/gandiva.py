@@ -51,7 +51,10 @@ class GandivaOptions:
 
 @dataclass(slots=True)
 class _Node:
-    """A machine: its GPUs, the number of unassigned ones (0 while down), its number of assignments, its affinity and its jobs."""
+    """A machine: its GPUs, the number of unassigned ones (0 while down), its number of assignments, and its jobs.
+
+    `label` is the gang for which the machine has an affinity, None while it has no jobs.
+    """
 
     gpus: range
     idle: int

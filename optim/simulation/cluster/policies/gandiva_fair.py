@@ -18,7 +18,9 @@ MAX_TRADES = 200
 
 
 def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
-    """Trade two GPU types until no user gains: the user with the largest speedup buys fast GPUs from the one with the smallest.
+    """Trade two GPU types until no user gains.
+
+    The user with the largest speedup buys fast GPUs from the user with the smallest speedup.
 
     Parameters
     ----------

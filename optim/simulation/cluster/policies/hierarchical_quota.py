@@ -244,7 +244,7 @@ class HierarchicalQuota(PlanningPolicy):
         return weight
 
     def plan(self, view: View) -> Plan:
-        """Admit jobs queue by queue; jobs within quota that can't be admitted preempt those of queues over quota."""
+        """Admit jobs queue by queue; a job within quota that can't be admitted preempts jobs of queues over quota."""
         self._let_time_pass(view.now_us)
         self._forget_ended(view)
         one = _Pass(self, view)
@@ -411,7 +411,7 @@ class _Pass:
         ]
 
     def _could(self, node: int, job: int, free: int, borrowers: Sequence[int], may_stop: bool) -> bool:
-        """Return whether quota and free GPUs, or preemption, may admit a job; if not, this holds for the entire pass."""
+        """Return whether free quota and GPUs, or preemption, may admit a job; False holds for the entire pass."""
         rules, width = self.tree.rules[node], self.room.site.widths[job]
         if rules.is_held:
             return False
@@ -706,7 +706,7 @@ class _Pass:
 
 
 class _Trial:
-    """Hypothetical state after preempting jobs for a job."""
+    """Hypothetical state after preempting some jobs for a waiting job."""
 
     def __init__(self, one: _Pass, node: int, job: int, flavor: int) -> None:
         self.one, self.node, self.job, self.flavor = one, node, job, flavor

@@ -23,7 +23,7 @@ class EasyOptions:
     kills
         Whether to kill a job when its run time reaches its estimate; otherwise it may run longer.
     guess
-        Estimate for jobs without one: `past` for a quantile of their user's past run times, `factor` for a multiple of
+        Estimate for jobs that state none: `past` for a quantile of their user's past run times, `factor` for a multiple of
         their true run time (clairvoyant).
     quantile
         With `guess=past`: the quantile of the user's past run times.

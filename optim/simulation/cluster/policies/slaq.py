@@ -83,7 +83,7 @@ class SlaqOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range.
+        If `epoch_s` is outside its range.
     """
 
     epoch_s: float = 300.0

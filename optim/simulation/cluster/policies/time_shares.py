@@ -36,7 +36,7 @@ class RoundOptions:
     Raises
     ------
     InvalidOptionError
-        If it is outside its range.
+        If `round_s` is outside its range.
     """
 
     round_s: float = 360.0

@@ -144,7 +144,7 @@ class YarnCs(PlanningPolicy):
         self.since = np.full(len(self.jobs), NEVER)
 
     def plan(self, view: View) -> Plan:
-        """Place jobs by virtual cluster, then preempt jobs of those over quota for those under it."""
+        """Place jobs by virtual cluster, then preempt jobs of virtual clusters over quota for those under it."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
         running = np.fromiter(gpus, np.int64, len(gpus))
@@ -277,7 +277,7 @@ class YarnCs(PlanningPolicy):
             width -= count
 
     def _victims(self, view: View, gpus: Mapping[int, Gpus], used: FloatArray) -> Iterator[int]:
-        """Yield the newest jobs of virtual clusters that stay at their quota without them."""
+        """Yield the newest jobs of virtual clusters that use at least their quota without these jobs."""
         group, running = view.group, np.fromiter(view.running, np.int64, len(view.running))
         running = running[(used - 1 >= self.limit)[group[running]]]
         for job in running[np.lexsort((running, view.started_us[running]))[::-1]].tolist():

@@ -49,7 +49,7 @@ class AppTracker:
         self._area, self._since, self._active = 0.0, 0, 0
 
     def update(self, view: View, remaining_us: IntArray, num_active: int) -> None:
-        """Advance to the present, and add the jobs submitted since."""
+        """Advance to the present, and add the jobs submitted since the last update."""
         self._area += self._active * (view.now_us - self._since)
         self._since, self._active = view.now_us, num_active
         for job in range(self._known_jobs, len(view.submit_us)):
@@ -97,7 +97,7 @@ class ActiveApps:
     apps
         Numbers of the apps with live jobs, ascending.
     work_min, longest_min, demand, gang
-        By app: remaining work in serial GPU minutes, minutes of the longest job, total GPUs, common divisor of the gangs.
+        By app: remaining work in GPU-minutes, minutes of the longest job, total GPUs, greatest common divisor of the gangs.
     is_mixed
         Whether an app's jobs have different gangs.
     asking
@@ -341,7 +341,7 @@ class GpuTypes:
 
 
 class AgentBatch(AgentGroup[AppAgent]):
-    """Agents of apps with one gang each, on one GPU type; the results equal those of `AppAgent`.
+    """Agents of apps whose jobs have gangs of one size, on one GPU type; the results equal those of `AppAgent`.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class LeasingPolicy(PlanningPolicy):
         self.options, self._points = options, jobs.loss.shape[1]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Support gangs that fit on one GPU type, hosts that are never short, and, with a tuner, only trials with losses."""
+        """Support gangs that fit on one GPU type, with enough vCPUs and memory; a tuner also needs trials with losses."""
         if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < MIN_LOSSES:
             return Support(False, NEEDS_LOSSES)
         if jobs.strains_hosts(cluster):
@@ -378,7 +378,7 @@ class ThemisOptions(LeaseOptions):
     Parameters
     ----------
     fairness
-        f in [0, 1]: the fraction 1 - f of the apps with the worst rho may bid.
+        f in [0, 1]: only the fraction 1 - f of the apps, those with the worst rho, may bid.
     rule
         Payment rule: floor, nearest, ceil, lottery or none. Under the lottery an empty bundle has value 0.
     horizon
@@ -409,7 +409,7 @@ class ThemisOptions(LeaseOptions):
     source="Mahajan et al., Themis, NSDI 2020",
 )
 class Themis(LeasingPolicy):
-    """Rounds of auctions.
+    """Lease GPUs to apps in rounds of auctions.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Halving(AppTuner):
     trials
         All of the app's trials.
     eta
-        One trial in `eta` continues.
+        One of `eta` trials continues after each rung.
     points
         Number of losses that a complete trial reports.
 
@@ -97,7 +97,7 @@ class Halving(AppTuner):
 
 
 class Hyperband(AppTuner):
-    """Hyperband: brackets of successive halving, with increasingly many trials that start on decreasing work.
+    """Hyperband: brackets of successive halving, from many trials that begin with little work to few that begin with much.
 
     Assumption: the app's trials are assigned to the brackets in the proportions of the algorithm.
     """
@@ -189,7 +189,9 @@ def minimise_migrations(
         for machine, count in grants[app]:
             granted[row, machine] += count
         np.add.at(held[row], [machine_of[gpu] for gpu in before[app]], 1)
-    kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(axis=0)  # GPUs retained if machine m becomes machine n
+    kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(
+        axis=0
+    )  # GPUs retained if machine n replaces machine m in all grants
     members = [np.flatnonzero(rack_of == rack) for rack in np.unique(rack_of)]
     makeup = [tuple(np.sort(there[inside]).tolist()) for inside in members]
     worth = np.full((len(members), len(members)), -1.0)
