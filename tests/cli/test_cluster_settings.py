@@ -293,11 +293,11 @@ def test_the_scheduler_of_the_file_is_named_where_another_was_simulated(world):
     words = ("--policy", "multifactor", "--option", f"conf={world / 'slurm.conf'}")
     result = run(*of(world)[:4], *words, "--write-config", "slurm")
     assert "SchedulerType=sched/builtin\n" in result.stdout
-    said = "not translated: SchedulerType=sched/backfill is not taken over: multifactor runs strict, as sched/builtin"
+    said = "not translated: SchedulerType=sched/backfill is not applied: multifactor runs strict, as sched/builtin"
     assert said in " ".join(result.stderr.split())
     again = run(*of(world)[:4], *words, "--option", "multifactor.reservations=easy", "--write-config", "slurm")
     assert "SchedulerType=sched/backfill\n" in again.stdout
-    assert "not taken over" not in again.stderr
+    assert "not applied" not in again.stderr
 
 
 @pytest.mark.parametrize(

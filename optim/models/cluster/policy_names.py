@@ -16,7 +16,8 @@ def name_error(policies: Sequence[str]) -> str:
     for name in policies:
         if not name.isprintable() or name.strip() != name or not 0 < len(name) <= MAX_CHARACTERS:
             return (
-                f"{name[:40]!r} is no policy name; use 1 to {MAX_CHARACTERS} printable characters without outer spaces"
+                f"{name[:40]!r} is not a valid policy name; "
+                f"use 1 to {MAX_CHARACTERS} printable characters without leading or trailing spaces"
             )
         if policies.count(name) > 1:
             return f"{name[:40]!r} is the name of two runs; give each run a different name"

@@ -118,7 +118,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Check that each list has one entry per run; the decoder adds the field's path to errors."""
         if (self.slot_us is UNSET) != (self.schema == SCHEMA):
-            raise ValueError(f"slot_us must be present exactly in files of schema {FIRST_SCHEMA!r}")
+            raise ValueError(f"slot_us must be present in files of schema {FIRST_SCHEMA!r}, and in no others")
         for name in ("metrics", "rules", "figures", "worth"):
             said = getattr(self, name)
             if said is not UNSET and len(said) != len(self.policies):

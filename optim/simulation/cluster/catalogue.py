@@ -92,12 +92,12 @@ def own_file(name: str) -> str | None:
 
 
 FAMILIES = {
-    "backfill": "backfilling is easy, conservative, or --option backfill=true",
-    "sjf": "shortest job first is srtf",
-    "kueue": "the rules of Kueue are hierarchical-quota",
-    "slurm": "the rules of Slurm are multifactor",
+    "backfill": "for backfilling use easy, conservative, or --option backfill=true",
+    "sjf": "for shortest job first use srtf",
+    "kueue": "for the rules of Kueue use hierarchical-quota",
+    "slurm": "for the rules of Slurm use multifactor",
 }
-"""Hints for names of rules that are not names of policies, by their beginning."""
+"""Hints for names that aren't names of policies, by the beginning of the name."""
 
 
 def _user_class(name: str, known: tuple[str, ...]) -> type[PlanningPolicy]:

@@ -201,7 +201,7 @@ def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Ca
     arXiv:1807.00263.
     """
     if len(outcomes) < MIN_MOMENTS:
-        reason = f"the history has {len(outcomes)} moments comparable to now, {MIN_MOMENTS} are needed"
+        reason = f"the history has {len(outcomes)} moments comparable to now, but {MIN_MOMENTS} are needed"
         return Calibration(reason=reason)
 
     def held(spread: float) -> float:

@@ -350,7 +350,7 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
         header=("gang", "machines", "jobs", "first_start_p50_min", "first_start_p90_min"),
         rows=tuple(rows),
         note="published: jobs of 5-8 GPUs with short waits are spread over 2 to 8 servers, those with long waits get "
-        "one",
+        "one server",
     )
 
 

@@ -278,7 +278,7 @@ class PatienceOptions:
     "patience",
     world="wrappers",
     options=PatienceOptions,
-    summary="A gang waits for a good place for a time per GPU, then accepts any place.",
+    summary="A gang waits wait_s per GPU for a good place, then accepts any place.",
     source=LESSONS,
 )
 class Patience(Wrapper):
@@ -347,7 +347,7 @@ class StopAtGainOptions:
     "stop-at-gain",
     world="wrappers",
     options=StopAtGainOptions,
-    summary="End jobs whose loss is predicted to fall by little.",
+    summary="End jobs whose loss is predicted to fall only a little.",
     source=LESSONS,
 )
 class StopAtGain(Wrapper):

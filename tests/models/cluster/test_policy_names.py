@@ -14,7 +14,7 @@ def test_names_are_texts_that_can_be_printed(names):
 
 @pytest.mark.parametrize("name", ["", " srtf", "srtf ", "a\nb", "a\x1b[31m", "a\u200b", "a" * 201])
 def test_a_text_that_nobody_could_read_is_no_name(name):
-    assert "is no policy name" in name_error(["fifo", name])
+    assert "is not a valid policy name" in name_error(["fifo", name])
 
 
 def test_two_runs_have_two_names():

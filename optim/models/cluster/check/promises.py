@@ -58,7 +58,7 @@ def check_promises(
     """
     if not rules.reservation_depth:
         is_silent = all((getattr(log, name) == -1).all() for name in ("estimate_us", "reserved_us", "promised_us"))
-        return [] if is_silent else [violation("promises", "belong to a policy without reservations", where=where)]
+        return [] if is_silent else [violation("promises", "exist, but the policy makes no reservations", where=where)]
     try:
         runs = _runs(jobs, log, rules)
         promised = np.flatnonzero(log.promised_us[runs.event] >= 0)
@@ -231,7 +231,7 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
                 held.setdefault(machine, []).append((ends, gpus))
         earliest = _earliest(jobs, cluster, job, made, held)
         if earliest != log.promised_us[runs.event[at]]:
-            said = f"has a start at {int(log.promised_us[runs.event[at]])} us reserved at {made} us, but estimates allow {earliest} us"
+            said = f"has a start reserved for {int(log.promised_us[runs.event[at]])} us, but estimates at {made} us allow {earliest} us"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 

@@ -224,15 +224,15 @@ class Multifactor(PlanningPolicy):
         said = f"SchedulerType={self.scheduler}" if self.scheduler else f"SchedulerType (absent: {BACKFILL})"
         if self.scheduler == BUILTIN:
             is_other = self.reserves or self.options.backfill
-            return f"{said} is not taken over: jobs may overtake one that does not fit" if is_other else ""
+            return f"{said} is not applied: jobs may overtake one that does not fit" if is_other else ""
         if self.reserves:
             return ""
         if self.options.backfill:
-            return f"{said} is not taken over: no start is reserved"
+            return f"{said} is not applied: no start is reserved"
         remedy = "its reservations do not support preemption by QOS"
         if not self.may_preempt.any():
             remedy = "for backfill add --option multifactor.reservations=easy (or conservative: reserve for every job)"
-        return f"{said} is not taken over: multifactor runs strict, as {BUILTIN}; {remedy}"
+        return f"{said} is not applied: multifactor runs strict, as {BUILTIN}; {remedy}"
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget all usage."""
@@ -450,7 +450,7 @@ def _associations_of(tree: AssociationTree, account: list[str], user: list[str],
             said = f"of account {name[:40]!r} " if name else ""
             many = f"{len(rows)} accounts, and the jobs name none" if rows else "no association"
             raise InvalidProblemError(
-                f"{path}: user {who[:40]!r} {said}has {many}; add it, or a column account to the jobs"
+                f"{path}: user {who[:40]!r} {said}has {many}; add the association, or add a column account to the jobs"
             )
         known[pair] = rows[0]
     return np.array([known[pair] for pair in zip(account, user, strict=True)], np.int64)

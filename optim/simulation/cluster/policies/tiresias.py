@@ -127,7 +127,7 @@ class Promoting(IndexPolicyAdapter):
     "tiresias",
     world="cluster",
     options=TiresiasOptions,
-    summary="Queue jobs by attained service, by first start within a queue; preempt at events and limits.",
+    summary="Queue jobs by attained service; order each queue by first start; preempt at events and limits.",
     source="Gu et al., Tiresias, NSDI 2019",
     is_default=True,
 )

@@ -56,7 +56,7 @@ class YarnOptions:
         check_in("[0, 1]", self, "preempts_above")
         self.given()
         if self.quota_file is not None and (self.quotas or not self.quota_file.is_file()):
-            raise InvalidOptionError(f"quota_file must be a file, given without quotas, got {self.quota_file}")
+            raise InvalidOptionError(f"quota_file must be a file, and quotas must be empty, got {self.quota_file}")
 
     def given(self) -> FloatArray:
         """Return the quotas of the option.

@@ -144,7 +144,7 @@ class TestKept:
 def test_a_promise_stands_at_a_first_start_of_a_policy_that_reserves():
     jobs, cluster = workload([(0, 1, 3), (0, 1, 3)], estimate_us=np.array([3, 3]) * US), Cluster.grid("1x1")
     log = simulate(jobs, cluster, make_policy("easy", jobs)).log
-    assert "without reservations" in _said(jobs, cluster, log, depth=0)
+    assert "makes no reservations" in _said(jobs, cluster, log, depth=0)
     for name in PROMISES:
         column = getattr(log, name).copy()
         column[log.kind == Event.END] = 7

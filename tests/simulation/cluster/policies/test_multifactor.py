@@ -58,7 +58,7 @@ def test_the_sample_configuration_gives_the_defaults(tmp_path):
     policy = Multifactor(MultifactorOptions(conf=tmp_path / "slurm.conf"), jobs)
     assert policy.settings == MultifactorOptions()
     assert [note.partition(": ")[2] for note in policy.notes] == [
-        "SchedulerType (absent: sched/backfill) is not taken over: multifactor runs strict, as sched/builtin; for backfill add "
+        "SchedulerType (absent: sched/backfill) is not applied: multifactor runs strict, as sched/builtin; for backfill add "
         "--option multifactor.reservations=easy (or conservative: reserve for every job)"
     ]
 
@@ -230,7 +230,7 @@ def test_tiers_of_partitions_go_before_priorities_and_factors_into_them(tmp_path
             {"qos": "Name|Priority|Preempt\nnormal|1|low\nlow|0|\n"},
             "do not support preemption by QOS",
         ),
-        ("Sched/Backfill", {"backfill": True}, "SchedulerType=sched/backfill is not taken over: no start is reserved"),
+        ("Sched/Backfill", {"backfill": True}, "SchedulerType=sched/backfill is not applied: no start is reserved"),
         ("sched/backfill", {"reservations": "easy"}, None),
         ("sched/builtin", {}, None),
         ("sched/builtin", {"reservations": "easy"}, "jobs may overtake one that does not fit"),

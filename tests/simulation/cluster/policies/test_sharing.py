@@ -260,7 +260,7 @@ def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
     path.write_text("vc,node num\nx,6\n")
     with pytest.raises(InvalidOptionError, match="none of the virtual clusters"):
         policy.begin(cluster, 0)
-    with pytest.raises(InvalidOptionError, match="must be a file, given without quotas"):
+    with pytest.raises(InvalidOptionError, match="must be a file, and quotas must be empty"):
         make_policy("yarn-cs", jobs, {"quota_file": str(path), "quotas": "1:2:3"})
 
 
