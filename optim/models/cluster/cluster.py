@@ -104,7 +104,7 @@ class Cluster(ComparesByValue):
 
     @classmethod
     def grid(cls, text: str) -> "Cluster":
-        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``; ``32`` means 32 machines with one GPU each.
+        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``; ``32`` means 32 machines of one GPU.
 
         Raises
         ------

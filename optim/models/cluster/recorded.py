@@ -91,7 +91,8 @@ def room_left(record: RunRecord) -> str:
     """Return a text with the largest possible reduction of the recorded mean completion time, and the least possible mean wait.
 
     The bound on the mean completion time implies both. The text is "" unless all jobs have a recorded start. The wait is
-    completion minus run time, so that restarts count. It is left out if jobs may use more GPUs than their gang and so run faster.
+    completion minus run time, so that restarts count. The wait is left out if jobs may use more GPUs than their gang and
+    so run faster.
     """
     row, least_h = recorded_row(record.jobs), record.bounds["jct_mean_h"]
     if row is None or not record.jobs.recorded.all() or row["jct_mean_h"] <= least_h:

@@ -21,7 +21,10 @@ class Retries(IntEnum):
     BLIND = 1
     """Every failed attempt is queued again."""
     BY_CLASS = 2
-    """A failed attempt is repeated, up to `max_retries` times, if its reason is transient (table 7 of the Philly study) or unknown."""
+    """A failed attempt is repeated, up to `max_retries` times, if its reason is unknown or transient.
+
+    Table 7 of the Philly study lists the transient reasons.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +145,8 @@ class Tries(NamedTuple):
     good
         Position in the run time where the successful attempt begins.
     last
-        Number, from 1, of the failing attempt after which the job is given up; `ENDLESS` if the job reaches its successful attempt.
+        Number, from 1, of the failing attempt after which the job is given up; `ENDLESS` if the job reaches its successful
+        attempt.
     """
 
     failing: IntArray

@@ -53,9 +53,9 @@ LATER_FIELDS = {
         "startup_us",
     },
 }
-"""Metrics and rules added after the first files of the second schema. A missing rule has its default, a missing metric is `NOT_TOLD`.
+"""Metrics and rules added after the first files of the second schema.
 
-A new metric only needs the default `NOT_TOLD`."""
+A missing rule has its default, a missing metric is `NOT_TOLD`. A new metric only needs the default `NOT_TOLD`."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
 """Class of the records in some header fields; a record may have only the fields of its class."""

@@ -210,7 +210,7 @@ def _qualities_of_service(policy: Multifactor) -> Iterator[str]:
 
 
 def _quotas_in_slurm(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
-    """Return GPU limits for queues that cannot borrow, each as quality of service of a partition, and the untranslated settings."""
+    """Return the GPU limits of queues that cannot borrow, as qualities of service of partitions, and the untranslated settings."""
     lines, untranslated = [], []
     for name, row in tree.queues.items():
         is_alone = tree.parent[row] < 0 or not tree.borrowing[row].any()

@@ -244,8 +244,8 @@ def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0)
 def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
     """Yield failures and repairs without end, in order of times and then machines; none if machines never fail.
 
-    Up times have mean `mtbf_hours` and down times mean `repair_hours`. Up and down times alternate, are exponential, and are rounded
-    up to a microsecond.
+    Up times have mean `mtbf_hours` and down times mean `repair_hours`. Up and down times alternate, are exponential, and are
+    rounded up to a microsecond.
     """
     if not options.mtbf_hours:
         return

@@ -193,9 +193,9 @@ class RunTimes:
 
     Notes
     -----
-    Curves are Kaplan-Meier estimates. A job that has run for `held` seconds uses the finest group of `GROUPINGS` in which at least
-    `min_at_risk` jobs ran longer, and otherwise the group of all jobs. Beyond the last time of a curve, the tail is a Pareto
-    distribution with Hill's exponent of the longest tenth of all jobs.
+    Curves are Kaplan-Meier estimates. A job that has run for `held` seconds uses the finest group of `GROUPINGS` in which at
+    least `min_at_risk` jobs ran longer, and otherwise the group of all jobs. Beyond the last time of a curve, the tail is a
+    Pareto distribution with Hill's exponent of the longest tenth of all jobs.
 
     Run times of jobs that one user submits together are correlated. A batch consists of jobs of one user, partition and number
     of GPUs, each submitted at most `BATCH_S` after the previous one. Let z be the normal score of a run time on its curve. In a
@@ -383,7 +383,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastBatch:
-    """A batch of past jobs: submissions of its first and last job, sum of the scores, number of jobs, and number of the batch."""
+    """A batch of past jobs: submissions of its first and last job, sum of the scores, number of jobs, and the batch's number."""
 
     begin_s: float
     end_s: float

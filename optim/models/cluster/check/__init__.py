@@ -1,4 +1,4 @@
-"""The independent checker of cluster runs: replays a log and recomputes bounds, and shares no code with the engine and solvers."""
+"""The independent checker of cluster runs: it replays logs, recomputes bounds, and shares no code with engine and solvers."""
 
 from optim.models.cluster.check.bounds import max_by_prices as max_by_prices
 from optim.models.cluster.check.bounds import min_makespan as min_makespan

@@ -1,8 +1,8 @@
 """Replay the log of an index or planning policy, check each event, and derive each job's times and work.
 
 A job's slowdown is the product of its factors for placement, type of GPU, co-located jobs and width ((D.4) of
-docs/mathematics/cluster.md), rounded up to parts per million. The slowdown is updated after all events of an instant; work done is then
-rounded down to microseconds.
+docs/mathematics/cluster.md), rounded up to parts per million. The slowdown is updated after all events of an instant; the
+work done until then is rounded down to microseconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -154,7 +154,7 @@ def time_limits(jobs: Workload, rules: Rules) -> list[int]:
 
 @dataclass(slots=True)
 class _Job:
-    """One job during a replay: the checks that don't depend on the form of places."""
+    """One job during a replay, with the checks that apply to logs of index and planning policies alike."""
 
     submit: int
     gang: int

@@ -57,7 +57,7 @@ CHARGE_UNIT = 1_000_000
 """Charges are integers in millionths of a GPU, so that sums do not depend on their order."""
 
 ALL = 2**40
-"""Depth that reserves for all jobs."""
+"""`Reservations.depth` with which all waiting jobs have reservations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ LONGEST, EARLIEST = range(2)
 time, and earliest begin of such windows."""
 
 COUNT, OLDEST, VALUES = range(3)
-"""Columns of `Book.past`, a history: number of run times, position of the next one, and first of them."""
+"""Columns of `Book.past`, a history: number of run times, position at which the next one is stored, and first run time."""
 
 
 @by_reference
@@ -136,7 +136,7 @@ class Book(NamedTuple):
         One search tree per width over its jobs in order: minimum need (`NEED`) below each node, `NEVER` for jobs that
         have a reservation or do not wait. First node and number of leaves of each tree.
     by_leaf, leaf_first
-        Jobs of each width in order.
+        Jobs by width, each width's in order, and position of each width's first job.
     past, sorted, share
         Last run times of each user (all users in the last row), scratch memory, and quantile used as estimate; shape
         (1,).

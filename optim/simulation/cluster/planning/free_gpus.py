@@ -196,7 +196,7 @@ class FreeGpus:
         Smallest width known to have no place, among widths that fit on one machine and among wider ones; larger widths
         of the same group have no place either. Unused if GPUs or permitted machines differ between jobs.
     allowed
-        Function that returns the machines to which a wrapper confines a job, or None.
+        Function that returns the machines to which wrappers confine a job, None for all machines; None without wrappers.
     """
 
     def __init__(self, site: SimulationContext) -> None:
@@ -278,7 +278,7 @@ class FreeGpus:
         self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
 
     def restrict_machines(self, part: Callable[[int], BoolArray | None]) -> None:
-        """Confine jobs to machines, in addition to other limits."""
+        """Confine each job to the machines that `part` returns for it (None for all), in addition to other limits."""
         before = self.allowed
 
         def both(job: int) -> BoolArray | None:
@@ -358,7 +358,7 @@ class FreeGpus:
         return width >= self.too_wide[width > self.site.largest]
 
     def allow_spread(self, may_spread: Callable[[int], bool]) -> None:
-        """Let some more jobs spread over machines."""
+        """Let the jobs for which `may_spread` returns True spread over machines, in addition to those that already may."""
         before = self.may_spread
         self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
         self.too_wide = NOTHING_KNOWN

@@ -177,7 +177,7 @@ def sparing(room: FreeGpus, job: int, victims: Sequence[int], gpus: Mapping[int,
 
 
 def capacity(cluster: Cluster) -> FloatArray:
-    """Return all GPUs, vCPUs and memory (MiB) of a cluster; shape (3,)."""
+    """Return the total GPUs, vCPUs (thousandths) and memory (MiB) of a cluster; shape (3,)."""
     return np.array([cluster.num_gpus, cluster.cpus.sum() * 1000, cluster.memory_gb.sum() * 1024])
 
 
@@ -194,7 +194,7 @@ def quotas_by_gpu_time(jobs: Workload, cluster: Cluster) -> FloatArray:
 
 
 def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int, int], float]) -> dict[int, int]:
-    """Assign GPUs one at a time to the job with the largest marginal gain; ties to the lower number.
+    """Assign GPUs one at a time to the job with the largest marginal gain; ties go to the lower job number.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Calendar:
         self.level = [np.vstack([room.free, room.host])]
 
     def add(self, begin: int, end: int, change: IntArray) -> None:
-        """Add a change between two times; shape (3, machines)."""
+        """Add a change of free GPUs, vCPUs and memory between two times; shape (3, machines)."""
         first = self._step_at(max(begin, self.times[0]))
         last = self._step_at(end) if end < NEVER else len(self.times)
         for step in range(first, last):

@@ -598,7 +598,7 @@ class _Pass:
     def _reclaim_from(
         self, node: int, job: int, flavor: int, queue: int, lowest: int | None
     ) -> "tuple[int | None, int] | None":
-        """Return the priority below which jobs of another queue may be preempted, and the common cohort's child with that queue.
+        """Return the priority below which jobs of another queue may be preempted, and the common cohort's child above that queue.
 
         The priority is None if all jobs of the other queue may be preempted; the result is None if none may. The other queue
         and its cohorts below the common one must use more than their quota. The job reclaims its own side's quota if

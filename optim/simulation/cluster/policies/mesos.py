@@ -73,7 +73,7 @@ class _Framework:
     source="Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4",
 )
 class Mesos(PlanningPolicy):
-    """Offer all free unlocked GPUs to the framework with the smallest dominant share; that framework places gangs or declines."""
+    """Offer all free unlocked GPUs to the framework with the smallest dominant share; it places gangs on them or declines."""
 
     assumptions = (
         "frameworks are the users of the table (else virtual clusters, else apps); a framework serves its jobs first come, first served, as "

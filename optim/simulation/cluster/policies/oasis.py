@@ -161,7 +161,7 @@ class Oasis(PlanningPolicy):
             self.used = np.concatenate([self.used, np.zeros(max(slots, 2 * len(self.used)), np.int64)])
 
     def _count(self, view: View) -> None:
-        """Add up the utility of the jobs that ended since."""
+        """Add up the utility of the jobs that ended since the last call."""
         there, is_done = {*view.jobs.tolist(), *view.held_back}, view.is_done
         for job in [job for job in self.admitted if job not in there]:
             self.admitted.remove(job)
@@ -192,7 +192,10 @@ class Oasis(PlanningPolicy):
         return Worth(theta=np.array(theta), slot_us=self.slot, price=price, utility=self.earned, bound=bound)
 
     def _payoffs(self, price: FloatArray) -> Iterator[float]:
-        """Yield an upper bound on each job's payoff: between two ends, the utility of the first minus the cost of the second."""
+        """Yield an upper bound on each job's payoff.
+
+        A job that ends between two of `ends` has at most the utility of the first and at least the cost of the second.
+        """
         for job in range(len(self.jobs)):
             first = int(self.jobs.submit_us[job] // self.slot)
             gang, units = int(self.jobs.gpus[job]), self.jobs.gpus[job] * self.jobs.duration_us[job] / self.slot
