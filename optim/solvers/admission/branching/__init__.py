@@ -1,5 +1,4 @@
-"""Branch and price: what splits the set of plans, and what bounds a part of it.
+"""Branch and price: a node's restrictions, pricing under them, its master and its bound; and the tree of nodes.
 
-Restrictions of a node and pricing under them, the node's master, the choice of a split, and dives that turn
-fractional points into plans on real servers.
+A split divides the plans of a node between two children. Dives turn fractional points into plans on real servers.
 """

@@ -35,35 +35,36 @@ from optim.solvers.lp.highs import (
 )
 
 PENALTY_STEP = 100.0
+"""Factor of one increase of the penalty, for masters whose optimum leaves admitted jobs without a schedule."""
 
 MAX_PENALTY_FACTOR = 1e6
-"""How penalties of admitted jobs without room are raised where they don't drive them out, and how far."""
+"""Largest factor by which the penalty of a node may have increased in total."""
 
 MIN_WEIGHT = 1e-9
-"""Schedules of no larger weight aren't there."""
+"""Schedules of at most this weight are omitted from the counts of a fractional point."""
 
 ESTIMATE_ITERATIONS = 20
-"""Steps of the dual simplex method for the estimate of a split; to the optimum it takes some hundred."""
+"""Dual simplex steps for the estimate of a child's value; the optimum would take some hundred steps."""
 
 NO_LIMIT = 2**31 - 1
-"""HiGHS' largest limit of steps."""
+"""The largest iteration limit that HiGHS accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MasterPoint:
-    """An optimal pair of points of the restricted master.
+    """An optimal primal point of the restricted master, and an optimal dual point.
 
     Parameters
     ----------
     value
-        Objective, less the penalties of admitted jobs that find no room.
+        Value of the schedules, less the penalties of admitted jobs without a full schedule.
     weight
         Shape (schedules,): weights of the known schedules.
     infeasibility
-        Summed weight of admitted jobs that find no room.
+        Weight that the schedules of admitted jobs lack, summed over these jobs.
     row_prices, multiplier, job_price
-        Duals of the capacity rows (utility units per whole unit), of the cuts (utility units per unit of the left-hand side), and
-        of the jobs' rows. The first two are clipped to be at least 0.
+        Duals of the capacity rows (utility units per unit of the resource), of the cuts (utility units per unit of the
+        left-hand side), and of the jobs' rows (utility units). The first two are clipped to be at least 0.
     """
 
     value: float
@@ -76,9 +77,10 @@ class MasterPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MasterBasis:
-    """The basic columns and the nonbasic rows of the programme, by serial numbers that stay when others are deleted.
+    """The basic columns and the nonbasic rows of the programme, by serial numbers.
 
-    Columns that were forgotten since leave the basis to HiGHS to complete; later rows are basic, as added ones are.
+    Serial numbers don't change when other columns or rows are deleted. If basic columns or nonbasic rows have been deleted
+    since, HiGHS completes the basis. Columns added since are nonbasic, rows added since are basic.
     """
 
     columns: IntArray
@@ -93,7 +95,7 @@ class NodeMaster:
     tables, rows
         The instance.
     penalty
-        Loss a unit of weight of an admitted job that finds no room.
+        Loss, in utility units, per unit of weight that the schedules of an admitted job lack.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows, penalty: float) -> None:
@@ -120,11 +122,11 @@ class NodeMaster:
 
     @property
     def num_base_rows(self) -> int:
-        """Rows before the cuts: capacities, then jobs."""
+        """Number of rows before the cuts: capacity rows, then jobs' rows."""
         return len(self._live) + self._tables.num_jobs
 
     def basis(self) -> MasterBasis:
-        """Return the present basis."""
+        """Return the programme's present basis."""
         import highspy
 
         basis, basic = self._highs.getBasis(), highspy.HighsBasisStatus.kBasic
@@ -135,7 +137,7 @@ class NodeMaster:
         return MasterBasis(columns=self._column_serials()[columns], rows=self._row_serials()[~rows])
 
     def load_node(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
-        """Turn to a node: fix what it forbids, and free the rest; start from a basis if one is given."""
+        """Make the programme that of a node: fix forbidden schedules at 0, free the others, and set the basis if given."""
         self._limits = limits
         allowed = limits.allows(self._tables, self.schedules)
         changed = np.flatnonzero(allowed != self._is_allowed)
@@ -155,14 +157,14 @@ class NodeMaster:
         self._strategy = DUAL_SIMPLEX
 
     def raise_penalty(self) -> bool:
-        """Raise the penalty of admitted jobs without room, until another node is entered; False if it can't be."""
+        """Raise the penalty of admitted jobs for the present node; return False if it has reached its maximum."""
         if self._penalty_factor >= MAX_PENALTY_FACTOR:
             return False
         self._set_penalty(self._penalty_factor * PENALTY_STEP)
         return True
 
     def add_schedules(self, priced: PricedSchedules) -> int:
-        """Add schedules of the present node that are new; return how many."""
+        """Add the schedules that aren't in the programme, all allowed in the present node; return their number."""
         added = priced.select(self._keys.append_new(priced))
         self.schedules = self.schedules.followed_by(added)
         self._append_columns(added, is_allowed=np.ones(len(added), dtype=np.bool_))
@@ -174,7 +176,7 @@ class NodeMaster:
         self._strategy = DUAL_SIMPLEX
         first = len(self.cuts)
         self.cuts.add(cuts)
-        # The jobs' penalties have no use of cuts.
+        # The columns of the jobs' penalties are 0 in the rows of cuts.
         penalties = csr_array((len(cuts), self._tables.num_jobs))
         use = hstack([penalties, csr_array(self._cut_shares(self.schedules, first))], format="csr")
         add_rows(self._highs, use)
@@ -215,15 +217,15 @@ class NodeMaster:
         )
 
     def loads(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return how many workers and PSs of each job each class holds, shape (jobs, classes, slots)."""
+        """Return each job's workers and PSs in each class and slot, weighted, shape (jobs, classes, slots) each."""
         return class_loads(self._tables.instance, *self._entries(weight, np.flatnonzero(weight > 0)))
 
     def counts(self, weight: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return what a point has of each job in each class and slot, as `ColumnPool.counts` does."""
+        """Return the sorted entries of a point's schedules with their weights, as `ColumnPool.counts` does."""
         return sorted_counts(*self._entries(weight, np.flatnonzero(weight > MIN_WEIGHT)))
 
     def _entries(self, weight: FloatArray, on: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return the entries of some schedules, side by side and schedule by schedule."""
+        """Return rows (side, class, slot, job, count) of the given schedules, and the weight of each row's schedule."""
         blocks, weights = [], []
         for side, counts in enumerate((self.schedules.workers, self.schedules.ps)):
             k, c, t = np.nonzero(counts[on])
@@ -235,7 +237,7 @@ class NodeMaster:
         return np.concatenate(blocks), np.concatenate(weights)
 
     def purge_columns(self, max_schedules: int, max_cuts: int) -> None:
-        """Forget what was not used lately, if there is too much of it, and start the programme again."""
+        """If there are more schedules or cuts than the maximum, keep half as many, those used last, and rebuild."""
         if len(self.schedules) <= max_schedules and len(self.cuts) <= max_cuts:
             return
         columns, cuts = np.arange(len(self.schedules)), np.arange(len(self.cuts))
@@ -246,13 +248,13 @@ class NodeMaster:
         self._rebuild(columns, cuts)
 
     def drop_idle_cuts(self) -> None:
-        """Forget the cuts that the last point doesn't price, and start the programme again."""
+        """Delete the cuts whose multiplier is 0 at the last point, and rebuild the programme."""
         cut_index = np.flatnonzero(self._last_cut_use == self._num_solves)
         if len(cut_index) < len(self.cuts):
             self._rebuild(np.arange(len(self.schedules)), cut_index)
 
     def _rebuild(self, columns: IntArray, kept_cuts: IntArray) -> None:
-        """Start the programme again with some of the schedules and cuts."""
+        """Build the programme again with the given schedules and cuts."""
         self.schedules = self.schedules.select(columns)
         self._keys.take(columns)
         self.cuts.keep(kept_cuts)
@@ -269,12 +271,12 @@ class NodeMaster:
         self._last_use, self._serial = last_use, serial
 
     def _column_serials(self) -> IntArray:
-        """Return serial numbers of all columns: the jobs' penalties come first."""
+        """Return the serial number of each column: the jobs' penalties, then the schedules."""
         num_jobs = self._tables.num_jobs
         return np.concatenate([np.arange(num_jobs), num_jobs + self._serial])
 
     def _row_serials(self) -> IntArray:
-        """Return serial numbers of all rows: capacities and jobs come first."""
+        """Return the serial number of each row: capacity rows, jobs' rows, then cuts."""
         return np.concatenate([np.arange(self.num_base_rows), self.num_base_rows + self._cut_serial])
 
     def _restore(self, basis: MasterBasis) -> None:
@@ -286,7 +288,7 @@ class NodeMaster:
         restored.col_status = [status.kBasic if basic else status.kNonbasic for basic in is_basic.tolist()]
         restored.row_status = [status.kNonbasic if nonbasic else status.kBasic for nonbasic in is_nonbasic.tolist()]
         restored.valid = True
-        # With a column or row forgotten the rest may be too few, too many, or dependent: HiGHS completes them then.
+        # If a column or row has been deleted, the rest may be too few, too many or dependent. HiGHS repairs an alien basis.
         restored.alien = int(is_basic.sum()) != len(basis.columns) or int(is_nonbasic.sum()) != len(basis.rows)
         self._highs.setBasis(restored)
 
@@ -309,7 +311,7 @@ class NodeMaster:
         row = np.concatenate([self._place[usage.indices], len(self._live) + schedules.jobs, self.num_base_rows + cut])
         column = np.concatenate([np.repeat(each, np.diff(usage.indptr)), each, of_cut])
         entry = np.concatenate([usage.data * self._scale[usage.indices], np.ones(number), shares[cut, of_cut]])
-        # One construction from sorted triplets: stacking SciPy's matrices takes several times as long for a few columns.
+        # For a few columns, stacking SciPy matrices takes several times as long as one matrix from sorted triplets.
         order = np.lexsort((row, column))
         order = order[row[order] >= 0]
         first = np.concatenate([[0], np.cumsum(np.bincount(column[order], minlength=number))])
@@ -322,7 +324,7 @@ class NodeMaster:
         self._num_serials += number
 
     def _job_rows(self, jobs: IntArray) -> csr_array:
-        """Return the jobs' rows of columns that belong to `jobs`."""
+        """Return the part of the jobs' rows with columns of the given jobs, shape (all jobs, columns)."""
         number = len(jobs)
         return csr_array((np.ones(number), (jobs, np.arange(number))), shape=(self._tables.num_jobs, number))
 
@@ -345,13 +347,13 @@ class NodeMaster:
 
 
 PAYOFF_TOL = 1e-9
-"""Relative payoff beyond a job's price from which a schedule enters the master."""
+"""A schedule enters the master if its payoff exceeds its job's price by more than this, relative to the price or 1."""
 
 INFEASIBILITY_TOL = 1e-7
-"""Weight of admitted jobs without room that is a rounding error."""
+"""Up to this sum, the weight that admitted jobs' schedules lack is a rounding error."""
 
 CENTER_SHARE = 0.5
-"""Weight of the best point's prices where schedules are priced; that of the master's is the rest."""
+"""Weight of the best point's prices in the average with the master's prices at which schedules are priced first."""
 
 CONVERGED_TOL = 1e-8
 """Relative gap between bound and master at which column generation ends."""
@@ -359,16 +361,18 @@ CONVERGED_TOL = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeResult:
-    """What is known of a node.
+    """Result of bounding a node.
 
     Parameters
     ----------
     point
         The best dual point found.
     master
-        The last point of the master; None if the node was closed without one.
+        The last point of the master; None if the bound fell to the cutoff.
     is_converged
-        Whether the master's value is the node's bound: only then does it tell how to branch.
+        Whether column generation ended because no priced schedule improves the master, so that its value is the bound.
+    basis
+        The master's last basis, from which the node's children start.
     """
 
     point: DualPoint
@@ -379,18 +383,19 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEffortLimits:
-    """How much work a node is worth.
+    """Limits of the work on a node.
 
     Parameters
     ----------
     max_rounds
-        Rounds of pricing after which the node is left as it is.
+        Maximum number of solved masters.
     max_cut_rounds
-        Rounds of separation.
+        Maximum number of rounds of cuts.
     max_count_rounds
-        Of these the first ones, in which cuts of counts are looked for, too.
+        Number of the first rounds of cuts that also separate count cuts.
     min_gain
-        Separation ends when a round lowers the bound by less than this share of its distance to the cutoff.
+        No further cuts are added once a round lowers the master's value by less than this share of the value's distance
+        to the cutoff.
     """
 
     max_rounds: int
@@ -400,7 +405,7 @@ class NodeEffortLimits:
 
 
 class NodeBounder:
-    """Bounds nodes one after the other; what one node's schedules and cuts teach serves the next.
+    """Bounds nodes one after the other; schedules and cuts of earlier nodes stay in the master.
 
     Parameters
     ----------
@@ -421,7 +426,7 @@ class NodeBounder:
         self.num_rounds = 0
 
     def zero_dual_point(self) -> DualPoint:
-        """Return the point where nothing has a price."""
+        """Return the dual point at which all prices are 0."""
         prices = self._no_prices()
         priced = self.pricer.price(prices, BranchRestrictions.free(self._tables))
         return DualPoint(
@@ -445,15 +450,17 @@ class NodeBounder:
         Parameters
         ----------
         limits
-            The node; every job that it admits has a schedule.
+            The node's restrictions, which leave every admitted job a schedule.
         start
-            A point that is valid for the node, such as its parent's.
+            A dual point that is valid for the node, such as its parent's.
         cutoff
-            Nodes of no higher bound are of no interest.
+            The work ends as soon as the bound is at most this value.
         effort
-            When to leave it at that.
+            Limits of the work; at these, the bound may be above the master's value.
         should_stop
-            Asked with the present bound after each round of pricing.
+            Called with the present bound after each pricing; True ends the work.
+        basis
+            Basis from which the master starts; None: its present one.
         """
         best, master = start, self.master
         master.load_node(limits, basis)
@@ -463,8 +470,8 @@ class NodeBounder:
             point = master.solve()
             out = point.row_prices, point.multiplier
             self.num_rounds += 1
-            # Between the best point and the master's the bound is lower and schedules are better; at the master's own
-            # prices it shows whether schedules are missing.
+            # Prices between the best point and the master's give lower bounds and better schedules. Only the master's own
+            # prices show whether it lacks schedules.
             for share in (CENTER_SHARE, 0.0):
                 of_rows, of_cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
                 prices = of_rows, of_cuts
@@ -498,15 +505,15 @@ class NodeBounder:
         return NodeResult(point=best, master=point, is_converged=False, basis=master.basis())
 
     def estimate(self, limits: BranchRestrictions, basis: MasterBasis | None) -> float:
-        """Return about the value of a node's master over the known schedules.
+        """Return an estimate of the value of a node's master.
 
-        It proves nothing: schedules are missing, and few steps are taken towards the value.
+        The estimate proves nothing: the master has only the known schedules, and the simplex method takes few steps.
         """
         self.master.load_node(limits, basis)
         return self.master.estimate(ESTIMATE_ITERATIONS)
 
     def _improve(self, point: MasterPoint, priced: PricedSchedules, bound: float) -> bool:
-        """Add the schedules that are worth more than their job's price; return whether that helps."""
+        """Add the schedules whose payoff exceeds their job's price; return whether any of them is new."""
         if bound - point.value <= CONVERGED_TOL * max(1.0, abs(point.value)):
             return False
         needed = point.job_price + PAYOFF_TOL * np.maximum(1.0, np.abs(point.job_price))
@@ -517,7 +524,7 @@ class NodeBounder:
         return self.master.add_schedules(priced) > 0
 
     def payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
-        """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
+        """Return the value less the cost of each schedule at the master's duals, shape (schedules,)."""
         cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
         if len(self.master.cuts):
             cost = cost + point.multiplier @ self.master.cuts.use(schedules)
@@ -525,7 +532,7 @@ class NodeBounder:
         return payoff
 
     def _center(self, start: DualPoint) -> tuple[FloatArray, FloatArray]:
-        """Return a point's prices and its multipliers of the master's cuts; of cuts that are gone nothing stays."""
+        """Return a point's row prices, and its multipliers of the master's present cuts, 0 for cuts that it lacks."""
         known = {id(cut): multiplier for cut, multiplier in zip(start.cuts, start.multiplier.tolist(), strict=True)}
         multiplier = np.array([known.get(id(cut), 0.0) for cut in self.master.cuts.cuts])
         return start.row_prices, multiplier
@@ -533,7 +540,7 @@ class NodeBounder:
     def _price(
         self, point: tuple[FloatArray, FloatArray], limits: BranchRestrictions
     ) -> tuple[PricedSchedules, DualPoint]:
-        """Price all jobs at prices of rows and multipliers of cuts, which gives schedules and a bound."""
+        """Price all jobs at row prices and cut multipliers; return the schedules and the dual point with its bound."""
         row_prices, multiplier = point
         cuts = self.master.cuts
         prices = cuts.charged(self._rows.prices(row_prices), multiplier)

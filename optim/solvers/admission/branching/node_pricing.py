@@ -1,9 +1,10 @@
-"""Pricing under a node's restrictions: the best schedules that branching leaves, compiled.
+"""Pricing under a node's restrictions: the best schedule of each job that meets them, compiled.
 
-As in `best_schedule`, a min-plus recursion over the work done; but a restricted job may be forced to
-run units in a class and slot, must complete within a window, and may have to be admitted at a loss.
-So no schedule is enlarged for the bound's sake: only those without superfluous units count, which run
-the fewest workers that make a slot's progress, as few PSs as they need, and end when the work is done.
+As in `best_schedule`, a min-plus recursion over the work done. But a node may force units into a class and slot, limit
+the slots in which a job completes, and admit a job at a loss.
+
+Only schedules without superfluous units count. They run the fewest workers with a slot's progress and the PSs that
+these need, and end when the work is done.
 """
 
 from dataclasses import dataclass
@@ -35,9 +36,10 @@ from optim.solvers.admission.pricing.shared import ClassFrontiers
 
 @by_reference
 class SeparateSource(NamedTuple):
-    """Unit costs, shape (segments, classes, slots), and curves.
+    """Classes of separate servers for workers and PSs.
 
-    And work space: costs by number of units, orders of the classes, and costs by class and number.
+    Unit costs, shape (segments, classes, slots), and curves; then work space: costs by number of units, orders of the
+    classes, and costs by class and number of units.
     """
 
     worker_cost: FloatArray
@@ -54,7 +56,11 @@ class SeparateSource(NamedTuple):
 
 @by_reference
 class SharedSource(NamedTuple):
-    """Unit costs and curves likewise, what classes hold, and work space: costs by (class, PSs, workers)."""
+    """Classes of shared servers.
+
+    Unit costs and curves as in `SeparateSource`, the feasible pairs of workers and PSs, and work space: costs by class,
+    PSs and workers.
+    """
 
     worker_cost: FloatArray
     ps_cost: FloatArray
@@ -66,7 +72,7 @@ class SharedSource(NamedTuple):
 
 @compiled
 def _fill_greedily(cost, low, high, most, order, table):
-    """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
+    """Fill `table[n]` with the least cost of n units; return the minimal and the maximal n, (1, 0) if none is feasible."""
     total = 0.0
     units = 0
     for c in range(len(cost)):
@@ -90,7 +96,7 @@ def _fill_greedily(cost, low, high, most, order, table):
 
 @compiled
 def _fill_side(row, cost, low, high, curves, most, order, layers, table):
-    """As `_fill_greedily`, where a row of curves may charge."""
+    """As `_fill_greedily`, with the extra costs of a row of curves; row 0 has none."""
     if row == 0:
         return _fill_greedily(cost, low, high, most, order, table)
     min_units, max_units = fill_layers(most, cost, low, high, curves.extra[row], layers)
@@ -100,7 +106,7 @@ def _fill_side(row, cost, low, high, curves, most, order, layers, table):
 
 @compiled
 def _fill_slot(i, s, t, ps_needed, limits, source, table):
-    """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
+    """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite if infeasible."""
     most = len(ps_needed) - 1
     table[: most + 1] = INFINITE
     min_units, max_units = _fill_side(
@@ -119,7 +125,7 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
 
 @compiled
 def _take(row, units, cost, low, high, curves, order, layers, out):
-    """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
+    """Write the cheapest counts by class whose sum is `units`, each at least its lower limit."""
     if row == 0:
         spare = high - low
         out[:] = low
@@ -132,7 +138,7 @@ def _take(row, units, cost, low, high, curves, order, layers, out):
 
 @compiled
 def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
-    """Write the cheapest counts for so many workers and PSs in a slot."""
+    """Write the cheapest counts by class of `workers` workers and `ps` PSs in a slot."""
     _take(
         source.worker_curves.place[i, t], workers, source.worker_cost[s, :, t], limits.worker_low[i, :, t],
         limits.worker_high[s, :, t], source.worker_curves, source.order, source.worker_layers, out_workers[:, t],
@@ -164,7 +170,7 @@ def _shared_sides(i, s, t, limits, source):
 
 @compiled
 def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
-    """As `_fill_slot`, where workers and PSs share servers."""
+    """As `_fill_slot`, for servers that workers and PSs share."""
     most = len(ps_needed) - 1
     costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
     fill_pair_layers(most, ps_needed[most], costs, lows, highs, curves, fronts, source.layers)
@@ -174,7 +180,7 @@ def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
 
 @compiled
 def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
-    """As `_write_slot`, where workers and PSs share servers."""
+    """As `_write_slot`, for servers that workers and PSs share."""
     costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
     fill_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers)
     take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers, out_workers[:, t], out_ps[:, t])
@@ -182,7 +188,7 @@ def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps
 
 @compiled
 def _forced_slots(i, worker_low, ps_low):
-    """Return the first and the last slot in which a job must have units; the horizon and -1 if there is none."""
+    """Return the first and the last slot in which a job must have units; the horizon and -1 without such a slot."""
     first, last = worker_low.shape[2], NONE
     for t in range(worker_low.shape[2]):
         if worker_low[i, :, t].any() or ps_low[i, :, t].any():
@@ -191,7 +197,7 @@ def _forced_slots(i, worker_low, ps_low):
 
 
 def _trace_by(write_slot):
-    """Return the way back to the best cost, which hands each slot's units to `write_slot`."""
+    """Return the function that traces the best cost back and passes each slot's units to `write_slot`."""
 
     @compiled
     def trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps):
@@ -206,13 +212,13 @@ def _trace_by(write_slot):
             least = max(0, target - steps[-1] * (last_slot - t + 1))
             is_traced = False
             for s in range(segment, segment_end):
-                # Only these states' tables were made for this job.
+                # For other states, the tables may be those of another job.
                 low = max(least, jobs.segment_start[s])
                 high = jobs.segment_start[s + 1] if s + 1 < segment_end else target
                 for y in range(len(steps)):
                     if y > 0 and steps[y] == steps[y - 1]:
                         continue
-                    # One state leads on by y workers; several do where the work is completed.
+                    # Before the completion slot, y workers reach `state` from one state; in it, from several.
                     from_state = state - steps[y]
                     to_state = from_state + 1
                     if t == completion:
@@ -235,7 +241,7 @@ def _trace_by(write_slot):
 
 
 def _best_by(fill_slot, trace_back):
-    """Return the recursion over the slots' tables that `fill_slot` makes."""
+    """Return the function that prices one job, by a recursion over the slot tables of `fill_slot`."""
 
     @compiled
     def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
@@ -263,7 +269,7 @@ def _best_by(fill_slot, trace_back):
         reached = 0
         for t in range(first_slot, last_slot + 1):
             if jobs.value[i, t] <= best:
-                break  # values never rise and costs are at least 0
+                break  # values never increase with the slot, and costs are at least 0
             k = t - first_slot
             before, after = states[k], states[k + 1]
             after[:target] = INFINITE
@@ -282,7 +288,7 @@ def _best_by(fill_slot, trace_back):
                     if cost == INFINITE or (y > 0 and steps[y] == steps[y - 1]):
                         continue
                     step = steps[y]
-                    # From these states so many workers complete the work, and one fewer would not.
+                    # From these states y workers complete the work, and y - 1 would not.
                     from_state = max(low, target - step)
                     to_state = min(high, target - steps[y - 1]) if y > 0 else low
                     for d in range(from_state, to_state):
@@ -304,7 +310,7 @@ def _best_by(fill_slot, trace_back):
 
 
 def _pricing_by(fill_slot, write_slot):
-    """Return the pricing of many jobs over one kind of classes."""
+    """Return the function that prices many jobs over one type of classes."""
     price_one = _best_by(fill_slot, _trace_by(write_slot))
 
     @compiled
@@ -325,18 +331,18 @@ price_restricted_shared = _pricing_by(_fill_shared_slot, _write_shared_slot)
 
 @by_reference
 class BranchRestrictions(NamedTuple):
-    """What a node leaves of each job's schedules.
+    """Restrictions of a node on each job's schedule.
 
     Parameters
     ----------
     is_refused, is_admitted
-        Shape (jobs,), bytes: the job has no schedule, or certainly has one.
+        Shape (jobs,), 0 or 1: the job must not have a schedule, or must have one.
     first, last
-        Shape (jobs,): slots in which it may complete.
+        Shape (jobs,): first and last slot in which the job may complete.
     worker_low, ps_low
-        Shape (jobs, classes, slots): fewest units.
+        Shape (jobs, classes, slots): minimal units.
     worker_high, ps_high
-        Shape (segments, classes, slots): most units.
+        Shape (segments, classes, slots): maximal units.
     """
 
     is_refused: IntArray
@@ -350,7 +356,7 @@ class BranchRestrictions(NamedTuple):
 
     @classmethod
     def free(cls, tables: JobTables) -> "BranchRestrictions":
-        """Return the limits of the root: none but the instance's."""
+        """Return the limits of the root, which are those of the instance."""
         horizon = tables.value.shape[1]
         none = np.zeros(tables.num_jobs, dtype=np.int64)
         return cls(
@@ -365,7 +371,7 @@ class BranchRestrictions(NamedTuple):
         )
 
     def narrowed(self, tables: JobTables, branch: Branch, *, is_high: bool) -> "BranchRestrictions":
-        """Return the limits of a branch's low or high child."""
+        """Return the limits of the low or high child of a split by `branch`."""
         i, v = branch.job, branch.value
         match branch.kind:
             case BranchKind.ADMITTED if is_high:
@@ -389,7 +395,7 @@ class BranchRestrictions(NamedTuple):
         return self._replace(**{"worker_high" if is_worker else "ps_high": high})
 
     def allows(self, tables: JobTables, schedules: PricedSchedules) -> NDArray[np.bool_]:
-        """Tell which schedules the node leaves, shape (schedules,)."""
+        """Return whether each schedule meets the node's restrictions, shape (schedules,)."""
         job, completion = schedules.jobs, schedules.completion
         result: NDArray[np.bool_] = (self.is_refused[job] == 0) & (completion >= self.first[job])
         result &= completion <= self.last[job]
@@ -431,10 +437,10 @@ class NodePricer:
 
     @classmethod
     def of(cls, tables: JobTables) -> "NodePricer":
-        """Lay out arrays and work space for an instance."""
+        """Allocate arrays and work space for an instance."""
         window = np.maximum(tables.deadline - tables.arrival + 1, 0)
         fastest = tables.progress[tables.table_offset[1:] - 1]
-        # Others have no schedule at all; their targets may be beyond any memory.
+        # Other jobs have no schedule; tables as long as their targets might not fit into memory.
         live = (window > 0) & (tables.target <= fastest * window)
         longest = int(window[live].max(initial=1))
         widest = int(tables.target[live].max(initial=1))
@@ -452,13 +458,13 @@ class NodePricer:
         )
 
     def price(self, prices: Prices, limits: BranchRestrictions, *, jobs: IntArray | None = None) -> PricedSchedules:
-        """Find each job's best schedule that a node leaves, exactly.
+        """Find each job's best schedule under a node's restrictions, exactly.
 
         Returns
         -------
         PricedSchedules
-            The payoff of a job that may be refused is at least 0; that of a job that must be admitted may
-            have either sign, -infinity where it has no schedule.
+            The payoff of a job that may be rejected is at least 0. The payoff of a job that must be admitted may be negative;
+            it is -infinity without a schedule.
         """
         tables = self.tables
         which = np.arange(tables.num_jobs) if jobs is None else jobs
@@ -483,7 +489,7 @@ class NodePricer:
         return priced
 
     def has_schedule(self, job: int, limits: BranchRestrictions) -> bool:
-        """Tell whether a node leaves any schedule of a job."""
+        """Return whether any schedule of a job meets a node's restrictions."""
         rows = CapacityRows.of(self.tables)
         free = rows.prices(np.zeros(rows.num_rows))
         return bool(self.price(free, limits, jobs=np.array([job])).completion[0] >= 0)

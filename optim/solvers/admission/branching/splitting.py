@@ -1,7 +1,8 @@
-"""From counts over server classes to counts on single servers, and splits where they do not fit.
+"""From counts over server classes to counts on single servers, and splits of a node if they don't fit.
 
-The low child of each split has fewer units in the unpackable place; the high child at least as many. Where all are at
-least as many, the servers hold none of the node's plans, and the checker shows it from the restrictions alone.
+If counts of several jobs don't fit on the servers of a class in a slot, the node is split on one of these counts: the low
+child allows fewer units than now, the high child requires at least the present units. Once a node requires the
+present units of all these jobs, none of its plans fits on the servers. The checker proves this from the restrictions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,30 +20,30 @@ from optim.solvers.admission.packing.capacity_rows import segments_of
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 NODE_LIMIT = 20_000
-"""Ways to place a kind that one search takes, after which it is given up: then the counts may or may not split."""
+"""Maximal number of placements of an item that one search tries. Beyond it the search gives up: the result is unknown."""
 
 NODES_A_CHECK = 64
-"""Nodes between two questions whether to stop."""
+"""Number of tried placements between two calls of `should_stop`."""
 
 Vector = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Units of one sort: a schedule's workers or PSs in a class and slot.
+    """A schedule's workers, or its PSs, in one class and slot.
 
     Parameters
     ----------
     owner
-        Number of the schedule; on shared servers a schedule's workers and PSs are two kinds of one owner.
+        Index of the schedule; on shared servers a schedule's workers and PSs are two items of one owner.
     side
         Workers or PSs.
     units
-        How many there are in all.
+        Number of units to place.
     demand
-        What one takes of each resource.
+        Demand of one unit for each resource, in 1e-6 units.
     most
-        How many of them one server may hold.
+        Maximal number of these units on one server.
     """
 
     owner: int
@@ -54,16 +55,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackableSet:
-    """A class and slot whose servers don't hold what schedules put there together.
+    """A class and slot in which the counts of schedules were not split onto the servers.
 
     Parameters
     ----------
     hosts, server_class, slot
-        Where; on shared servers `hosts` is the workers' side.
+        Whether the servers are for workers or for PSs (shared servers: workers), their class, and the slot.
     items
-        A set of kinds that the servers don't hold; without any one of them they might.
+        Items that don't fit together; with `is_proven`, they were reduced as far as the searches could prove.
     is_proven
-        Whether the search came to its end.
+        Whether it is proven that they don't fit; False if the search gave up.
     """
 
     hosts: Side
@@ -76,19 +77,19 @@ class UnpackableSet:
 def split(
     tables: JobTables, schedules: PricedSchedules, should_stop: Callable[[], bool] = never
 ) -> AdmissionPlan | UnpackableSet:
-    """Place schedules of different jobs over server classes on single servers, exactly.
+    """Split the counts of schedules over server classes onto single servers.
 
     Parameters
     ----------
     tables, schedules
-        The instance, and what is placed.
+        The instance, and schedules of different jobs.
     should_stop
-        Asked within searches that take long; one that is stopped is given up.
+        Called during long searches; True ends the search without a result.
 
     Returns
     -------
     AdmissionPlan or UnpackableSet
-        The plan; or the first class and slot where no way was found to split the counts.
+        The plan, or the first class and slot in which no split of the counts was found.
     """
     instance, segments = tables.instance, segments_of(tables, schedules)
     rows: dict[Side, list[tuple[int, int, int, int]]] = {Side.WORKER: [], Side.PS: []}
@@ -113,7 +114,7 @@ def split(
 def _items(
     instance: AdmissionInstance, schedules: PricedSchedules, segments: IntArray, side: Side, c: int, t: int
 ) -> Iterator[Item]:
-    """Yield what schedules put in a class and slot."""
+    """Yield the items of one side in a class and slot, one per schedule with units there."""
     is_worker = side is Side.WORKER
     counts = schedules.workers if is_worker else schedules.ps
     demand = instance.jobs.worker_demand if is_worker else instance.jobs.ps_demand
@@ -130,14 +131,14 @@ def _items(
 
 
 class ServerSpace:
-    """Equal servers of a class in a slot.
+    """The identical servers of a class in a slot.
 
     Parameters
     ----------
     servers, c, t
-        The class and slot.
+        All classes, and the index of the class and the slot.
     share
-        What one owner's kinds may take together of one server, a single unit excepted; None for no limit.
+        Maximal use of each resource of one server by an owner's workers and PSs together; None: no limit.
     """
 
     def __init__(self, servers: ServerClasses, c: int, t: int, share: Vector | None) -> None:
@@ -149,12 +150,13 @@ class ServerSpace:
 def pack(
     items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool] = never
 ) -> tuple[list[list[int]] | None, bool]:
-    """Spread units over equal servers.
+    """Distribute the units of items over identical servers.
 
     Returns
     -------
     tuple
-        For each kind its units by server, None if no way was found; and whether that is proven.
+        Each item's units by server, or None if no distribution was found; and whether the search was complete, so that
+        None proves that there is none.
     """
     for r, limit in enumerate(space.one):
         if sum(item.units * item.demand[r] for item in items) > space.number * limit:
@@ -165,7 +167,7 @@ def pack(
 
 
 def _fewest(items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
-    """Leave out kinds one after the other as long as the servers certainly don't hold the rest."""
+    """Remove items one after the other if the rest provably still doesn't fit; return the remaining items."""
     core = list(items)
     for item in sorted(items, key=lambda item: (item.units * max(item.demand), item.owner)):
         rest = [other for other in core if other is not item]
@@ -176,7 +178,7 @@ def _fewest(items: Sequence[Item], space: ServerSpace, should_stop: Callable[[],
 
 
 class _Packing:
-    """Depth-first over kinds; servers that hold the same are tried once."""
+    """Depth-first search over items; among servers with equal contents, only one order of counts is tried."""
 
     def __init__(self, items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool]) -> None:
         self._items, self._space, self._should_stop = items, space, should_stop
@@ -188,16 +190,16 @@ class _Packing:
             next((j for j, owner in enumerate(owners) if owner == this_owner and j != k), None)
             for k, this_owner in enumerate(owners)
         ]
-        # Large units first: they leave the fewest ways.
+        # Items with large units come first, since they have the fewest placements.
         self._order = sorted(range(len(items)), key=lambda k: (-self._share_of_capacity(items[k].demand), k))
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the search ended before its end."""
+        """Whether the search ended early, by `should_stop` or the limit of placements."""
         return self._is_stopped or self._nodes > NODE_LIMIT
 
     def place(self) -> list[list[int]] | None:
-        """Return all kinds' units by server."""
+        """Return each item's units by server; None if no placement was found."""
         ways: list[Iterator[list[int]]] = []
         placed_counts: list[list[int]] = []
         while len(placed_counts) < len(self._order):
@@ -224,10 +226,11 @@ class _Packing:
         return max((d / c if c else 0.0 for d, c in zip(demand, self._space.one, strict=True)), default=0.0)
 
     def _ways(self, k: int) -> Iterator[list[int]]:
-        """Yield the ways to place a kind's units on the servers, fullest first.
+        """Yield the distributions of an item's units over the servers, lexicographically largest first.
 
-        Of neighbouring servers that hold the same an earlier one never gets fewer than a later one. So a count bounds
-        those of the servers like it that follow, which tells whether the rest has room: every way that is begun ends.
+        Among neighbouring servers with equal contents, an earlier one never gets fewer units than a later one. So a count
+        bounds the counts of the equal servers after it. The bounds show whether the remaining units fit, so that every
+        partial distribution can be completed.
         """
         most = [self._fits(k, h) for h in range(self._space.number)]
         is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._space.number)]
@@ -247,7 +250,7 @@ class _Packing:
             first = lowered + 1
 
     def _are_equal(self, a: int, b: int) -> bool:
-        """Tell whether two servers are alike for all kinds that aren't placed yet."""
+        """Return whether two servers are interchangeable for all items that aren't placed yet."""
         if self._residual[a] != self._residual[b]:
             return False
         return self._space.share is None or all(placed[a] == placed[b] for placed in self._placed)
@@ -263,7 +266,10 @@ class _Packing:
         return result
 
     def _is_within_share(self, k: int, server: int, count: int) -> bool:
-        """Tell whether an owner's two kinds stay within its share of a server; a single unit always does."""
+        """Return whether `count` units and the owner's other item stay within its share of a server.
+
+        If the owner has no other units on the server, the item's own limit suffices.
+        """
         partner, share = self._partner[k], self._space.share
         partner_units = 0 if partner is None else self._placed[partner][server]
         if share is None or partner is None or partner_units == 0:
@@ -280,23 +286,23 @@ class _Packing:
 
 
 def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[bool]) -> tuple[int, int]:
-    """Return the last server that can hold one unit less, as those after it have room, and what they then hold.
+    """Return the last server that can give one unit to the servers after it.
 
     Parameters
     ----------
     counts, most
-        Units on each server, and the most that it holds.
+        Units on each server, and its maximum.
     is_led
-        Whether a server gets no more than the one before it.
+        Whether a server may have at most as many units as the server before it.
 
     Returns
     -------
     tuple
-        The server, -1 if there is none; and the units for the servers after it.
+        The server, -1 if there is none; and the total of the servers after it, including that unit.
     """
     after = room_beyond = like_it = 0
     for h in range(len(counts) - 1, -1, -1):
-        # `like_it` servers after this one get as much as it at most; `room_beyond` holds for those after them.
+        # The next `like_it` servers get at most as many units as this one; the servers after them at most `room_beyond`.
         if counts[h] and after + 1 <= (counts[h] - 1) * like_it + room_beyond:
             return h, after + 1
         after += counts[h]
@@ -310,10 +316,10 @@ def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[
 def nogood_branch(
     limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, unpackable: UnpackableSet
 ) -> Branch | None:
-    """Return a split of the largest count in an unpackable place that may still be lower in the node.
+    """Return a split on the largest of the unpackable counts that the node allows to be lower.
 
-    If no such count is left, a job with several demand segments may still be in another segment in this slot, until the
-    numbers of its earlier workers are fixed. The split is then of such a number. None if all are fixed.
+    If there is no such count, a job with several demand segments may still be in another segment in this slot, until its
+    counts of workers in earlier slots are fixed. The split is then on one of these counts; None if all are fixed.
     """
     place = (unpackable.server_class, unpackable.slot)
     open_counts = []
@@ -340,7 +346,7 @@ def nogood_branch(
 def _fixing_segment(
     limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, owner: int, slot: int
 ) -> Branch | None:
-    """Return a split of a count of workers before a slot that isn't fixed yet, None if the job has one segment only."""
+    """Return a split on a count of workers before `slot` that isn't fixed; None without one, or with one segment."""
     i = int(schedules.jobs[owner])
     segments = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
     if segments.stop - segments.start == 1:

@@ -1,4 +1,4 @@
-"""Branch and price: the branching tree, choice of splits, diving, and the search by best bound."""
+"""Branch and price: the branching tree, the choice of splits, dives for plans, and the search of the best bound first."""
 
 import heapq
 from collections.abc import Callable, Iterator
@@ -22,15 +22,15 @@ from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 INTEGRALITY_TOL = 1e-6
-"""Weights closer to 0 or 1 than this are whole."""
+"""Weights closer to 0 or 1 than this count as integral."""
 
 MIN_LOSS = 1e-6
-"""Losses count as at least this much, so that one child's loss still ranks splits whose other child loses nothing."""
+"""Lower limit of a child's loss in a score, so that a loss of 0 in one child doesn't hide the loss in the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A split, and how much weight of the fractional point each child forbids."""
+    """A split, and the weight of the fractional point's schedules that the low and the high child forbid."""
 
     branch: Branch
     low_share: float
@@ -38,19 +38,19 @@ class Candidate:
 
     @property
     def balance(self) -> float:
-        """The smaller of the two."""
+        """The smaller of the two weights."""
         return min(self.low_share, self.high_share)
 
 
 def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted: IntArray) -> list[Candidate]:
-    """Return splits on what earns: whether a job is admitted, and by when it completes; by job.
+    """Return splits on the properties of schedules that set their value: admission and completion slot, in order of jobs.
 
     Parameters
     ----------
     schedules, weight
         Known schedules and their weights at the master's point.
     is_admitted
-        Shape (jobs,): jobs that the node admits.
+        Shape (jobs,): whether the node requires the job's admission.
     """
     on = np.flatnonzero(weight > INTEGRALITY_TOL)
     by_slot = np.zeros((len(is_admitted), schedules.workers.shape[2]))
@@ -71,7 +71,7 @@ def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted
 
 
 def count_candidates(schedules: PricedSchedules, weight: FloatArray, num_jobs: int, most: int) -> list[Candidate]:
-    """Return the most balanced splits on a job's number of workers or PSs in a class and slot."""
+    """Return the `most` most balanced splits on a job's number of workers or PSs in a class and slot."""
     candidates: list[Candidate] = []
     for i in range(num_jobs):
         on = np.flatnonzero((weight > INTEGRALITY_TOL) & (schedules.jobs == i))
@@ -94,7 +94,7 @@ def _count_splits(job: int, weight: FloatArray, workers: IntArray, ps: IntArray)
 
 @dataclass(slots=True)
 class _Losses:
-    """Losses of one child, per unit of forbidden weight."""
+    """Sum and number of the losses recorded under one key, each per unit of forbidden weight."""
 
     total: float = 0.0
     number: int = 0
@@ -106,16 +106,16 @@ class _Losses:
 
 @dataclass(slots=True)
 class PseudoCosts:
-    """Mean loss of the bound in earlier splits, per unit of weight that the child forbids.
+    """Mean decrease of the bound by earlier splits (the loss), per unit of weight that the child forbids.
 
-    Losses are stored by kind of split, job, place and child, where the place is the class and slot of a count. Without
-    losses of the place those of the job are used, and without those of the job those of all jobs.
+    A loss is recorded by kind of split, child (low or high), job, and the class and slot of a count. A prediction uses the
+    losses of the same class and slot if there are any, otherwise those of the job, otherwise those of all jobs.
     """
 
     _losses: dict[tuple[object, ...], _Losses] = field(default_factory=dict)
 
     def record(self, candidate: Candidate, loss: float, *, is_high: bool) -> None:
-        """Learn from one child's loss."""
+        """Record the loss of one child."""
         share = candidate.high_share if is_high else candidate.low_share
         for key in _keys(candidate.branch, is_high=is_high):
             losses = self._losses.setdefault(key, _Losses())
@@ -123,9 +123,9 @@ class PseudoCosts:
             losses.number += 1
 
     def number(self, candidate: Candidate) -> int:
-        """Return how often the split's kind was tried on its job, in the child tried less often; 0 for counts.
+        """Return the number of losses recorded for the kind of split and job, the smaller one of both children.
 
-        The loss of a split on counts predicts too little at other nodes.
+        It is 0 for splits on counts, whose losses hardly predict those at other nodes.
         """
         branch = candidate.branch
         if branch.kind in (BranchKind.WORKERS, BranchKind.PS):
@@ -136,7 +136,7 @@ class PseudoCosts:
         )
 
     def score(self, candidate: Candidate, default: float) -> float:
-        """Return the product of both children's expected losses; `default` a unit where nothing is known."""
+        """Return the product of both children's expected losses; `default` per unit of weight if none is recorded."""
         return score(*(self._expected(candidate, default, is_high=is_high) for is_high in (False, True)))
 
     def _expected(self, candidate: Candidate, default: float, *, is_high: bool) -> float:
@@ -152,13 +152,13 @@ def _keys(branch: Branch, *, is_high: bool) -> tuple[tuple[object, ...], ...]:
 
 
 def score(low_loss: float, high_loss: float) -> float:
-    """Return how good a split is: the product of its children's losses."""
+    """Return the score of a split, the product of its children's losses; a higher one is better."""
     return max(low_loss, MIN_LOSS) * max(high_loss, MIN_LOSS)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Node:
-    """A node; `point` is None where its restrictions leave no plan. `branch` is set once it is split."""
+    """A node. `point` is None if no plan meets the node's restrictions, or once it is split, which sets `branch`."""
 
     point: DualPoint | None
     branch: Branch | None = None
@@ -168,7 +168,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenNode:
-    """A leaf that waits to be worked on."""
+    """A leaf that is neither closed nor split."""
 
     number: int
     limits: BranchRestrictions
@@ -178,7 +178,7 @@ class OpenNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Child:
-    """One side of a split: what it leaves, a valid point (None where it leaves no plan), and a basis to start from."""
+    """A child of a split: its restrictions, a valid dual point (None if no plan meets them), and a basis to start from."""
 
     limits: BranchRestrictions
     point: DualPoint | None
@@ -186,12 +186,12 @@ class Child:
 
 
 class SearchTree:
-    """All nodes, and the open ones by bound, ties by number.
+    """All nodes, with the open ones ordered by bound, largest first, then by number.
 
     Parameters
     ----------
     limits, point
-        The root.
+        Restrictions and dual point of the root.
     """
 
     def __init__(self, limits: BranchRestrictions, point: DualPoint) -> None:
@@ -199,24 +199,24 @@ class SearchTree:
         self._open: list[tuple[float, int, BranchRestrictions, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
         self._closed_bound = -float("inf")
         self._current: tuple[int, float] | None = None
-        """The leaf that is worked on, and what is proven of it: it covers plans like any other leaf."""
+        """Number and proven bound of the leaf that `take` returned last; the tree's bound includes it."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     @property
     def num_open(self) -> int:
-        """How many leaves wait."""
+        """Number of open leaves."""
         return len(self._open)
 
     @property
     def bound(self) -> float:
-        """The largest bound of all leaves: those closed, those that wait, and the one that was taken."""
+        """The largest bound of all leaves: closed, open, and the one that was taken."""
         first = -self._open[0][0] if self._open else -float("inf")
         return max(self._closed_bound, first, -float("inf") if self._current is None else self._current[1])
 
     def take(self) -> OpenNode:
-        """Take the open node of the largest bound; close, split or return it."""
+        """Remove and return the open node with the largest bound; the caller closes it, splits it or puts it back."""
         _, number, limits, basis = heapq.heappop(self._open)
         point = self._nodes[number].point
         assert point is not None
@@ -224,36 +224,36 @@ class SearchTree:
         return OpenNode(number=number, limits=limits, point=point, basis=basis)
 
     def lower(self, bound: float) -> None:
-        """Note what is proven by now of the node that was taken."""
+        """Lower the bound of the node that was taken to `bound`, if that is lower."""
         if self._current is not None:
             self._current = (self._current[0], min(self._current[1], bound))
 
     def _release(self, node: OpenNode) -> None:
-        """Note that a node has its place again; children that are put back were never taken."""
+        """Clear the taken node if it is this one; new children were never taken."""
         if self._current is not None and self._current[0] == node.number:
             self._current = None
 
     def put_back(self, node: OpenNode, point: DualPoint) -> None:
-        """Return a node that was taken, with the better of its points."""
+        """Make a taken node or a new child an open leaf, with the given dual point."""
         self._release(node)
         self._nodes[node.number].point = point
         heapq.heappush(self._open, (-point.bound, node.number, node.limits, node.basis))
 
     def close(self, node: OpenNode, point: DualPoint) -> None:
-        """Leave a node as a leaf for good."""
+        """Make a node a leaf that stays, with the given dual point."""
         self._release(node)
         self._nodes[node.number].point = point
         self._closed_bound = max(self._closed_bound, point.bound)
 
     def close_as_empty(self, node: OpenNode) -> None:
-        """Leave a node as a leaf whose restrictions leave no plan."""
+        """Make a node a leaf that stays, whose restrictions no plan meets."""
         self._release(node)
         self._nodes[node.number].point = None
 
     def split(self, node: OpenNode, branch: Branch, low: Child, high: Child) -> tuple[OpenNode | None, ...]:
-        """Split a node that was taken; return its children, None for one that leaves no plan.
+        """Split a node that was taken; return its children, None for a child whose restrictions no plan meets.
 
-        The children are not open yet: they are to be put back or closed.
+        The children are not open yet: the caller puts them back or closes them.
         """
         self._release(node)
         parent = self._nodes[node.number]
@@ -271,7 +271,7 @@ class SearchTree:
         return tuple(children)
 
     def proof(self, rows: CapacityRows) -> TreeProof:
-        """Return the tree as a checker reads it."""
+        """Return the tree with the leaves' proofs, for the checker; nodes with the same point share one proof."""
         known: dict[int, object] = {}
         nodes = []
         for node in self._nodes:
@@ -290,19 +290,19 @@ class SearchTree:
 
 
 WHOLE_TOL = 1e-6
-"""Weights closer to 1 than this are whole."""
+"""Weights at most this far from 0 or 1 count as integral in a master's point."""
 
 DIVE_EFFORT = NodeEffortLimits(max_rounds=8, max_cut_rounds=1, max_count_rounds=0, min_gain=0.0)
-"""Rounds of pricing after each fixing: the bound doesn't matter, good schedules do."""
+"""Limits after each fixing in a dive: a dive needs good schedules, not a tight bound."""
 
 
 def is_whole(weight: FloatArray) -> bool:
-    """Tell whether every schedule is either used or not."""
+    """Return whether every weight is 0 or 1."""
     return bool((np.minimum(weight, np.abs(weight - 1.0)) <= WHOLE_TOL).all())
 
 
 def chosen(schedules: PricedSchedules, weight: FloatArray) -> PricedSchedules:
-    """Return the schedules that a whole point uses."""
+    """Return the schedules of weight 1 in an integral point."""
     return schedules.select(np.flatnonzero(weight > 0.5))
 
 
@@ -315,10 +315,10 @@ def dive(
     cutoff: float,
     should_stop: Callable[[float], bool],
 ) -> AdmissionPlan | None:
-    """Look for a plan of more than `cutoff` among a node's.
+    """Search a node's plans for one with a value above `cutoff`; return None if none is found.
 
-    The schedules that the master's point uses in full are fixed, and the one of the largest weight among
-    the others; then the master is solved again with freshly priced schedules, until all are fixed.
+    A dive fixes the schedules of weight 1, and among the others the one with the largest weight. Then it solves the master
+    again with newly priced schedules. It repeats both until all weights are 0 or 1.
     """
     while result.master is not None:
         schedules, weight = bounder.master.schedules, result.master.weight
@@ -337,7 +337,7 @@ def dive(
 
 
 def fixed(tables: JobTables, limits: BranchRestrictions, schedules: PricedSchedules, k: int) -> BranchRestrictions:
-    """Return a node's limits with one schedule fixed for its job."""
+    """Return a node's restrictions and those that fix schedule `k` for its job."""
     i, completion = int(schedules.jobs[k]), int(schedules.completion[k])
     segments = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
     copy = BranchRestrictions(*(array.copy() for array in limits))
@@ -359,48 +359,50 @@ COUNT_EFFORT = replace(NODE_EFFORT, max_count_rounds=1)
 LEAF_EFFORT = NodeEffortLimits(max_rounds=5_000, max_cut_rounds=6, max_count_rounds=0, min_gain=0.02)
 
 TRIAL_EFFORT = NodeEffortLimits(max_rounds=12, max_cut_rounds=0, max_count_rounds=0, min_gain=1.0)
-"""Rounds of pricing and of cuts at the root, at other nodes, at some of them, where nothing is left to split, and on trial.
+"""Limits of the work at the root, at other nodes, at every `COUNT_EVERY`-th node, at leaves that can't be split, and on
+children of splits on trial.
 
-Cuts of counts are dense rows, with which a node takes the master several times as long: those of the root that have a
-price there lower all nodes' bounds, and more of them at every node cost more than they cut off.
+Count cuts are dense rows: with them, the master of a node takes several times as long. The root's count cuts with a
+positive multiplier lower the bounds of all nodes. Separating more of them at every node costs more time than it saves.
 """
 
 COUNT_EVERY = 25
-"""Nodes between two at which cuts of counts are looked for."""
+"""Every how many nodes count cuts are separated."""
 
 MAX_ESTIMATES, MAX_TRIALS = 16, 5
-"""Splits of a node whose children are solved over the known schedules, and splits that are tried with pricing after that."""
+"""Splits per node whose children are estimated over the known schedules; the best of them are tried with pricing, at most
+the second number."""
 
 MAX_WORSE = 1
-"""Splits in a row with a lower score than the best one, after which no further split of the node is tried. With 1 the tree of small-2
-takes 2.9 processor seconds, with 2 it takes 3.6, and 3.8 without a limit (the optimum known, 21 to 23 nodes)."""
+"""Splits in a row with a lower score than the best one, after which no further split of the node is tried. With 1, the tree
+of small-2 takes 2.9 processor seconds; with 2, 3.6; without a limit, 3.8 (the optimum known, 21 to 23 nodes)."""
 
 RELIABLE = 4
-"""Losses known of a kind of split and job from which it is no longer tried; counts are always tried.
+"""Recorded losses of a kind of split and job from which they replace a trial; splits on counts are always tried.
 
-With counts chosen by known losses, the bound of small-1 could stand still for 200 nodes.
+With splits on counts chosen by recorded losses, the bound of small-1 could stay the same for 200 nodes.
 """
 
 COUNT_CANDIDATES = 100
-"""Maximum number of splits on counts that are ranked by earlier losses at their places.
+"""Maximum number of splits on counts that are ranked by the losses recorded for their classes and slots.
 
-Few places affect the bound. With the twelve most balanced splits, at most two per job, and losses by job alone, the bound
-of small-1 could stay the same for 120 nodes.
+Few classes and slots affect the bound. With the twelve most balanced splits, at most two per job, and losses by job alone,
+the bound of small-1 could stay the same for 120 nodes.
 """
 
 DIVE_EVERY = 25
-"""Nodes between two dives for plans."""
+"""Every how many nodes the search dives for plans."""
 
 MAX_SCHEDULES, MAX_CUTS = 1_200, 3_000
-"""What the master may hold before it forgets what was not used lately."""
+"""Maximal numbers of schedules and cuts in the master when a node begins; see `NodeMaster.purge_columns`."""
 
 
 def nothing(*_: object) -> None:
-    """Do nothing, and know of nothing."""
+    """Return None: there is no other search that could find plans."""
 
 
 class TreeSearch(AbstractIteration[AdmissionPlan]):
-    """One search of a tree.
+    """One branch-and-price search.
 
     Parameters
     ----------
@@ -409,15 +411,15 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     plan
         A feasible plan to start from.
     improve
-        Return a feasible plan found from the best known one.
+        Function that searches from the best known plan and returns a feasible plan.
     tol
         Relative gap at which the plan counts as optimal.
     monitor
-        Told and asked after every round of pricing.
+        Receives the state after each pricing, and decides whether to stop.
     relaxed
-        The packing LP, solved: the root starts from its point and its schedules.
+        Solution of the packing LP; the root starts from its dual point and its schedules.
     find_elsewhere
-        Called with the best plan before each question whether to stop; returns a feasible plan found elsewhere, or None.
+        Called with the best plan before each poll of the monitor; returns a feasible plan of another search, or None.
     """
 
     def __init__(
@@ -450,20 +452,20 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
 
     @property
     def cutoff(self) -> float:
-        """Nodes of no higher bound hold no plan worth looking for."""
+        """Bound up to which a node is closed: its plans improve on the best one by at most half the tolerance."""
         return self.incumbent_value + 0.5 * self._tol * max(1.0, abs(self.incumbent_value))
 
     @property
     def bound(self) -> float:
-        """What is proven of all plans."""
+        """Proven upper bound on the value of every plan."""
         return max(self.tree.bound, self.incumbent_value)
 
     def is_done(self) -> bool:
-        """Tell whether no node is open."""
+        """Return whether no node is open."""
         return self.tree.num_open == 0
 
     def step(self) -> None:
-        """Take the open node of the largest bound, and close or split it; told to stop in between, put it back."""
+        """Close or split the open node with the largest bound; put it back if the monitor ends the search meanwhile."""
         node = self.tree.take()
         if node.point.bound <= self.cutoff:
             self.tree.close(node, node.point)
@@ -471,7 +473,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self._process_node(node)
 
     def standing(self) -> SolverState:
-        """Tell how many nodes are bounded, and how many wait."""
+        """Return the number of bounded nodes, the best value, the bound, and the number of open nodes."""
         return SolverState(
             iterations=self.num_bounded,
             objective=self.incumbent_value,
@@ -480,11 +482,11 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         )
 
     def finish(self, reason: Termination | None) -> AdmissionPlan:
-        """Return the best plan; the tree is what is proven."""
+        """Return the best plan; the proof of the bound is the tree's."""
         return self.plan
 
     def _is_over_at(self, bound: float) -> bool:
-        """Note what is proven by now of the node that was taken, and ask whether to stop."""
+        """Lower the bound of the taken node, and return whether to stop."""
         self.tree.lower(bound)
         return self._is_over()
 
@@ -511,7 +513,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self.tree.close(node, result.point)
             return
         if not is_root and self._is_lagging_leaf(node, result):
-            # Nothing is left to split, so what the rounds of pricing didn't prove would never be proven.
+            # A node that can't be split has no children that would lower its bound further: bound it with more rounds.
             result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis, self._is_over_at)
             self.tree.lower(result.point.bound)
             if result.point.bound <= self.cutoff:
@@ -533,7 +535,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self._split(node, result, candidates)
 
     def _is_lagging_leaf(self, node: OpenNode, result: NodeResult) -> bool:
-        """Return whether a node can't be split although its bound isn't down to the master's value yet."""
+        """Return whether a node can't be split although its bound is still above the master's value."""
         if result.master is None or result.is_converged or self._is_over():
             return False
         return is_whole(result.master.weight) or not self._candidates(node, result)
@@ -546,17 +548,16 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         basis: MasterBasis | None,
         should_stop: Callable[[float], bool],
     ) -> NodeResult:
-        """Bound a node; what the bound of the rounds says of the node that was taken, `should_stop` knows."""
+        """Bound the node with these limits; `should_stop` receives the bound after each pricing."""
         return self.bounder.bound(
             limits, start, cutoff=self.cutoff, effort=effort, should_stop=should_stop, basis=basis
         )
 
     def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
-        """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
+        """Close or split a node whose master's point is integral, as its counts fit on single servers or not."""
         placed = split(self._tables, schedules, self._is_over)
         if isinstance(placed, AdmissionPlan):
-            # Where the bound lags behind the master, by rounding or for want of rounds, it has to stand: nothing is
-            # left to split.
+            # If the bound is above the master's value, by rounding or for lack of rounds, it stays: there is no split.
             self._adopt(placed)
             self.tree.close(node, result.point)
             return
@@ -564,7 +565,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         if branch is not None:
             self._make_children(node, result, branch, None)
         elif placed.is_proven:
-            # Whatever the node leaves puts at least as many units there.
+            # All plans of the node have at least these counts in the class and slot, and they don't fit.
             self.tree.close_as_empty(node)
         else:
             self.num_unsplittable += 1
@@ -580,7 +581,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         )
 
     def _candidates(self, node: OpenNode, result: NodeResult) -> list[Candidate]:
-        """Return the splits worth considering: on what earns first, else on counts."""
+        """Return splits on admission and completion, or if there are none, splits on counts."""
         assert result.master is not None
         schedules, weight = self.bounder.master.schedules, result.master.weight
         return value_candidates(schedules, weight, node.limits.is_admitted) or count_candidates(
@@ -588,7 +589,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         )
 
     def _split(self, node: OpenNode, result: NodeResult, candidates: list[Candidate]) -> None:
-        """Choose a split by expected or tried losses, and make its children."""
+        """Split a node by the candidate with the best score of predicted or tried losses."""
         default = max(result.point.bound - self.incumbent_value, 0.0)
         ranked = sorted(
             candidates, key=lambda candidate: (-self._pseudo_costs.score(candidate, default), _key(candidate.branch))
@@ -616,7 +617,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self._make_children(node, result, best[1], best[2])
 
     def _short_list(self, node: OpenNode, result: NodeResult, ranked: list[Candidate]) -> list[Candidate]:
-        """Return the candidates whose children lose most over the known schedules: without pricing, that costs little."""
+        """Return the candidates with the best scores over the known schedules, which cost little without pricing."""
         if len(ranked) <= MAX_TRIALS:
             return ranked
         assert result.master is not None
@@ -635,7 +636,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         return [ranked[k] for k in order.tolist()]
 
     def _strong_branch(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
-        """Bound both children of a split a little, and learn from it."""
+        """Bound both children of a split with few rounds, and record their losses."""
         children = []
         for is_high in (False, True):
             limits = node.limits.narrowed(self._tables, candidate.branch, is_high=is_high)
@@ -653,7 +654,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     def _make_children(
         self, node: OpenNode, result: NodeResult, branch: Branch, children: tuple[Child, Child] | None
     ) -> None:
-        """Split a node; both children are open, at their own points or at their parent's."""
+        """Split a node and open its children, at their own dual points if they were tried, otherwise at the parent's."""
         if children is None:
             made = []
             for is_high in (False, True):
