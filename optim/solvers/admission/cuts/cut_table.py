@@ -121,7 +121,7 @@ class CutTable:
 
 
 class CountTable:
-    """Count cuts as arrays: the gains and their rows."""
+    """Count cuts as arrays: a table of gains, and its row for each cut and job."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self._instance = instance

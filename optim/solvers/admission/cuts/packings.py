@@ -36,7 +36,7 @@ class PackingSpace(NamedTuple):
     first
         Shape (jobs + 1,): index of each job's first kind.
     units
-        Shape (kinds,): units, increasing within a job, each at most the number that fits alone.
+        Shape (kinds,): number of units of each kind, increasing within a job, at most the number that fits alone.
     unit
         Shape (jobs, resources): demand of one unit.
     capacity
@@ -121,7 +121,7 @@ def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
 
 @compiled
 def _order(gain, space, order, position):
-    """Sort the jobs by decreasing gain per share of the scarcest resource, ties by number; give each kind its job's place."""
+    """Sort the jobs by decreasing gain per share of the scarcest resource, ties by index; store each kind's position."""
     num_jobs = len(space.unit)
     key = np.empty(num_jobs)
     for j in range(num_jobs):
@@ -157,7 +157,7 @@ def _most(j, gain, rest, space):
 
 @compiled
 def _choose(depth, j, k, gain, space, rest, gained):
-    """Give the job at a position the kinds up to k: update the remaining capacity and the gain."""
+    """Give job j the kinds up to k: write the remaining capacity and the gain after position `depth`."""
     begin = space.first[j]
     units = space.units[k] if k >= begin else ZERO
     for r in range(rest.shape[1]):
@@ -374,7 +374,7 @@ def _support(without, gain, space):
 
 @compiled
 def lift(gain, space, right_hand_side, is_linear):
-    """Raise the gains job by job, in their order, as far as all packings satisfy the right-hand side.
+    """Raise the gains job by job, in their order, as far as every packing's gain is at most the right-hand side.
 
     A job with n units may earn the right-hand side less the largest gain of the others in the remaining capacity. If each
     unit must gain the same (`is_linear`), only jobs without gain are raised, by the smallest such amount per unit. If a

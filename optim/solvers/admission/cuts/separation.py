@@ -131,7 +131,7 @@ def _items(instance: AdmissionInstance) -> list[_Items]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Point:
-    """A point of the LP in a class and slot: units of some items, or the share with at least each number of units.
+    """A point of the LP in a class and slot: each item's average units, or its share with at least n units, by n.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ class CountSeparator(_Separator):
 
 
 def _mixture(rows: IntArray, weight: FloatArray) -> _Point:
-    """Sum up the share of each item with at least each number of units; rows are (item, count), sorted."""
+    """Return the share of each item with at least n units, by n; rows are (item, count), sorted."""
     kinds, place = np.unique(rows, axis=0, return_inverse=True)
     share = np.bincount(place.ravel(), weight)
     for k in range(len(kinds) - 2, -1, -1):

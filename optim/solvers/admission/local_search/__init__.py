@@ -1,1 +1,1 @@
-"""Plans on real servers, improved move by move: jobs are taken out (ruin) and inserted again (re-create)."""
+"""Plans on real servers, improved by moves: jobs are removed (ruin) and inserted again (re-create), then single units move."""

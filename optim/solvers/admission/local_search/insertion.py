@@ -1,9 +1,9 @@
 """Insertions on real servers, compiled: a job's best schedule in the residual capacity.
 
-The joint capacity of several servers is a sum of sets of pairs (workers, PSs), too expensive to compute in every slot of
-every move. So units are placed one after the other: workers from one end of the servers, the required PSs from the other,
-preferring servers where no worker fits. Each number of workers extends the placement of the number before, so one pass
-gives a slot's full table.
+On servers that workers and PSs share, all feasible pairs (workers, PSs) of several servers are too expensive to compute
+in every slot of every move. So units are placed one after the other: workers from one end of the list of servers, the
+PSs that they need from the other end, preferring servers where no worker fits. Each number of workers extends the
+placement of one worker less, so one pass gives a slot's full table.
 
 Demands and residuals are integers in units of 1e-6, stored as floats below 2^53. Their sums are exact, and the floor
 of a quotient is the floor of the rounded quotient.
@@ -38,10 +38,12 @@ from optim.solvers.admission.pricing.classes import JobTables, slot_table, unit_
 
 @by_reference
 class SharedServers(NamedTuple):
-    """Usable capacity of a server for one job, shape (classes, slots, resources), and work space; size 0 if not shared.
+    """Servers that workers and PSs share, and work space; all arrays have size 0 if servers are separate.
 
     Parameters
     ----------
+    share
+        Shape (classes, slots, resources): maximal use of one server by one job.
     unit_capacity
         Shape (servers,): workers that fit if the job has no unit there.
     order, ps_order
@@ -121,8 +123,10 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
         Segment and slot.
     residual
         Shape (servers, resources): residual capacity of the slot.
+    most, needed, scale
+        Maximal workers; PSs needed for Y = 0, ..., `most` workers; and the factor of the unit costs.
     workers, ps
-        Sides.
+        Demands and servers of workers and of PSs.
     class_order, ps_class_order
         Classes by the cost of one worker, and of one PS.
     unit, ps_unit
@@ -162,7 +166,7 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
 
 @compiled
 def write_shared(i, s, t, units, row_offset, side, state):
-    """Append a side's units, by server, to a job's rows, and take their capacity."""
+    """Append a job's units on each server to its rows of one side, and subtract their demand from the residual capacity."""
     first_row = row_offset[i]
     for h in range(len(units)):
         if units[h] > 0:
@@ -175,7 +179,7 @@ def write_shared(i, s, t, units, row_offset, side, state):
 
 @by_reference
 class Side(NamedTuple):
-    """One side's servers (constant).
+    """Demands, servers and prices of one side, workers or PSs (constant).
 
     Parameters
     ----------
@@ -234,7 +238,7 @@ class SideState(NamedTuple):
 
 @by_reference
 class State(NamedTuple):
-    """A plan."""
+    """A plan: the units of both sides, and each job's completion slot, -1 if it is rejected."""
 
     workers: SideState
     ps: SideState
@@ -243,7 +247,7 @@ class State(NamedTuple):
 
 @by_reference
 class SideScratch(NamedTuple):
-    """Costs and order of the classes in one slot, noise by slot and class, and units per class in a job's slots."""
+    """Costs and order of the classes in one slot, noise by slot and class, and units that fit by slot, segment and class."""
 
     cost: FloatArray
     order: IntArray
@@ -360,7 +364,7 @@ class SidePlacement(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Placement rule: on the fullest servers with capacity (``is_tight``), or on the emptiest."""
+    """Arguments of a placement; units go to the fullest servers with capacity if ``is_tight``, else to the emptiest."""
 
     workers: SidePlacement
     ps: SidePlacement
@@ -492,7 +496,7 @@ def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, t
 
 @compiled
 def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capacity, server_order):
-    """Distribute a slot's units over classes by cost, and over servers by fit."""
+    """Distribute one side's units in a slot over the classes by cost, and in each class over the servers by fullness."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
     limit, order = scratch.limit[k, row], scratch.order
     _order_classes(s, t, side, scratch)

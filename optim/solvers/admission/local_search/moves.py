@@ -71,7 +71,7 @@ FILLERS = 4
 """Number of rejected jobs that are tried in the capacity left by a chain."""
 
 MOVED, FORCED, WAITING = 0, 1, 2
-"""Places in `Chain.size`."""
+"""Positions in `Chain.size`: of `moved`, `ejecting_jobs` and `ejection_pool`."""
 
 
 class Chain(NamedTuple):
@@ -84,11 +84,11 @@ class Chain(NamedTuple):
     ejecting_jobs
         Jobs that were inserted by ejection; later links can't displace them.
     ejection_pool
-        Displaced jobs.
+        Displaced jobs, which wait for their insertion.
     size
-        Shape (3,): lengths of these lists.
+        Shape (3,): lengths of these three lists.
     cleared, before, key, order
-        Jobs that one link removed, their completion slots, and their sort keys and order.
+        Jobs that one link removed, their completion slots before, and their sort keys and order.
     one
         Shape (1,): the job to insert.
     """
@@ -106,7 +106,7 @@ class Chain(NamedTuple):
 
 @compiled
 def make_chain(num_jobs):
-    """Return work space."""
+    """Return work space for chains over `num_jobs` jobs."""
     return Chain(
         np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64),
         np.zeros(3, dtype=np.int64), np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64),
@@ -136,7 +136,7 @@ def _side_cost(i, offset, side, state):
 
 @compiled
 def _is_overfull(offset, used, state):
-    """Return whether the job's cells use more than their capacity."""
+    """Return whether a slot and server of the job's rows is used beyond its capacity."""
     for a in range(offset, offset + used):
         t, h = state.rows[a, 0], state.rows[a, 1]
         for r in range(state.residual.shape[2]):
@@ -147,7 +147,7 @@ def _is_overfull(offset, used, state):
 
 @compiled
 def put_back(i, completion, data, state):
-    """Return a removed job to its old place if that is free; return whether it was."""
+    """Insert a removed job again on its old servers and slots if their capacity suffices; return whether it does."""
     offset = data.row_offset[i]
     shift(i, -1.0, data, state)
     if _is_overfull(offset, state.workers.used[i], state.workers) or _is_overfull(offset, state.ps.used[i], state.ps):
@@ -159,7 +159,7 @@ def put_back(i, completion, data, state):
 
 @compiled
 def _clear(j, data, state, chain, random):
-    """Remove a random share of the jobs that may conflict with job j; return how many."""
+    """Remove a random share of the jobs that may run at the same time as job j; return their number."""
     jobs = data.jobs
     low, high = jobs.arrival[j], jobs.deadline[j]
     share = MIN_SHARE + (1.0 - MIN_SHARE) * uniform(random)
@@ -204,7 +204,7 @@ def _insert(j, max_scale, data, state, chain, scratch):
 
 @compiled
 def _force(j, data, state, backup, chain, scratch):
-    """Add a link: insert job j in the place of others, which return or wait; return the change of the plan's value."""
+    """Add a link: remove jobs, insert job j, and return the removed jobs that still fit; return the change of the value."""
     _append(chain.ejecting_jobs, chain.size, FORCED, j)
     count = _clear(j, data, state, chain, scratch.random)
     change = _insert(j, 1.0, data, state, chain, scratch)
@@ -219,7 +219,7 @@ def _force(j, data, state, backup, chain, scratch):
 
 @compiled
 def _optimistic_bound(data, chain):
-    """Return the largest possible value of the waiting jobs."""
+    """Return the sum of the displaced jobs' best values."""
     hope = 0.0
     for k in range(chain.size[WAITING]):
         i = chain.ejection_pool[k]
@@ -229,7 +229,7 @@ def _optimistic_bound(data, chain):
 
 @compiled
 def _next_waiting(data, chain):
-    """Take the most profitable of the waiting jobs."""
+    """Remove the displaced job with the largest payoff in the LP from the pool, and return it."""
     best, last = 0, chain.size[WAITING] - 1
     for k in range(1, last + 1):
         if data.payoff[chain.ejection_pool[k]] > data.payoff[chain.ejection_pool[best]]:
@@ -242,7 +242,7 @@ def _next_waiting(data, chain):
 
 @compiled
 def _fill(data, state, backup, chain, scratch):
-    """Try some rejected jobs in the residual capacity around the moved ones; return the value gained."""
+    """Try to insert some rejected jobs that may run at the same time as the moved ones; return the value gained."""
     random, jobs = scratch.random, data.jobs
     low, high, gained = jobs.value.shape[1], 0, 0.0
     for k in range(chain.size[MOVED]):
@@ -279,13 +279,13 @@ def eject(j, least, data, state, backup, chain, scratch):
 
 
 FORCED_SHARE = 0.8
-"""Share of the moves that first make room for a rejected job and insert it."""
+"""Share of the moves that free capacity for a chosen rejected job and insert it first."""
 
 MAX_DRAWS = 16
 """Maximal number of jobs drawn for such a move; the rejected one with the largest payoff in the LP is inserted."""
 
 CHAIN_SHARE = 0.9
-"""Share of these moves that are ejection chains."""
+"""Share of the moves with a chosen rejected job that are ejection chains; the others are ruin and re-create."""
 
 
 @compiled
@@ -336,7 +336,7 @@ def _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined):
 
 @compiled
 def _choose_waiting(data, state, ruined, num_ruined, most, ejecting_job, random, pool):
-    """Copy the removed jobs, then add the ejecting job and rejected jobs that overlap them in time; return how many."""
+    """Write the removed jobs, the ejecting job, and rejected jobs that overlap the removed ones in time; return the number."""
     count = num_ruined
     low, high = data.jobs.value.shape[1], 0
     for k in range(num_ruined):
@@ -388,7 +388,7 @@ def _arrange(data, pool, ejecting_job, random):
 
 @compiled
 def _ruin_and_recreate(ejecting_job, data, state, backup, scratch, max_destroyed, ruined, pool):
-    """Remove some jobs and insert them and others again; return the change of the plan's value, and how many waited."""
+    """Remove some jobs, insert them and rejected ones; return the change of the value, and the number of these jobs."""
     random = scratch.random
     num_ruined = _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined)
     if num_ruined == 0:

@@ -1,8 +1,8 @@
 """A plan on real servers that `search` improves move by move, and diving with re-pricing.
 
-Each stage inserts the best of the waiting jobs by payoff at the present prices. Each job gets its best schedule in the
-residual capacity of the single servers. Then a few subgradient steps price the classes' residual capacity for the jobs
-that still wait. The prices so reflect the servers' state after the fixed jobs, which the first LP can't know.
+Diving works in stages. A stage inserts the waiting jobs with the largest payoffs at the present prices, each with its
+best schedule in the residual capacity of the single servers. Then a few subgradient steps price the classes' residual
+capacity for the jobs that still wait, so that the prices of the next stage include the effect of the inserted jobs.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,10 +50,10 @@ from optim.solvers.admission.packing.subgradient import PriceSearch, Subgradient
 from optim.solvers.admission.pricing.classes import JobTables, unit_costs
 
 MOVES_A_CHECK = 200
-"""Compiled moves between two checks of the stopping rule; signals are handled only between them."""
+"""Compiled moves between two checks of the stopping rule; Python handles signals such as Ctrl-C only at these checks."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
-"""Jobs with at least this weight in the LP, and how many times more often they are tried."""
+"""Jobs with more than this weight in the LP are added to the candidates this many more times."""
 
 
 class Neighbourhood:
@@ -104,7 +104,7 @@ class Neighbourhood:
             self.construct(order, scale)
 
     def reprice(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
-        """Guide later insertions by other prices."""
+        """Set the prices that guide later insertions."""
         worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
         data = self.data
         workers, ps = data.workers._replace(cost=worker_cost), data.ps._replace(cost=ps_cost)
@@ -140,7 +140,7 @@ class Neighbourhood:
         return True
 
     def _try_shared(self, schedule: Schedule) -> bool:
-        """Do as `try_schedule` where workers and PSs share servers; it may miss a feasible placement."""
+        """As `try_schedule`, for servers that workers and PSs share; may miss a feasible placement."""
         i, data, state, shared = schedule.job, self.data, self.state, self.scratch.shared
         counts: dict[tuple[int, int], list[int]] = {}
         for side, entries in enumerate((schedule.workers, schedule.ps)):
@@ -209,7 +209,7 @@ class Neighbourhood:
             self._remember()
 
     def clear(self) -> None:
-        """Empty the present plan, not the best one."""
+        """Remove all jobs from the present plan; the best plan doesn't change."""
         for i in np.flatnonzero(self.state.completion >= 0):
             take_out(i, self.data, self.state)
         self.value = 0.0
@@ -223,7 +223,7 @@ class Neighbourhood:
         self.value = self.incumbent_value
 
     def adopt(self, plan: AdmissionPlan) -> None:
-        """Make a feasible plan the present one (with integral counts on single servers)."""
+        """Make a feasible plan the present one."""
         self.clear()
         schedules = plan_schedules(self._tables, plan)
         segments = dict(zip(schedules.jobs.tolist(), segments_of(self._tables, schedules), strict=True))
@@ -283,7 +283,7 @@ def dive(
     weight
         Shape (jobs,): share of each job that the LP admits.
     monitor
-        Polled before each stage; when it ends the run, the rest is filled up without re-pricing.
+        Polled before each stage; when it ends the run, the last insertions follow at once.
     """
     plan = Neighbourhood(tables, rows, point, 0)
     size = max(1, round(STAGE_SHARE * float(weight.sum())))
@@ -298,7 +298,7 @@ def dive(
         if len(chosen) == 0:
             break
         if plan.value == before:
-            # Jobs that are priced as possible but fit on no server wait for the end.
+            # The chosen jobs have a payoff over classes, but fit on no single servers: leave them to the last insertions.
             weight = np.where(np.isin(np.arange(tables.num_jobs), chosen), 0.0, weight)
             payoff = np.where(weight > 0, payoff, 0.0)
             continue

@@ -30,7 +30,7 @@ MAX_CELLS = 10_000_000
 """Maximal number of cells (job, slot, server): 40 MB. light-0 has 3.0 million; wide-0 and large-0 exceed it and are skipped."""
 
 ATTEMPT_WORK = 200_000
-"""Maximal number of places examined per attempt: about a millisecond."""
+"""Maximal number of places (slot and server, also by displaced job) examined per attempt: about a millisecond."""
 
 PIECE_WORK, NUM_PIECES = 5_000_000, 50
 """Places examined between two checks of the stopping rule (some 50 ms), and the maximal number of such pieces."""
@@ -39,7 +39,7 @@ MAX_SWAPS = 2
 """Maximal number of jobs that a chain displaces."""
 
 SWAPS, NEXT, HAS_GAINED = 0, 1, 2
-"""Places in the cursor of `move_units`."""
+"""Positions in the cursor of `move_units`."""
 
 MIN_GAIN = 1e-9
 """Minimal gain of a change, as for moves of the search."""
@@ -48,8 +48,8 @@ WORKER, PS, COMPLETION = 0, 1, 2
 """Kinds of journal entries."""
 
 ENTRIES, WORK, FIRST, RESERVE = 0, 1, 2, 3
-"""Places in `Units.size`: journal entries, places that may still be examined, the job to improve, and the maximal number of
-entries per displacement."""
+"""Positions in `Units.size`: number of journal entries, places that may still be examined, the job to improve, and the
+maximal number of entries per displacement."""
 
 JOURNAL = 50_000
 """Number of journal entries in addition to those that clear a job's slots."""
@@ -82,7 +82,7 @@ class Units(NamedTuple):
     budget
         Shape (1,): value that may still be lost.
     size
-        Shape (4,).
+        Shape (4,): counters at the positions `ENTRIES`, `WORK`, `FIRST` and `RESERVE`.
     """
 
     is_movable: BoolArray
@@ -135,7 +135,7 @@ def make_units(instance: AdmissionInstance, data: SearchData) -> Units | None:
 
 @compiled
 def _is_spent(units):
-    """Return whether an attempt has used up its places, or its journal is nearly full."""
+    """Return whether an attempt has examined its maximal number of places, or its journal is nearly full."""
     return units.size[WORK] < 0 or units.size[ENTRIES] > len(units.journal) - units.size[RESERVE]
 
 
@@ -258,7 +258,7 @@ def _drop_ps(i, t, data, state, units):
 
 @compiled
 def _is_too_late(i, t, data, state, units):
-    """Return whether a unit in slot t would lose at least the gain."""
+    """Return whether a unit in slot t would delay its job's completion, at a loss that uses up the remaining gain."""
     end = state.completion[i]
     return t > end and data.jobs.value[i, end] - data.jobs.value[i, t] >= units.budget[0] - MIN_GAIN
 
@@ -296,7 +296,7 @@ def _put_free(i, data, state, shared, units):
 
 @compiled
 def _may_yield(i, o, t, data, state, units):
-    """Return whether a job's units in a slot may be displaced by job i, and count the examined place."""
+    """Return whether units of job o in a slot may be displaced by job i, and count the examined place."""
     units.size[WORK] -= 1
     return (
         o != i
@@ -309,7 +309,7 @@ def _may_yield(i, o, t, data, state, units):
 
 @compiled
 def _count(o, t, h, kind, data, units):
-    """Return the number of a job's workers (PSs) on a server."""
+    """Return the number of workers or PSs of job o on a server in a slot."""
     row = units.offset[o] + t - data.jobs.arrival[o]
     return units.workers[row, h] if kind == WORKER else units.ps[row, h]
 
@@ -398,7 +398,7 @@ _put_by_swaps = _put_by(_put_by_swap)
 
 @compiled
 def _better_end(j, data, state):
-    """Return the last slot in which a job would earn more than now (any slot for a rejected job), -1 for none."""
+    """Return the last completion slot with a higher value than now, -1 if there is none; the deadline for a rejected job."""
     end = state.completion[j]
     if end < 0:
         return data.jobs.deadline[j]

@@ -16,12 +16,12 @@ from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CapacityRows:
-    """All rows (class, slot, resource), workers' servers first, numbered through in C order.
+    """All rows (class, slot, resource), numbered in C order, those of the workers' servers first.
 
     Parameters
     ----------
     worker_shape, ps_shape
-        (classes, slots, resources) of the two sides; on shared servers the second has no classes.
+        (classes, slots, resources) of the workers' servers and of the PSs'; on shared servers the second has no classes.
     capacity
         Shape (rows,): capacity of all servers of the class, in units of the resource.
     """
@@ -66,7 +66,7 @@ class CapacityRows:
         return np.concatenate(slots)
 
     def prices(self, flat: FloatArray) -> Prices:
-        """Return a flat vector of row prices by side."""
+        """Return row prices, shape (rows,), as separate arrays of the workers' and of the PSs' servers."""
         return Prices(
             worker=flat[: self.num_worker_rows].reshape(self.worker_shape),
             ps=flat[self.num_worker_rows :].reshape(self.ps_shape),
@@ -78,10 +78,10 @@ class CapacityRows:
 
 
 def dominated_rows(tables: JobTables, rows: CapacityRows) -> NDArray[np.bool_]:
-    """Return which rows are implied by another resource's row of the same class and slot, shape (rows,).
+    """Return whether each row is implied by the row of another resource in the same class and slot, shape (rows,).
 
-    A row is implied if every unit takes at most as large a share of its resource as of the other. Of rows that imply each
-    other, the first is not marked. Shares are compared in floats: an LP without such rows is a relaxation up to rounding.
+    A row is implied if every unit takes at most as large a share of its resource as of the other one. Of rows that imply
+    each other, one is not marked. Shares are compared in floats: an LP without such rows is a relaxation up to rounding.
     """
     instance, jobs = tables.instance, tables.instance.jobs
     present = (jobs.arrival[:, None] <= np.arange(instance.horizon)) & (
@@ -197,7 +197,7 @@ def _side_entries(
     offset: int,
     live: IntArray,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return (row, schedule, amount) entries of one side."""
+    """Return the arrays row, schedule and amount of the nonzero entries of one side, workers or PSs."""
     k, c, t = np.nonzero(counts[live])
     k = live[k]
     units = counts[k, c, t]

@@ -94,7 +94,7 @@ class _Block:
 class ColumnPool:
     """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts.
 
-    Columns may be added one price point after the other; they are sorted in on the next read.
+    Added columns are collected, and sorted in at the next read.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
@@ -252,7 +252,7 @@ class ColumnPool:
         self._share = csc_array(self._share[:, columns])
 
     def on(self, tables: JobTables, rows: CapacityRows) -> "ColumnPool":
-        """Return a pool of the columns that still earn a value, on rows with new capacities, without cuts.
+        """Return a pool of the columns that have a positive value in `tables`, on rows with new capacities, without cuts.
 
         Parameters
         ----------

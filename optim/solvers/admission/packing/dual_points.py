@@ -1,4 +1,4 @@
-"""Upper bounds from any prices, Polyak's subgradient steps on them, and the LP solution by names.
+"""Upper bounds from any prices, Polyak's subgradient steps, and the LP's solution as tables with names.
 
 Source: Polyak, "Minimization of unsmooth functionals", 1969, DOI 10.1016/0041-5553(69)90061-5.
 
@@ -150,7 +150,7 @@ def fill_segments(segment, completion, workers, jobs):
 
 
 def _steps_by(price_jobs, is_shared):
-    """Return the steps over one type of classes."""
+    """Return the function that takes Polyak's steps over one type of classes."""
 
     @compiled
     def descend(num_steps, target, bound, jobs, source, descent, best, best_payoff):
@@ -420,7 +420,7 @@ def named_relaxation(
     capacity_rows: tuple[FloatArray, FloatArray],
     payoff: FloatArray,
 ) -> Relaxation:
-    """Return the tables.
+    """Return a fractional solution and its prices as tables with the names of jobs, servers and resources.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Master:
-    """A solved master: value in all rows, prices per unit, numbers of steps, and whether solving again has no effect."""
+    """A solved master: value of a feasible point, prices per unit, step counts, and whether solving again has no effect."""
 
     value: float
     prices: FloatArray
@@ -93,7 +93,7 @@ class RestrictedMaster:
         self._is_active, self._row_price = self._is_active[row_index], self._row_price[row_index]
 
     def activate(self, which: NDArray[np.bool_]) -> None:
-        """Add those of the rows that have capacity to Newton's systems."""
+        """Add the marked rows to Newton's systems, except rows without capacity."""
         self._is_active |= which
         self._is_active &= self._search.limit > 0
 
@@ -519,7 +519,8 @@ class CutLoopResult:
     plain, plain_weight
         Best point of the LP without cuts, and each job's weight in it, shape (jobs,).
     guide, guide_weight
-        The same for the LP with server cuts only: insertions need costs per unit, and the charges of count cuts aren't per unit.
+        Best point and weights of the LP with server cuts only, the guide of insertions: these need costs per unit, and the
+        charges of count cuts aren't per unit.
     result
         The last result; its point has the best proven bound, whichever cuts were active then.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optim.kernels.min_plus import PricedJobs
 
 _HELD: "WeakKeyDictionary[JobTables, dict[bool, tuple[IntArray, PricedJobs]]]" = WeakKeyDictionary()
-"""Schedulable jobs and their pricing data on the device, by tables and by whether in 64 bits."""
+"""Schedulable jobs and their pricing data on the device, by tables and by `is_double`."""
 
 
 def check_supported(instance: AdmissionInstance) -> None:
@@ -46,7 +46,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
     Raises
     ------
     UnsupportedProblemError
-        For demand segments, integral chunks per slot, or shared servers (the batch has one cost table per slot); for curves.
+        As `check_supported`, and for prices with curves.
     """
     import jax
 

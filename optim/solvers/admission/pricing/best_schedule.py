@@ -10,10 +10,10 @@ The recursion and its backtracking exist once. `best_by` and `trace_by` build bo
 and one that writes its units. There are tables of classes of empty servers (`classes`) and of single servers with
 residual capacity (`servers`).
 
-Two recursions are separate. The one of insertions (`local_search.insertion`) shares the steps and the backtracking, but
-inlines its tables, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`) a schedule may
-not be enlarged, so each state must check whether fewer workers suffice. The check can't be vectorised and takes 3.3 times
-as long for jobs without restrictions (all jobs of medium-0: 8.7 ms against 2.6).
+Two other modules have their own recursion. That of insertions (`local_search.insertion`) shares the steps and the
+backtracking, but inlines its tables, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`)
+superfluous workers are not allowed, so each state must check whether fewer workers suffice. A recursion with this check
+can't be vectorised, and takes 3.3 times as long for jobs without restrictions (all jobs of medium-0: 8.7 ms against 2.6).
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithms 2 and 3, with worker-slots instead of chunks as the
 state, so that rounding happens once instead of in every slot.
@@ -158,7 +158,7 @@ def best_by(slot_table):
                     largest[k, row] = slot_table(i, s, t, k, ceiling, needed, jobs, source, table)
                     min_plus_step(before, after, table, largest[k, row], steps, low, high, target)
                     furthest = max(furthest, high - 1 + steps[largest[k, row]])
-            # Completed work stays completed.
+            # A job that is complete before slot t is complete after it.
             after[target] = min(after[target], before[target])
             reached = min(target, furthest)
             payoff = jobs.value[i, t] - after[target]
@@ -202,7 +202,7 @@ def _choice(i, k, state, jobs, steps, space):
         low, high = reachable_work(i, s, jobs, ZERO, target)
         for y in range(space.largest[k, s - segment] + 1):
             d_first = state - steps[y]
-            # At the target work may overshoot: several states lead there.
+            # Work beyond the target is not counted, so several states lead to the target.
             d_last = target - 1 if state == target and y > 0 else d_first
             for d in range(max(d_first, low), min(d_last, high - 1) + 1):
                 if before[d] + space.tables[k, s - segment, y] == goal:

@@ -34,12 +34,13 @@ from optim.solvers.admission.pricing.shared import (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTables:
-    """Job data for pricing; identical servers are one class (their number times one server's count).
+    """Job data for pricing over server classes; a class' limit is its number of servers times the limit of one server.
 
     Parameters
     ----------
     arrival, deadline, target, most
-        Shape (jobs,): first slot, last slot that earns (-1: none), required progress, maximal workers per slot.
+        Shape (jobs,): first slot, last slot in which completion has a value (-1: none), required progress, maximal
+        workers per slot.
     value
         Shape (jobs, slots): utility of completing in a slot.
     segment_offset, segment_start
@@ -152,7 +153,7 @@ def fill_layers(most, cost, low, high, curve, layers):
     cost, low, high
         Unit cost, minimal and maximal units, by class.
     curve
-        Shape (classes, counts).
+        Shape (classes, counts): extra cost of 0, 1, ... units; the last entry also holds for more units.
     layers
         At least ``classes + 1`` by ``most + 1``.
 
@@ -179,7 +180,7 @@ def fill_layers(most, cost, low, high, curve, layers):
 
 @compiled
 def take_layers(units, cost, low, curve, layers, out):
-    """Add the units of each class in a least-cost solution for `units` units, the last class first."""
+    """Add to `out` the units of each class in a least-cost solution for `units` units, the last class first."""
     n = units
     for c in range(len(cost) - 1, -1, -1):
         class_units = low[c]

@@ -8,17 +8,17 @@ k b <= a + b).
 Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
 vectors in lexicographic order, so that renaming servers changes no decision.
 
-The slot's problem is the one of `shared`, with one place per server. Servers that no optimum needs are skipped first: a
-worker moves to any cheaper server where it still fits, and so does a PS. Let b be the number of units of either type that
-a server holds at least before it may be full. With N workers and Z PSs in total, servers after cheaper ones whose b sum to
-N + Z are never needed.
-
 Each server has its own price and residual capacity, and a schedule names servers. A slot's cost table needs only the
-cheapest servers that together hold the job's maximal workers per slot (`cheapest_servers`).
+cheapest servers that together hold the job's maximal workers per slot (`cheapest`).
 
-No bound is computed before the recursion to reject hopeless jobs sooner, although fractional PSs with the cheapest units
-over all slots would give one. A rejection takes 0.05 ms on 50 + 50 servers, over half of it the call itself, because
-tables end at the highest cost of a better schedule.
+On shared servers, a slot's problem is that of `shared`, with one place per server. Servers that no optimum needs are
+omitted: a worker can move to any cheaper server where it still fits, and so can a PS. Let b be a number of units, workers
+or PSs, that certainly fit on a server. With N workers and Z PSs in total, servers after cheaper ones whose b sum to N + Z
+are never needed.
+
+No bound rejects jobs before the recursion, although the cost of the cheapest units over all slots, with fractional PSs,
+would be one. A rejection takes only 0.05 ms on 50 + 50 servers, over half of it for the call itself, since a table ends at
+the highest cost that a better schedule can have.
 """
 
 from dataclasses import dataclass
@@ -166,9 +166,9 @@ class SideArrays(NamedTuple):
     limit
         Shape (segments, classes, slots): maximal units on one empty server.
     class_of_server
-        Shape (servers,).
+        Shape (servers,): class of each server.
     rank
-        Shape (slots, servers): order of the servers' capacity vectors, equal for equal ones.
+        Shape (slots, servers): rank of each server's capacity vector; equal vectors have the same rank.
     residual
         Shape (slots, resources, servers), 1e-6 units.
     price
@@ -200,10 +200,12 @@ class SharedArrays(NamedTuple):
     ----------
     share_limit
         Shape (slots, resources, classes): capacity of a server that one job may use, 1e-6 units.
-    blocking, mark, server, out_workers, out_ps
-        One entry per server.
+    blocking, mark
+        Shape (servers,): units that certainly fit on a server, or 1; types of units that may need it (bits).
+    server, out_workers, out_ps
+        Server of each place, and its workers and PSs in the result; one entry per server.
     residual, capacity
-        One entry per resource.
+        Shape (resources,): residual capacity of one server, and the part of it that the job may use.
     one, power, work
         Frontiers: one entry for 0, 1, ... workers.
     places, pairs
@@ -314,7 +316,7 @@ MIN_GROUP = 4
 
 @compiled
 def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
-    """Do as `server_table`, on shared servers."""
+    """As `server_table`, on shared servers."""
     shared = source.shared
     most = min(jobs.most[i], len(shared.one) - 1)
     while needed[most] > min(most, shared.pairs.tables.shape[1] - 1):
@@ -391,7 +393,7 @@ def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scrat
 
 @compiled
 def _count_blocking(s, t, workers, ps, shared):
-    """Compute the minimal units that fill a server: the number that fits if all had both types' larger demand, or one."""
+    """Compute how many units certainly fit on each server, as if each had the larger demand of a worker and a PS; or 1."""
     blocking = shared.blocking
     blocking[:] = INFINITE
     for r in range(workers.demand.shape[1]):
@@ -523,7 +525,7 @@ def _write_pairs(i, s, t, k, workers, ps, jobs, source, used):
 
 
 def _search_by(slot_table, write_slot):
-    """Return the search for one job's best schedule on one type of servers."""
+    """Return the function that finds one job's best schedule on one type of servers."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
     @compiled
@@ -567,9 +569,9 @@ class ServerSide:
     servers
         The side's classes.
     bounds
-        Range of its prices.
+        Range of the prices of each row.
     function
-        Form of its prices.
+        Price as a function of the allocated share of a row's capacity.
     """
 
     def __init__(self, servers: ServerClasses, bounds: SideRanges, function: PriceFunction) -> None:
@@ -588,7 +590,7 @@ class ServerSide:
         """Shape (slots, resources, servers), utility per unit of the resource."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
-        """Take resources and update the prices of the affected rows; return their prices before and after."""
+        """Allocate resources and update the prices of the affected rows; return these prices before and after."""
         cell = (use.slot, slice(None), use.server)
         before = self.price[cell]
         self.residual[cell] = self.residual[cell] - use.amount
@@ -659,7 +661,7 @@ class ClusterState:
 
 
 def capacity_ranks(servers: ServerClasses) -> IntArray:
-    """Return each class' rank by capacity vector, equal for equal ones, shape (slots, classes)."""
+    """Return the rank of each class' capacity vector, the same for equal vectors, shape (slots, classes)."""
     changes = 1 + np.flatnonzero((servers.capacity[:, 1:] != servers.capacity[:, :-1]).any(axis=(0, 2)))
     first = np.concatenate([[0], changes, [servers.capacity.shape[1]]])  # of each run of slots with the same capacities
     ranks = np.zeros((len(first) - 1, servers.num_classes), dtype=np.int64)
@@ -743,7 +745,7 @@ class ResidualSearch:
         self._shared = make_shared(tables) if instance.has_shared_servers else None
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
-        """Return the job's best schedule; ties as in `cheapest_servers` and `best_schedule`."""
+        """Return the job's best schedule at the state's prices; None if no payoff is above `floor`."""
         return self.find_at(job, state, floor, state.worker.price, state.ps.price)
 
     def find_at(

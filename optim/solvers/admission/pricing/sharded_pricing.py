@@ -29,7 +29,7 @@ class ShardPrices(NamedTuple):
 
 
 class ShardColumns(NamedTuple):
-    """Schedules in transfer: completion slots, and counts as (flat places, numbers) of workers and of PSs."""
+    """Schedules in transfer: completion slots, and the nonzero counts of workers and of PSs as (flat indices, counts)."""
 
     completion: IntArray
     counts: tuple[tuple[IntArray, IntArray], ...]
@@ -98,7 +98,7 @@ class JobShards(ShardWorker):
 
 
 class CrewPricer:
-    """The driver's side: prices all jobs with a worker pool."""
+    """Prices all jobs with a worker pool; the master process calls it."""
 
     def __init__(self, crew: WorkerPool, tables: JobTables, num_shards: int) -> None:
         self._crew, self._tables, self._num_shards = crew, tables, num_shards

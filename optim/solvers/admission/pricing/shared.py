@@ -113,7 +113,7 @@ def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
 
     Notes
     -----
-    Per frontier O(N^2 log count) for N workers at most; memory N numbers each.
+    Per frontier of at most N workers, the time is O(N^2 log count) and the memory N numbers.
     """
     pattern, capacity, count = _patterns(instance)
     wanted = [(s, p) for s, i in enumerate(instance.segment_job.tolist()) for p in _patterns_met(instance, i, pattern)]
@@ -466,7 +466,7 @@ def _is_full(c, places, greedy):
 
 @compiled
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
-    """Do as `pair_table`, over all empty classes for segment s in slot t."""
+    """As `pair_table`, over all empty classes for segment s in slot t."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     most = min(most, shared.scratch.windows.shape[1] - 1)
     exact, most = greedy_table(num_places, most, needed, ceiling, shared.places, shared.greedy, table)
@@ -477,7 +477,7 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
 
 @compiled
 def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
-    """Do as `split_pair`, over all classes, for the given workers and the PSs that they need."""
+    """As `split_pair`, over all empty classes, for the given workers and the PSs that they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     greedy, work = shared.greedy, shared.scratch.windows[0]
     exact, most = greedy_table(num_places, workers, needed, INFINITE, shared.places, greedy, work)
@@ -491,7 +491,7 @@ def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_wo
 
 @compiled
 def _class_places(s, t, worker_cost, ps_cost, shared):
-    """Fill in every class' costs and frontier; return the number of classes."""
+    """Make every class a place, with its unit costs and its frontier; return the number of classes."""
     places, frontiers = shared.places, shared.frontiers
     num_classes = worker_cost.shape[1]
     for c in range(num_classes):
