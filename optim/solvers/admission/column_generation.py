@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 WALKS = SubgradientOptions(num_steps=150, add_every=4), SubgradientOptions(num_steps=10)
 WALKS_OF_LARGE = SubgradientOptions(num_steps=16, add_every=2), SubgradientOptions(num_steps=0)
-"""Subgradient options of large instances, before the first master and after each."""
+"""Subgradient options before the first master and after each, of small and of large instances."""
 
-AT_GAP_LIMIT = "the gap limit was met by the linear programme: its bound against its fractional solution, not a plan"
+AT_GAP_LIMIT = (
+    "the gap between the linear programme's bound and its fractional solution is within the limit; there is no plan"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
 def crew_pricer(
     tables: JobTables, rows: CapacityRows, options: ColumnGenerationOptions
 ) -> "Iterator[CrewPricer | None]":
-    """Yield the pricer of the options' worker pool, None for this process."""
+    """Yield a pricer with the worker pool of `options.engine`; None if this process prices the jobs."""
     is_here = options.engine == "here" or (options.engine == "auto" and not is_large(rows.capacity))
     if is_here:
         yield None
@@ -138,7 +140,7 @@ def solve_packing_lp(
     monitor: Monitor,
     pricer: "CrewPricer | None" = None,
 ) -> PackingResult:
-    """Solve the packing LP with the options; a pricer prices the jobs elsewhere."""
+    """Solve the packing LP with the options; `pricer` prices the jobs with a worker pool."""
     programme = PackingLP(tables, rows)
     programme.search.pricer = pricer
     if options.warm_start:

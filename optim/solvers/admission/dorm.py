@@ -48,7 +48,7 @@ class DivisionProblem:
     Parameters
     ----------
     worker_demand, ps_demand
-        Shape (jobs, resources).
+        Shape (jobs, resources): demands of one worker and of one PS.
     worker_limit, ps_limit
         Shape (jobs, classes): maximal units in all servers of the class.
     worker_capacity, ps_capacity
@@ -56,13 +56,13 @@ class DivisionProblem:
     is_shared
         Whether workers and PSs use the same servers.
     ps_per_worker
-        b / B.
+        PSs per worker before rounding, b / B.
     least, most
         Minimal and maximal number of workers of a running job.
     fair
-        Workers under dominant resource fairness.
+        Number of workers under dominant resource fairness.
     is_running, current
-        Which jobs run, and their allocations.
+        Whether each job runs, and the present allocations.
     fairness_limit, change_limit
         Bounds on the summed loss of fairness and on the number of running jobs that change.
     """
@@ -90,7 +90,7 @@ class DivisionProblem:
 
     @property
     def floor_is_fixed(self) -> IntArray:
-        """Whether a_i = 1 without loss: the job runs, or its minimum is one worker and needs no choice."""
+        """Whether a_i is fixed at 1: the job runs, or it waits and its minimum is at most one worker."""
         return ((self.is_running > 0) | (self.least <= 1)).astype(np.int64)
 
     def dominant_share(self) -> FloatArray:
@@ -346,7 +346,7 @@ class DormOptions:
     theta2
         Largest share of the running jobs, rounded up, that change their allocation at once, in [0, 1].
     max_waiting
-        Number of waiting jobs in a programme, the first by arrival; keeps programmes small. At least 1.
+        Maximal number of waiting jobs in a programme, the first by arrival, which limits its size. At least 1.
     full_columns
         Programmes with more integer columns are restricted to the neighbourhood of their relaxation's
         optimum and of the present allocations.
@@ -536,5 +536,5 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
         return DormPolicy(options)
 
     def policy_counts(self, policy: DormPolicy) -> Mapping[str, float]:
-        """Return the number of solved programmes, and of each way that they ended."""
+        """Return the numbers of programmes, restricted ones, fallbacks and timeouts, and of workers not placed."""
         return policy.counts

@@ -87,7 +87,7 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
     -----
     A decision is irrevocable: whether to admit the job, and its promised completion slot. Jobs are decided one by one, and
     no job is read before it arrives. Rejected jobs stand by: they run on unused capacity, and are in the plan if they
-    complete. With a `guard` the theorem of `learned.guard` holds for any forecast.
+    complete. With a `guard` the theorem of `posted_prices.learned_run` holds for any forecast.
 
     Counts: `admitted` jobs are in the plan; `promised` ones were admitted at arrival, and `completed_on_standby` ones
     weren't. `lost_worker_slots` ran for rejected jobs that didn't complete. `resolve_ms` is the median time of `resolves`
@@ -95,7 +95,7 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
 
     References
     ----------
-    Those of `learned.forecast`, `learned.warm_up`, `learned.replan` and `learned.standby`.
+    Those of `posted_prices.forecast`, `posted_prices.learned_run` and `posted_prices.reservations`.
     """
 
     summary = "prices learned from earlier days, irrevocable promises, replanning, rejected jobs on unused capacity"
@@ -163,7 +163,7 @@ def run_day(
 
 
 def read_history(text: str, instance: AdmissionInstance, monitor: Monitor | None = None) -> PriceForecast | None:
-    """Return the forecast named by an option's text; None for an empty text.
+    """Return the forecast of the option `history`, read from a file or learned from the listed days; None if it is empty.
 
     Raises
     ------

@@ -65,7 +65,7 @@ class RiskAndReward:
     patience
         Slots of delay after which completing earns nothing.
     weight
-        Share of the others that a job delays while it runs.
+        Share of the other jobs that a job delays while it runs.
     """
 
     remaining: FloatArray
@@ -136,7 +136,7 @@ class RrhPolicy:
         return risks.present[-1] > 0 and risks.slack(len(rivals)) > self._options.threshold
 
     def _run(self, view: JobView, state: SlotState) -> None:
-        """Place a job's fixed number, on its old servers first, or no worker if it doesn't fit."""
+        """Place a job's fixed number of workers, on its old servers first, or no worker if that number doesn't fit."""
         wanted = min(self._workers[view.job], view.useful_workers)
         if view.job in state.previous:
             keep_running(state.board, view, state.previous[view.job], wanted)

@@ -40,7 +40,7 @@ def scaling(instance: AdmissionInstance) -> float:
 
 
 def in_unit(instance: AdmissionInstance, unit: float) -> AdmissionInstance:
-    """Return the same instance with all values in another unit."""
+    """Return the same instance with all values divided by `unit`."""
     value = instance.value / unit
     tables = (row[arrival:] for row, arrival in zip(value.tolist(), instance.jobs.arrival.tolist(), strict=True))
     utilities = tuple(TableUtility(table=tuple(table)) for table in tables)
@@ -52,7 +52,7 @@ def in_unit(instance: AdmissionInstance, unit: float) -> AdmissionInstance:
 
 
 def unscale(outcome: Outcome, unit: float) -> Outcome:
-    """Return an outcome in the original unit."""
+    """Return an outcome of the scaled instance in the original unit."""
     return replace(
         outcome,
         objective=None if outcome.objective is None else outcome.objective * unit,

@@ -35,7 +35,7 @@ class JobView:
     Parameters
     ----------
     job, arrival
-        Number and slot of arrival.
+        Index of the job, and its arrival slot.
     target, done
         Units of progress required, and completed before the slot.
     progress, ps_needed
@@ -45,7 +45,7 @@ class JobView:
     value
         Shape (slots,): value of completing the job in a slot.
     deadline
-        Last slot that earns anything, -1 if none.
+        Last slot in which completion has a positive value, -1 if there is none.
     segment
         Demand segment in which the slot starts.
     worker_demand, ps_demand
@@ -82,7 +82,7 @@ class JobView:
 
     @cached_property
     def min_workers(self) -> int:
-        """Smallest number of workers that makes any progress; the tables' end if none does."""
+        """Smallest number of workers that makes any progress; the maximal number if none does."""
         return self._first_reaching(1)
 
     @cached_property
@@ -184,7 +184,7 @@ def _column_sums(capacity: IntArray) -> tuple[int, ...]:
 
 
 WORKERS, PS = 0, 1
-"""The sides, in the order of all pairs."""
+"""Positions in pairs of workers' and PSs' data."""
 
 
 class Board:
@@ -195,7 +195,7 @@ class Board:
     servers
         The empty servers.
     cursors
-        Servers at which the next turns of workers and of PSs begin; a cluster carries them from slot to slot.
+        Servers at which the next turns of workers and of PSs begin; each slot continues from the slot before.
     """
 
     def __init__(self, servers: SlotServers, cursors: tuple[int, int] = (0, 0)) -> None:
@@ -246,10 +246,10 @@ class Board:
         return self.count(view)
 
     def hold(self, view: JobView, previous: Allocation, workers: int) -> int:
-        """Keep up to `workers` of a job on their servers; return the number.
+        """Keep up to `workers` workers of a job on their servers; return the number.
 
-        If a server's capacity falls, or the job's next demand segment needs more, its last units are
-        removed. Then PSs are balanced as in `settle`. A job without workers pauses.
+        Units that no longer fit on their server are removed: its capacity may have fallen, or the job's present demand
+        segment may need more. Then PSs are balanced as in `settle`. A job without workers pauses.
         """
         self._open(view)
         placed = self._keep(view, WORKERS, previous.workers, workers)

@@ -110,7 +110,7 @@ class PriceForecast(Forecast):
 
     @classmethod
     def of(cls, known: Forecast) -> "PriceForecast":
-        """Return a forecast that can be updated."""
+        """Return a forecast as a `PriceForecast`, which can be updated and transferred."""
         return cls(**{field.name: getattr(known, field.name) for field in fields(known)})
 
     @property
@@ -137,10 +137,10 @@ class PriceForecast(Forecast):
         return self._solved(self.days, without_jobs(instance), monitor, tol)
 
     def half_difference(self, *, tol: float = HALF_TOL) -> float | None:
-        """Return how much the prices of the first and the second half of the days differ; None for a single day.
+        """Return the difference between the prices of the first and the second half of the days; None for a single day.
 
-        The value of the capacity at the absolute price differences, over its mean value at both: 0 for equal prices,
-        2 if no row is priced in both halves.
+        It is the capacity's value at the absolute differences, divided by the mean of its values at both prices: 0 for equal
+        prices, 2 if no row has a positive price in both halves.
         """
         middle = self.num_days // 2
         if middle == 0:
@@ -190,7 +190,7 @@ def sample_average(
 
 
 def smoothed(prices: Prices, width: int) -> Prices:
-    """Return prices averaged over `width` slots around each (fewer at both ends of the day)."""
+    """Return prices averaged over the `width` slots around each slot (fewer at both ends of the day)."""
 
     def side(array: FloatArray) -> FloatArray:
         total = np.concatenate([np.zeros_like(array[:, :1]), np.cumsum(array, axis=1)], axis=1)

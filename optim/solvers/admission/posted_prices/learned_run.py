@@ -1,7 +1,7 @@
 """A day at learned prices, slot by slot: posted prices, plan repair, and a guard against wrong forecasts.
 
-The guard gets m'_c = ceil(a m_c) servers of each class of m_c. The paper's rule R decides on every job of the day for
-these servers, as if it ran alone on them. The learned rule decides on the other servers. A job that R admits at value v
+Of the m_c servers of each class c, the guard gets m'_c = ceil(a m_c). The paper's rule R decides on every job of the day
+for these servers, as if it ran alone on them. The learned rule uses the other servers. A job that R admits at value v
 runs as R scheduled it, unless the learned rule offers it a value of at least v. In that case R still counts its
 reservation as used, and the learned rule may use the idle capacity.
 
@@ -100,18 +100,18 @@ def posted_state(instance: AdmissionInstance, prices: Prices) -> ClusterState:
 
 
 def post(state: ClusterState, prices: Prices) -> None:
-    """Post other prices; allocations stay."""
+    """Replace the posted prices; allocations don't change."""
     for side, array in zip(state.sides, (prices.worker, prices.ps), strict=False):
         side.price[:] = array.transpose(1, 2, 0)[:, :, side.servers.class_of_server]
 
 
 @contextmanager
 def discounted(state: ClusterState, slot: int, *, ahead: float) -> Iterator[list[FloatArray]]:
-    """Price only the share of the capacity that jobs arriving after `slot` will take.
+    """Multiply the prices of each slot by the share of its capacity that jobs arriving after `slot` are expected to take.
 
-    Free capacity of `slot` itself is lost unless jobs that have arrived use it. In slot k later, later jobs want a
-    share of 1 - exp(-k / ahead); all of it if `ahead` is 0. Yields the posted prices, shape (slots, resources, servers)
-    per side, and restores them afterwards.
+    The share is 0 in `slot` itself: only jobs that have arrived can still use its capacity. In the k-th slot after it, the
+    share is 1 - exp(-k / ahead), or 1 if `ahead` is 0. Yields the posted prices, shape (slots, resources, servers) per
+    side, and restores them afterwards.
     """
     posted = [side.price for side in state.sides]
     for side, usual in zip(state.sides, posted, strict=True):
@@ -290,7 +290,7 @@ def prices_for_the_rest(
 ) -> Prices:
     """Return the LP's prices for the slots from `slot` on, given free capacity and expected jobs.
 
-    Past slots keep the prices of `start`. If no job is expected, all slots do.
+    Past slots keep the prices of `start`. If no job is expected, all slots keep them.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def prices_for_the_rest(
 
 
 class RisingPrices:
-    """Zero-start prices with constants from the jobs seen so far, on a cluster that the run changes."""
+    """Zero-start prices of a run's cluster, with constants from the jobs seen so far."""
 
     def __init__(self, instance: AdmissionInstance, state: ClusterState) -> None:
         self._state = state
@@ -429,7 +429,7 @@ class LearnedDay(AbstractIteration[DayResult]):
     seed
         Seed of the moves.
     should_stop
-        Called before each move: whether the run should end.
+        Called before each move; returns whether the run should end.
     """
 
     def __init__(
@@ -470,7 +470,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         return self._slot == self._instance.horizon
 
     def step(self) -> None:
-        """Run one slot: prices, plans, arrivals, work."""
+        """Run one slot: update prices if due, decide on arrivals, repair reservations, and run the admitted and waiting jobs."""
         slot = self._slot
         if slot > 0:
             self._prepare(slot)
@@ -480,7 +480,7 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._decision_s.append(time.perf_counter() - begun)
             if self._run_config.standby and not self.decisions[job]:
                 self._standby.add(job)
-        # Every job that arrives in this slot is decided on, so the slot's capacity serves only jobs already here.
+        # All arrivals of this slot are decided, so its free capacity is useful only to jobs that have arrived.
         state = self._reservations.state
         if self._run_config.replan and self._rising is None:
             with discounted(state, slot, ahead=0.0):
@@ -512,7 +512,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         )
 
     def _prepare(self, slot: int) -> None:
-        """Learn prices again when due."""
+        """Compute prices for the rest of the day if `slot` is the next slot for that."""
         if slot == self._learn_at:
             self._learn_at *= 2
             self._rising = None
@@ -528,7 +528,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         post(self._reservations.state, Prices(worker=scale * even.worker, ps=scale * even.ps))
 
     def _decide(self, job: int) -> bool:
-        """Decide on a job; a promise to an admitted job is always kept."""
+        """Decide on a job by the learned rule and the guard; return whether it is admitted."""
         if self._rising is not None:
             self._rising.meet(job)
         offered = self._reservations.find(job)

@@ -1,11 +1,11 @@
 """The online primal-dual algorithm with exchangeable parts.
 
-For jobs of one slot and for equally good schedules, the listed order decides. A random tie order shuffles those jobs. The
-order also raises every price in the search by a random amount that is far too small to change the set of best schedules.
-
 Jobs are decided one by one in order of arrival, then as listed. The algorithm finds the job's best schedule at the
-present prices and admits it if its payoff is positive. The algorithm then takes the schedule's resources and updates the prices
-of the affected rows. A decision is never revised.
+present prices and admits the job if the payoff is positive. It then allocates the schedule's resources and updates the
+prices of the affected rows. A decision is never revised.
+
+A random tie order (`TieOrder`) shuffles the jobs that arrive in one slot. It also breaks ties between equally good
+schedules at random: it raises every price in the search by an amount far too small to change the set of best schedules.
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
 """
@@ -40,14 +40,14 @@ error of a cost of thousands of worker-slots, and well below differences between
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TieOrder:
-    """An order of equal jobs and of equal schedules.
+    """A random order of the jobs of each slot, and of equally good schedules.
 
     Parameters
     ----------
     jobs
-        All jobs, by arrival; those of a slot in this order.
+        All jobs in order of decision: by arrival, then at random.
     worker_perturbation, ps_perturbation
-        Shape (slots, resources, servers), in [0, 1): price rise per row, as a fraction of the job's allowance.
+        Shape (slots, resources, servers), in [0, 1): rise of each row's price, as a fraction of the job's largest rise.
     """
 
     jobs: tuple[int, ...]
@@ -120,7 +120,7 @@ class AcceptanceRule(Protocol):
 
     @property
     def floor(self) -> float:
-        """Largest payoff that is never accepted: the search may skip schedules up to it."""
+        """Payoff up to which a schedule is never accepted, so that the search may omit it."""
         ...
 
     def accepts(self, schedule: FoundSchedule) -> bool:
@@ -283,7 +283,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         )
 
     def decide(self, job: int) -> JobDecision:
-        """Decide on a job and take its resources if it is admitted."""
+        """Decide on a job, and allocate its resources if it is admitted."""
         begun = time.perf_counter()
         if self._seen is not None and self._seen.see(job):
             self.state.reprice(self._seen.ranges)
@@ -310,7 +310,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         )
 
     def _take(self, schedule: FoundSchedule) -> float:
-        """Take a schedule's resources; return the increase of the capacity's value."""
+        """Allocate a schedule's resources; return the increase of the capacity's value at the prices."""
         growth = 0.0
         for side, use in zip(self.state.sides, uses(self._instance, schedule), strict=True):
             before, after = side.take(use)

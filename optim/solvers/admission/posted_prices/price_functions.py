@@ -79,12 +79,12 @@ class JobValueStats:
     jobs
         Shape (schedulable,): indices of the jobs.
     most, least
-        Value at the earliest completion alone, and at the last that still earns.
+        Shape (schedulable,): value at the earliest completion of the job alone, and at its deadline.
     worker_slots
-        Most worker-slots of a minimal schedule.
+        Shape (schedulable,): maximal worker-slots of a schedule without superfluous workers.
     smallest_worker, max_worker, smallest_ps, max_ps
-        Shape (schedulable, resources): over the segments, in whole units; the smallest ignores zeros
-        and is infinite where all are zero.
+        Shape (schedulable, resources): smallest and largest demand over the job's segments, in units; the smallest ignores
+        zeros, and is infinite if all are zero.
     """
 
     jobs: IntArray
@@ -97,7 +97,7 @@ class JobValueStats:
     max_ps: FloatArray
 
     def of(self, keep: IntArray) -> "JobValueStats":
-        """Return the part of those schedulable jobs that are in `keep`."""
+        """Return the entries of the jobs in `keep`."""
         return self.take(np.flatnonzero(np.isin(self.jobs, keep)))
 
     def take(self, places: IntArray) -> "JobValueStats":
@@ -132,7 +132,7 @@ def job_value_stats(instance: AdmissionInstance) -> JobValueStats:
 
 
 def max_worker_slots(instance: AdmissionInstance) -> IntArray:
-    """Return the most worker-slots of a minimal schedule, shape (jobs,).
+    """Return the maximal worker-slots of a schedule without superfluous workers, shape (jobs,).
 
     The number is W_i. With integral chunks each slot may round up, by less than one worker per slot. With a speed-up curve
     W_i assumes the least productive number of workers.
@@ -154,7 +154,7 @@ def max_worker_slots(instance: AdmissionInstance) -> IntArray:
 
 
 def _max_of_curves(instance: AdmissionInstance) -> IntArray:
-    """Return W_i of jobs with linear speed, an upper bound for the others."""
+    """Return W_i of jobs without a speed-up curve, and an upper bound on the worker-slots of the others."""
     result = instance.work.copy()
     window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
     for i, table in enumerate(instance.jobs.speedup):
@@ -164,7 +164,7 @@ def _max_of_curves(instance: AdmissionInstance) -> IntArray:
         gains = np.diff(progress)
         useful = np.flatnonzero(gains > 0) + 1  # a minimal schedule runs no worker without a gain
         worst = max(Fraction(int(y), int(progress[y])) for y in useful.tolist())
-        # All but the last worker's gain are short of the target.
+        # Without the gain of its last worker, a schedule is short of the target.
         most = int(worst * (int(instance.target[i]) - 1 + int(gains.max())))
         result[i] = max(1, min(most, int(window[i]) * int(useful[-1])))
     return result
@@ -288,13 +288,13 @@ class SeenRanges:
 
 
 def _joined(one: PriceRanges, two: PriceRanges) -> PriceRanges:
-    """Return the bounds of the jobs of both."""
+    """Return the ranges of the jobs of both together."""
     worker = _joined_side(one.worker, two.worker)
     return PriceRanges(worker=worker, ps=worker if two.ps is two.worker else _joined_side(one.ps, two.ps))
 
 
 def _joined_side(one: SideRanges, two: SideRanges) -> SideRanges:
-    """Return the larger U and the smaller lower scale of each row; a row that one side's jobs don't use is the other's."""
+    """Return the larger U and the smaller lower scale of each row, or the range of the one whose jobs use the row."""
     lower = np.minimum(
         np.where(np.isfinite(one.log_lower), one.log_lower, two.log_lower),
         np.where(np.isfinite(two.log_lower), two.log_lower, one.log_lower),

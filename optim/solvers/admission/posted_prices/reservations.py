@@ -4,15 +4,15 @@ A promise is a completion slot. A job's future slots are reservations that may b
 remaining work of a job is treated as a new job: it arrives in the present slot and is due at the promised slot.
 
 A move removes one or a few reservations and finds each job's best schedule again, in random order. Half of the moves use
-prices with noise. A move is accepted if the new schedules have at least the same total payoff at the posted prices. A
-job can always return to its old place, so every promise can be kept; a move that breaks a promise is undone.
+prices with noise. A move is accepted if the new schedules have at least the same total payoff at the posted prices.
+Otherwise, or if a job finds no schedule that keeps its promise, the move is undone. So every promise is kept.
 
 Source: Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", 1998,
 DOI 10.1007/3-540-49481-2_30; the promises are (L.1) of docs/mathematics/learned-prices.md.
 
 A rejection at posted prices only means that later jobs probably value the capacity more; capacity that they don't use is
 lost with the slot. So a rejected job may wait. In each slot, after all decisions, the waiting jobs are placed into
-unreserved capacity, the densest first. Waiting jobs release all capacity beyond the slot before the next decision.
+unreserved capacity, those with the largest payoff per cost first. They release all later slots before the next decision.
 Standby changes neither decisions nor reservations (docs/mathematics/learned-prices.md, section 3). A waiting job that
 completes earns the value of its completion slot; any other earns 0.
 
@@ -80,7 +80,7 @@ class Reservations:
         self._rows: tuple[list[list[int]], list[list[int]]] = ([], [])
 
     def find(self, job: int, floor: float = 0.0) -> FoundSchedule | None:
-        """Return a job's best schedule in the free capacity (of its remaining work, once it is admitted)."""
+        """Return the best schedule of a job's remaining work in the free capacity; None if no payoff is above `floor`."""
         return self._finder.find(job, self.state, floor)
 
     def hold(self, schedule: FoundSchedule) -> None:
@@ -115,11 +115,11 @@ class Reservations:
         self._tables.deadline[job] = self.promised[job]
 
     def take(self, resource_use: tuple[Use, ...]) -> None:
-        """Take resources until they are freed."""
+        """Subtract resources from the free capacity."""
         self._shift(resource_use, -1.0)
 
     def fix(self, schedule: FoundSchedule) -> None:
-        """Admit a job on another cluster's servers: its schedule never moves."""
+        """Admit a job on servers outside the free capacity, such as the guard's: its schedule never moves."""
         self.promised[schedule.job] = schedule.completion
         self.record(schedule.job, (schedule.workers, schedule.ps))
 
@@ -128,7 +128,7 @@ class Reservations:
         return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
 
     def may_earn(self, job: int, slot: int) -> bool:
-        """Return whether completing a job in a slot or later earns anything."""
+        """Return whether completing a job in a slot or later has a positive value."""
         return bool(self._tables.value[job, slot:].max(initial=0.0) > 0)
 
     def run_slot(self, slot: int) -> None:
@@ -193,10 +193,10 @@ LARGEST = 4
 """Maximal number of jobs that a move removes."""
 
 NOISE = 0.5
-"""Strongest relative noise on prices of a slot and of a server class."""
+"""Maximal relative noise on the prices of a slot and on those of a server class."""
 
 KEPT_TOL = 1e-9
-"""Relative loss of the moved schedules' payoff that a move may have through rounding."""
+"""Relative decrease of the moved schedules' payoff that counts as a rounding error."""
 
 
 def improve(
@@ -260,7 +260,7 @@ def _post(reservations: Reservations, prices: list[FloatArray]) -> None:
 
 
 def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatArray]:
-    """Return factors per slot and class, of a random strength, so that the same job finds new places."""
+    """Return price factors per slot and class with a random strength, so that the same job finds other schedules."""
     strength = NOISE * rng.random()
     factors = []
     for side in reservations.state.sides:
@@ -274,7 +274,7 @@ PATIENCE = 1 / 3
 """Share of the day over which future jobs are assumed to want 1 - 1/e of a slot's capacity."""
 
 MIN_COST = 1e-12
-"""Minimal cost of a schedule in utility units, where capacity is free."""
+"""Lower limit, in utility units, of a schedule's cost in a quotient, since the cost may be 0."""
 
 
 class BestEffortQueue:
@@ -285,7 +285,7 @@ class BestEffortQueue:
     reservations
         All reservations; standby takes resources only within `run_slot`.
     most
-        Maximal number of waiting jobs; the least dense ones are dropped first.
+        Maximal number of waiting jobs; those with the lowest density (see `run_slot`) are dropped first.
     """
 
     def __init__(self, reservations: Reservations, most: int) -> None:
@@ -308,8 +308,8 @@ class BestEffortQueue:
     def run_slot(self, slot: int, posted: Sequence[FloatArray]) -> float:
         """Run waiting jobs in a slot's free capacity; return the value of those that complete in it.
 
-        Schedules are found at the state's present prices. A job's density is its value per utility unit of cost at
-        `posted` prices, shape (slots, resources, servers) per side.
+        Schedules are found at the state's present prices. A job's density is its payoff at these prices, divided by its
+        cost at the `posted` prices, shape (slots, resources, servers) per side.
         """
         reservations = self._reservations
         self._waiting = [job for job in self._waiting if reservations.may_earn(job, slot)]
@@ -341,9 +341,9 @@ class BestEffortQueue:
         return AdmissionPlan.from_rows(*rows)
 
     def _lay(self, posted: Sequence[FloatArray]) -> dict[int, FoundSchedule]:
-        """Place jobs into the free capacity, the densest first, and free it again."""
+        """Find schedules in the free capacity, for the jobs with the highest density first; the capacity stays free."""
         reservations = self._reservations
-        # Density as if the job came first: a job that was dense among others in the last slot needn't be now.
+        # Each slot computes densities again, as if each job were placed first: the free capacity has changed.
         density = {}
         for job in self._waiting:
             alone = reservations.find(job)
@@ -362,7 +362,7 @@ class BestEffortQueue:
         return placed
 
     def _give_up(self, density: dict[int, float]) -> None:
-        """Drop the least dense jobs beyond the limit."""
+        """Drop the jobs with the lowest density beyond the maximal number."""
         if len(self._waiting) > self._most:
             densest = set(sorted(self._waiting, key=lambda job: -density.get(job, 0.0))[: self._most])
             self._waiting = [job for job in self._waiting if job in densest]

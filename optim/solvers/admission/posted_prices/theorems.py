@@ -252,7 +252,7 @@ def _rounded_down(share: float) -> Fraction:
 
 
 def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: JobValueStats) -> Condition:
-    """C2: compare U with the largest value for the smallest use."""
+    """Return C2, which compares U with the jobs' largest value per smallest use of a row."""
     needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, stats=stats)
     gaps = [
         side_ranges.log_upper[is_used] - least.log_upper[is_used]
@@ -268,7 +268,7 @@ def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: Jo
 
 
 def _start_condition(initial: float, stats: JobValueStats) -> Condition:
-    """C5 of the exponential price: any single schedulable job is a plan."""
+    """Return C5 of the exponential price; the optimum is at least the value of the best job alone."""
     most = float(stats.most.max(initial=0.0))
     return Condition(
         name="C5",
@@ -278,7 +278,7 @@ def _start_condition(initial: float, stats: JobValueStats) -> Condition:
 
 
 def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: JobValueStats) -> Condition:
-    """C5 of the zero-start price: ``sum_j lambda_j a_j <= v``, for W_i workers and as many PSs at most."""
+    """Return C5 of the zero-start price, ``sum_j lambda_j a_j <= v``, for at most W_i worker-slots and as many PS-slots."""
     worker = stats.max_worker @ _max_scale(bounds.worker)
     ps = stats.max_ps @ _max_scale(bounds.ps)
     share = float((stats.worker_slots * (worker + ps) / stats.least).max(initial=0.0))
