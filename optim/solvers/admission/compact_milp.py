@@ -111,7 +111,9 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         if termination is Termination.GAP_LIMIT and not monitor.is_gap_within(proven.objective, proven.bound):
             # HiGHS' bound meets the limit, but the price proof doesn't: a claim without a proof.
             termination = Termination.COMPLETED
-            message = f"the gap by HiGHS' bound is within the gap limit, but the proven gap is not; {message}"
+            message = (
+                f"the gap to HiGHS' bound is within the gap limit, but the gap to the proven bound is not; {message}"
+            )
         return replace(
             proven,
             tol=OPTIMALITY_TOL,

@@ -33,7 +33,7 @@ class FifoOptions:
 def check_worker_range(least: int, most: int) -> None:
     """Raise unless the options `min_workers` and `max_workers` are a valid range."""
     if not 1 <= least <= most:
-        raise InvalidOptionError(f"min_workers and max_workers must satisfy 1 <= least <= most, got {least} and {most}")
+        raise InvalidOptionError(f"worker counts must satisfy 1 <= min_workers <= max_workers, got {least} and {most}")
 
 
 class FixedWorkers:

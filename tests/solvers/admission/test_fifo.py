@@ -113,5 +113,5 @@ def test_caps_a_number_by_the_chunks_of_the_job() -> None:
 
 @pytest.mark.parametrize("given", [{"min_workers": 0}, {"min_workers": 5, "max_workers": 4}])
 def test_refuses_an_empty_range(given: Mapping[str, Any]) -> None:
-    with pytest.raises(InvalidOptionError, match="least <= most"):
+    with pytest.raises(InvalidOptionError, match="min_workers <= max_workers"):
         FifoOptions(**given)

@@ -96,7 +96,9 @@ class PriceForecast(Forecast):
         2
         """
         if not histories:
-            raise InvalidProblemError("a forecast needs at least one day; without any, admit by the warm-up rule")
+            raise InvalidProblemError(
+                "a forecast needs at least one day of jobs; give earlier days, or run online-learned without a history"
+            )
         today = without_jobs(histories[-1] if cluster is None else cluster)
         for day in histories:
             check_compatible_cluster(day, today, f"history {day.name!r}")

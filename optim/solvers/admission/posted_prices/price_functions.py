@@ -502,7 +502,7 @@ def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray,
     if wrong.any():
         at = float(share[wrong][0])
         raise InvalidOptionError(
-            f"{who}: prices must be finite numbers of at least 0, got {values[wrong][0]} where {at:.6g} of the capacity is taken"
+            f"{who}: prices must be finite numbers of at least 0, got {values[wrong][0]} at a used share of {at:.6g}"
         )
     return values
 

@@ -139,8 +139,8 @@ def ratio_claim(
     if theorem is None or not isinstance(function, ExponentialPrice | ZeroStartPrice):
         remedy = "state its theorem" if theorem is None else "derive it from ZeroStartPrice or ExponentialPrice"
         raise InvalidOptionError(
-            f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or, if it prices as one of the two "
-            f"proven forms, {remedy}"
+            f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or, if its prices follow one of "
+            f"the two proven curves, {remedy}"
         )
     stats = job_value_stats(instance) if stats is None else stats
     is_zero_start = theorem is RatioTheorem.ZERO_START

@@ -31,7 +31,7 @@ def check_supported(instance: AdmissionInstance) -> None:
     """
     if instance.has_segments or instance.has_steps or instance.has_shared_servers:
         raise UnsupportedProblemError(
-            "batched pricing needs one demand per job, worker-slots as progress, and separate servers; use price"
+            "batched pricing needs one demand per job, worker-slots as progress, and separate servers; use `price` instead"
         )
 
 
@@ -54,7 +54,9 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
 
     check_supported(tables.instance)
     if prices.worker_curves is not None or prices.ps_curves is not None:
-        raise UnsupportedProblemError("batched pricing needs one price per unit; use price for cuts that add curves")
+        raise UnsupportedProblemError(
+            "batched pricing needs one price per unit, but these prices have curves by count; use `price` instead"
+        )
     payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
     with jax.enable_x64(is_double):
         on_device = _HELD.setdefault(tables, {})

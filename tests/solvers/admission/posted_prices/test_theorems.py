@@ -262,8 +262,8 @@ def test_a_price_without_a_claim_is_told_what_it_lacks(function, remedy) -> None
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (lambda share: np.where(share > 0, np.nan, 1.0), "finite numbers of at least 0, got nan where"),
-        (lambda share: np.full(share.shape, -1.0), "got -1.0 where 0 of the capacity is taken"),
+        (lambda share: np.where(share > 0, np.nan, 1.0), "finite numbers of at least 0, got nan at a used share"),
+        (lambda share: np.full(share.shape, -1.0), "got -1.0 at a used share of 0"),
         (lambda share: share.sum(axis=-1), "must have the shares' shape"),
         (lambda share: "dear", "must be numbers, got str"),
         (lambda share: np.full(share.shape, np.inf), "got inf"),
