@@ -118,7 +118,8 @@ class Partner(Protocol):
 class PlanGuide:
     """A neighbourhood search: it gives the tree its first plan, and continues whenever the tree dives.
 
-    Central prices of the packing LP guide it; prices of the tree's masters are vertices, and guide worse.
+    Its insertions use central prices of the packing LP. Prices of the tree's masters are vertices of the dual polyhedron, and
+    lead to worse plans.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows, num_moves: int, monitor: Monitor, seed: int) -> None:

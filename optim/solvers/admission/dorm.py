@@ -141,7 +141,7 @@ class DivisionOutcome:
 
 
 def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
-    """Solve the programme by HiGHS on one thread; without restriction if the restricted one has no solution."""
+    """Solve the programme by HiGHS on one thread; a large one is restricted first, and solved in full if that fails."""
     columns, rows = _columns(problem), _rows(problem)
     values, is_confined, is_out_of_time = None, False, False
     if columns.num_integers > limits.columns:

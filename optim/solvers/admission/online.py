@@ -90,7 +90,7 @@ class OnlineOptions:
         Whether prices reach U at (1 - eps) of the capacity, as the theorems require; eps is the largest share of a
         row that one job can take in a slot. Otherwise they reach U at the full capacity, which admits more.
     eps
-        Replaces the instance's value of that share, in [0, 1).
+        Value of eps in place of the instance's own, in [0, 1).
     bounds
         Source of U and the lower scale. With "history" and "seen" no decision depends on later jobs; all other sources
         read jobs that arrive later.
@@ -103,7 +103,7 @@ class OnlineOptions:
     upper_scale
         Factor that multiplies U, for studies of mis-estimation.
     lower_scale
-        Factor that multiplies the lower scale, for the same studies.
+        Factor that multiplies the lower scale, for studies of mis-estimation.
     """
 
     price: PriceKind | str = PriceKind.ZERO_START

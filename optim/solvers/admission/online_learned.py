@@ -34,18 +34,18 @@ class OnlineLearnedOptions:
     ----------
     history
         Earlier days: a forecast file, or comma-separated instance files and names of shipped days (``medium-0-day1``).
-        Without any, prices are learned from the first share of the day itself.
+        Without a history, prices are learned from the day's own jobs, first after the share `warm_up` of its slots.
     replan
         Repair moves per slot, which re-pack reserved work that hasn't run yet; 0 fixes schedules at admission.
     promised_share
-        Share of its value at admission that a job is promised: with `replan` its schedule may move to any completion
-        slot that earns at least this share.
+        Promised share of a job's value at admission: with `replan`, its schedule may move to any completion slot that earns
+        at least this share.
     standby
         Maximal number of rejected jobs that wait and run on unreserved capacity, without a promise; 0 for none.
     smoothing
         Number of slots over which the LP's prices are averaged before they are posted.
     price_scale
-        Factor that multiplies these prices.
+        Factor that multiplies the LP's prices before they are posted.
     warm_up
         Without a history: share of the slots in which the paper's rule decides.
     guard

@@ -70,8 +70,8 @@ class SearchOptions:
     cut_rounds
         Maximal rounds of server cuts on the LP, within its share of the time; 0 for none.
     count_rounds
-        Maximal rounds of count cuts after them, within the same share. Default: 20 for up to 1,000 capacity rows,
-        otherwise 0.
+        Maximal rounds of count cuts after the server cuts, within the LP's share of the time. Default: 20 for up to 1,000
+        capacity rows, otherwise 0.
     num_moves
         Moves of each chain after which the search ends. Default: 200,000, or no limit if the stopping rule has a
         time limit.
@@ -86,7 +86,7 @@ class SearchOptions:
     start_temperature
         Acceptance temperature at the start of a cycle, as a share of the mean value of an admitted job.
     end_temperature
-        Acceptance temperature at the end of a cycle, as the same share.
+        Acceptance temperature at the end of a cycle, as a share of the mean value of an admitted job.
     max_destroyed
         Maximal number of jobs removed at once.
     polish

@@ -257,7 +257,7 @@ class Board:
         return self.settle(view)
 
     def place_by_class(self, view: JobView, previous: Allocation | None, workers: IntArray, ps: IntArray) -> int:
-        """Place given numbers in each class, on the job's old servers first; return the number of placed workers.
+        """Place the given units of a job in each class, on its old servers first; return the number of placed workers.
 
         Workers that don't fit on single servers of their class go to any server with capacity; the others are
         not placed.
@@ -352,7 +352,7 @@ class SlotState:
     slot
         The slot.
     jobs
-        Every job that has arrived and isn't complete, by (arrival, number).
+        Every job that has arrived and isn't complete, by arrival, then by index.
     board
         The slot's servers, empty: a policy places jobs and returns the board's allocations.
     previous

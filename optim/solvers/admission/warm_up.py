@@ -134,7 +134,7 @@ def compile_nodes(*, is_shared: bool) -> None:
 
 @cache
 def compile_cuts() -> None:
-    """Compile the loops that separate and lift cuts, with two jobs of which a server fits one, at 3/4 each."""
+    """Compile the loops that separate and lift cuts, on a server that fits one of two jobs, at a load of 3/4 each."""
     # Writable arrays: read-only ones would be compiled for separately.
     units, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
     space, fractional = PackingSpace(np.arange(3), units, np.full((2, 1), 2), np.full(1, 3), 10), np.empty(2)

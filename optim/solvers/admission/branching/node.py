@@ -35,10 +35,10 @@ from optim.solvers.lp.highs import (
 )
 
 PENALTY_STEP = 100.0
-"""Factor of one increase of the penalty, for masters whose optimum leaves admitted jobs without a schedule."""
+"""Factor by which the penalty is raised each time that the master's optimum lacks schedules of admitted jobs."""
 
 MAX_PENALTY_FACTOR = 1e6
-"""Largest factor by which the penalty of a node may have increased in total."""
+"""Largest product of these factors at one node."""
 
 MIN_WEIGHT = 1e-9
 """Schedules of at most this weight are omitted from the counts of a fractional point."""
@@ -57,11 +57,11 @@ class MasterPoint:
     Parameters
     ----------
     value
-        Value of the schedules, less the penalties of admitted jobs without a full schedule.
+        Value of the weighted schedules, less the penalties for `infeasibility`.
     weight
         Shape (schedules,): weights of the known schedules.
     infeasibility
-        Weight that the schedules of admitted jobs lack, summed over these jobs.
+        Sum over the admitted jobs of 1 less the total weight of the job's schedules.
     row_prices, multiplier, job_price
         Duals of the capacity rows (utility units per unit of the resource), of the cuts (utility units per unit of the
         left-hand side), and of the jobs' rows (utility units). The first two are clipped to be at least 0.
@@ -95,7 +95,7 @@ class NodeMaster:
     tables, rows
         The instance.
     penalty
-        Loss, in utility units, per unit of weight that the schedules of an admitted job lack.
+        Cost, in utility units, of each unit by which the total weight of an admitted job's schedules is below 1.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows, penalty: float) -> None:
@@ -137,7 +137,7 @@ class NodeMaster:
         return MasterBasis(columns=self._column_serials()[columns], rows=self._row_serials()[~rows])
 
     def load_node(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
-        """Make the programme that of a node: fix forbidden schedules at 0, free the others, and set the basis if given."""
+        """Set the programme's bounds to a node's restrictions, and its basis if one is given."""
         self._limits = limits
         allowed = limits.allows(self._tables, self.schedules)
         changed = np.flatnonzero(allowed != self._is_allowed)
@@ -237,7 +237,7 @@ class NodeMaster:
         return np.concatenate(blocks), np.concatenate(weights)
 
     def purge_columns(self, max_schedules: int, max_cuts: int) -> None:
-        """If there are more schedules or cuts than the maximum, keep half as many, those used last, and rebuild."""
+        """If there are more schedules (or cuts) than the maximum, keep half that number, those used last, and rebuild."""
         if len(self.schedules) <= max_schedules and len(self.cuts) <= max_cuts:
             return
         columns, cuts = np.arange(len(self.schedules)), np.arange(len(self.cuts))
@@ -347,13 +347,13 @@ class NodeMaster:
 
 
 PAYOFF_TOL = 1e-9
-"""A schedule enters the master if its payoff exceeds its job's price by more than this, relative to the price or 1."""
+"""A schedule enters the master only if its payoff exceeds its job's price by this share of max(1, price)."""
 
 INFEASIBILITY_TOL = 1e-7
-"""Up to this sum, the weight that admitted jobs' schedules lack is a rounding error."""
+"""A `MasterPoint.infeasibility` of at most this much is a rounding error."""
 
 CENTER_SHARE = 0.5
-"""Weight of the best point's prices in the average with the master's prices at which schedules are priced first."""
+"""Schedules are priced first at an average of the best point's prices, with this weight, and the master's."""
 
 CONVERGED_TOL = 1e-8
 """Relative gap between bound and master at which column generation ends."""

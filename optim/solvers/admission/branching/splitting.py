@@ -62,7 +62,7 @@ class UnpackableSet:
     hosts, server_class, slot
         Whether the servers are for workers or for PSs (shared servers: workers), their class, and the slot.
     items
-        Items that don't fit together; with `is_proven`, they were reduced as far as the searches could prove.
+        Items that don't fit together. If that is proven, items without which the rest provably doesn't fit are left out.
     is_proven
         Whether it is proven that they don't fit; False if the search gave up.
     """

@@ -43,7 +43,7 @@ class Candidate:
 
 
 def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted: IntArray) -> list[Candidate]:
-    """Return splits on the properties of schedules that set their value: admission and completion slot, in order of jobs.
+    """Return splits on admission and on the completion slot, which determine a schedule's value; in order of jobs.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class SearchTree:
             self._current = (self._current[0], min(self._current[1], bound))
 
     def _release(self, node: OpenNode) -> None:
-        """Clear the taken node if it is this one; new children were never taken."""
+        """Forget which node was taken if it is this one; new children were never taken."""
         if self._current is not None and self._current[0] == node.number:
             self._current = None
 
@@ -367,18 +367,18 @@ positive multiplier lower the bounds of all nodes. Separating more of them at ev
 """
 
 COUNT_EVERY = 25
-"""Every how many nodes count cuts are separated."""
+"""Number of nodes from one separation of count cuts to the next."""
 
 MAX_ESTIMATES, MAX_TRIALS = 16, 5
-"""Splits per node whose children are estimated over the known schedules; the best of them are tried with pricing, at most
-the second number."""
+"""Maximal number of a node's splits whose children are estimated over the known schedules, and of those that are then tried
+with pricing."""
 
 MAX_WORSE = 1
 """Splits in a row with a lower score than the best one, after which no further split of the node is tried. With 1, the tree
 of small-2 takes 2.9 processor seconds; with 2, 3.6; without a limit, 3.8 (the optimum known, 21 to 23 nodes)."""
 
 RELIABLE = 4
-"""Recorded losses of a kind of split and job from which they replace a trial; splits on counts are always tried.
+"""Number of losses recorded for a kind of split and job from which they replace a trial; splits on counts are always tried.
 
 With splits on counts chosen by recorded losses, the bound of small-1 could stay the same for 200 nodes.
 """
@@ -391,7 +391,7 @@ the bound of small-1 could stay the same for 120 nodes.
 """
 
 DIVE_EVERY = 25
-"""Every how many nodes the search dives for plans."""
+"""Number of nodes from one dive for plans to the next."""
 
 MAX_SCHEDULES, MAX_CUTS = 1_200, 3_000
 """Maximal numbers of schedules and cuts in the master when a node begins; see `NodeMaster.purge_columns`."""
@@ -554,7 +554,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         )
 
     def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
-        """Close or split a node whose master's point is integral, as its counts fit on single servers or not."""
+        """Close a node whose integral point fits on single servers; otherwise split it, or close it if there is no split."""
         placed = split(self._tables, schedules, self._is_over)
         if isinstance(placed, AdmissionPlan):
             # If the bound is above the master's value, by rounding or for lack of rounds, it stays: there is no split.

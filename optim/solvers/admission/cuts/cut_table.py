@@ -38,7 +38,7 @@ class CutTable:
         self._counts = CountTable(instance)
         self._is_count: IntArray = np.zeros(0, dtype=np.bool_)
         self.right_hand_side: FloatArray = np.zeros(0)
-        """Shape (cuts,): of all servers of the class together."""
+        """Shape (cuts,): right-hand sides for all servers of the class together."""
         self.add(tuple(cuts))
 
     def __len__(self) -> int:
@@ -155,7 +155,7 @@ class CountTable:
     def curves(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None]:
         """Return the cuts' charges for workers and for PSs at their multipliers, None where all are 0."""
         charges: list[CountCharges | None] = []
-        # On shared servers PSs use the workers' servers, and the PSs' servers are the same.
+        # On shared servers, `ps_servers` are the workers' servers.
         for row, servers in zip(self._row, (self._instance.worker_servers, self._instance.ps_servers), strict=True):
             on = np.flatnonzero(multiplier > 0)
             cut, job = np.nonzero(row[on])

@@ -22,7 +22,7 @@ MAX_GAIN = 2**40
 """Largest total gain of a packing: rounding errors of doubles of this size are far below `ROUNDING`."""
 
 HULL_TOL = 1e-6
-"""A point that needs at most this much more than one packing counts as inside the hull."""
+"""A load counts as inside the hull if at most 1 + this many packings, in fractions, cover it."""
 
 SCALE = 2**28
 """Fractional gains are priced as integral multiples of 1 / SCALE."""
@@ -170,7 +170,7 @@ def _choose(depth, j, k, gain, space, rest, gained):
 
 @compiled
 def best_packing(gain, space, packing):
-    """Find the feasible units of the largest gain, exactly.
+    """Find the feasible set of kinds with the largest gain, exactly.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class _Items:
     side, servers
         The side and its servers.
     job, is_ps
-        Shape (items,).
+        Shape (items,): job of each item, and 1 for its PSs, 0 for its workers.
     demand
         Shape (items, resources): demand of one unit, the minimum over a job's segments, so that a cut is valid in each.
     limit
@@ -175,7 +175,8 @@ class _Separator:
         Returns
         -------
         tuple
-            Items in some order, where the kinds of each (1, ..., most units) begin, the kinds' gains, and the right-hand side.
+            Items in the order of lifting; where each item's kinds (1, ..., most units) begin; the kinds' gains; the right-hand
+            side. None if no facet is violated.
         """
         options, limit = self._options, self._options.node_limit
         demand = on.demand[point.items]

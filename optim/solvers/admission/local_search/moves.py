@@ -1,10 +1,10 @@
 """The moves of `search`, compiled: ruin and re-create, and ejection chains.
 
 A link of a chain removes a random share of the jobs that may run at the same time as the ejecting job. The link finds
-the ejecting job's best schedule in the freed capacity and then returns the others to their old places where these are still
-free. Jobs with the largest value relative to their cost at the LP's prices return first, so the ejecting job displaces the
-least valuable jobs in its way. Displaced jobs are inserted again, the most profitable first. A job that doesn't fit becomes
-the next link, up to a limit.
+the ejecting job's best schedule in the freed capacity. It then puts the others back on their old servers and slots if
+these are still free, in order of value relative to cost at the LP's prices. So the ejecting job displaces the least valuable
+jobs in its way. Displaced jobs are inserted again, those with the largest payoff in the LP first. A job that doesn't fit
+becomes the next ejecting job, up to a limit.
 
 Sources: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
 DOI 10.1016/0166-218X(94)00037-E; Nagata, Braysy, "A powerful route minimization heuristic for the vehicle routing problem
@@ -36,7 +36,7 @@ def uniform(random):
 
 @compiled
 def draw_noise(noise, ps_noise, random):
-    """Multiply prices by random noise, one factor per slot and one per class, so that the same job finds new places."""
+    """Multiply prices by random noise, one factor per slot and one per class, so that the same job finds other schedules."""
     strength = uniform(random)
     for side in (noise, ps_noise):
         for c in range(side.shape[1]):
@@ -62,7 +62,7 @@ LONGEST = 6
 with 2, 4 and 10 links, in 2.3, 3.9 and 7.6 processor seconds."""
 
 MIN_SHARE = 0.3
-"""Minimal share of the overlapping jobs that a link removes on average."""
+"""Lower limit of the probability with which a link removes each job that overlaps the ejecting job in time."""
 
 ORDER_NOISE = 0.3
 """Maximal noise on the value-to-cost ratio that orders the returning jobs."""
@@ -204,7 +204,7 @@ def _insert(j, max_scale, data, state, chain, scratch):
 
 @compiled
 def _force(j, data, state, backup, chain, scratch):
-    """Add a link: remove jobs, insert job j, and return the removed jobs that still fit; return the change of the value."""
+    """Add a link: remove jobs, insert job j, and put back the removed jobs that still fit; return the change of the value."""
     _append(chain.ejecting_jobs, chain.size, FORCED, j)
     count = _clear(j, data, state, chain, scratch.random)
     change = _insert(j, 1.0, data, state, chain, scratch)
@@ -262,7 +262,7 @@ def _fill(data, state, backup, chain, scratch):
 def eject(j, least, data, state, backup, chain, scratch):
     """Run a chain that begins with a rejected job; return the change of the plan's value.
 
-    The chain stops early if the change would be below `least` even with all waiting jobs at their best values.
+    The chain stops early if the change would be below `least` even if all displaced jobs earned their best values.
 
     Afterwards `chain.moved` lists the jobs whose rows before the chain are in `backup`.
     """

@@ -68,8 +68,8 @@ class Neighbourhood:
     seed
         Seed of the moves.
     weight
-        Shape (jobs,): share of each job that the LP admits. Jobs with a small positive share or more are tried
-        more often than the others; without weights all are tried equally often.
+        Shape (jobs,): share of each job that the LP admits. Jobs with a share above `LIKELY_WEIGHT` are tried more often
+        than the others; without weights all are tried equally often.
     """
 
     def __init__(

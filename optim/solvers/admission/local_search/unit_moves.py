@@ -30,7 +30,7 @@ MAX_CELLS = 10_000_000
 """Maximal number of cells (job, slot, server): 40 MB. light-0 has 3.0 million; wide-0 and large-0 exceed it and are skipped."""
 
 ATTEMPT_WORK = 200_000
-"""Maximal number of places (slot and server, also by displaced job) examined per attempt: about a millisecond."""
+"""Maximal number of places (slot, server and, if any, displaced job) examined per attempt: about a millisecond."""
 
 PIECE_WORK, NUM_PIECES = 5_000_000, 50
 """Places examined between two checks of the stopping rule (some 50 ms), and the maximal number of such pieces."""
@@ -315,7 +315,7 @@ def _count(o, t, h, kind, data, units):
 
 
 def _put_by(put_displaced):
-    """Return the function that places a worker and places a displaced unit by `put_displaced`."""
+    """Return the function that places a worker, and the units that it displaces by `put_displaced`."""
 
     @compiled
     def take_worker_place(i, t, h, o, data, state, shared, units):

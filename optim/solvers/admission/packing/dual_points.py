@@ -63,7 +63,7 @@ class PolyakSteps:
         self._damping, self._stalled = 1.0, 0
 
     def watch(self, bound: float, best: float) -> None:
-        """Compare a point's bound with the best one before it."""
+        """Update the step length: `patience` points in a row whose bound isn't below the best one before halve it."""
         self._stalled = 0 if bound < best * (1 - MIN_PROGRESS) else self._stalled + 1
         if self._stalled >= self._patience:
             self._damping, self._stalled = self._damping / 2, 0
@@ -71,7 +71,7 @@ class PolyakSteps:
     def next(self, point: FloatArray, bound: float, use: FloatArray, goal: float) -> FloatArray | None:
         """Return the point after `point`, given the best schedules' use of the rows.
 
-        None if its bound is already at the goal, or no price can lower it.
+        Return None if the bound of `point` is at most the goal, or no change of prices can lower it.
         """
         gradient = (self._limit - use) * self._scale
         free = (point > 0) | (gradient < 0)
@@ -84,7 +84,7 @@ class PolyakSteps:
 
 
 MIN_TARGET = 0.95
-"""Lowest target bound, as a share of the best one."""
+"""Lower limit of the target, as a share of the best bound."""
 
 PATIENCE = 5
 """Steps without progress after which the step length is halved."""
@@ -92,12 +92,20 @@ PATIENCE = 5
 
 @by_reference
 class Descent(NamedTuple):
-    """Inputs and state of the steps, overwritten at each step.
+    """Inputs and state of the steps; each step overwrites `payoff` and the fields after it.
 
-    Rows' capacities and their inverses (0 for none), shape (rows,); demands, shape (segments, resources); all jobs, and
-    payoff floors, shape (jobs,); the best schedules as in `PricedSchedules`; the segment in which each of their slots
-    starts, shape (jobs, slots); the point, and the schedules' use of the rows, shape (rows,); damping and the number of
-    steps without progress.
+    Parameters
+    ----------
+    capacity, scale, worker_demand, ps_demand
+        Shape (rows,): capacities and their inverses, 0 for 0. Shape (segments, resources): demands.
+    which, floor
+        Shape (jobs,): all jobs, and their payoff floors.
+    payoff, completion, workers, ps, segment
+        Best schedules as in `PricedSchedules`; demand segment in which each of their slots starts, shape (jobs, slots).
+    point, use
+        Shape (rows,): the prices, and the schedules' use of the rows.
+    pace
+        Factor of the step length, and number of steps without progress.
     """
 
     capacity: FloatArray
@@ -256,7 +264,7 @@ class DualPoint:
         return np.concatenate([self.row_prices, self.multiplier])
 
     def priced_cuts(self) -> tuple[tuple[ServerCut, ...], tuple[CountCut, ...]]:
-        """Return the server cuts and the count cuts with a positive price, as their multiplier."""
+        """Return the server cuts and the count cuts with a positive price, each with its price as multiplier."""
         priced = [
             replace(cut, multiplier=value)
             for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
@@ -364,7 +372,7 @@ def certified(
     *,
     is_cut_short: bool = False,
 ) -> Outcome:
-    """Return a plan with a bound made for it; a run that was cut short claims none."""
+    """Return a plan with a bound computed for it, or without a bound if the run was cut short."""
     outcome = Outcome(statement=NO_BOUND)
     if not is_cut_short:
         with clock.phase("bound"):

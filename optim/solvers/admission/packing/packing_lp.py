@@ -4,10 +4,10 @@ Rows enter Newton's systems only when the primal point violates them. On contend
 violated, and the systems are dense in the rows. Before such a row enters, the columns that use it are scaled down to fit.
 First-order steps see all rows; their columns are scaled in the same way, because such steps satisfy rows only in the limit.
 
-A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from its last point.
-The round then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak steps from
-there (`price_search`). The columns of every point on the way are added: pricing is far cheaper than the master, so it is
-done often. Every priced point gives a Lagrangian bound. The best one is stored, so any stop leaves a proof.
+A round solves the restricted master to a tolerance that follows the gap (`lp.interior_point`), starting from its last
+point. The round then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak
+steps from there (`subgradient`). The columns of every priced point are added: pricing is far cheaper than the master, so it
+is done often. Every priced point gives a Lagrangian bound. The best one is stored, so any stop leaves a proof.
 
 The reported master value is always attained by a feasible point. If rows are many, the master takes first-order steps,
 which cost less than pricing: then fewer points are priced, and more masters solved.
@@ -230,7 +230,7 @@ class PackingResult:
     pool
         The columns.
     termination
-        Why it stopped; `completed` at the gap tolerance, `numerical_error` if the tolerance can't be reached.
+        Why column generation stopped; `completed` at the gap tolerance, `numerical_error` if that can't be reached.
     rounds, newton_steps, saddle_steps
         Total numbers of solved masters, factorised Newton systems and first-order steps.
     history
@@ -296,8 +296,8 @@ class PackingResult:
     def load(self) -> dict[str, float]:
         """Return load statistics of the fractional point.
 
-        `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `rejected_jobs` the
-        share of the jobs' weight that is not admitted.
+        `tight_rows` is the share of tight rows (see `TIGHT`) among the rows with capacity, `rejected_jobs` the share of the
+        jobs' weight that is not admitted.
         """
         tables, rows = self.pool.tables, self.pool.rows
         live = rows.capacity > 0
@@ -375,7 +375,7 @@ class PackingLP:
         Parameters
         ----------
         monitor
-            Receives the rounds; polled before each and between price updates.
+            Receives the state after each round; polled before each round and between price updates.
         tol
             Relative gap between the Lagrangian bound and the restricted master.
         first, between
@@ -402,7 +402,7 @@ class PackingLP:
         self.master.activate((search.best.prices > 0) | (search.average_use > CONGESTED * search.limit))
 
     def drop_idle(self, gap: float, least: float) -> None:
-        """Drop columns that have been idle for some rounds."""
+        """Drop the columns that were idle in `MAX_IDLE` consecutive rounds; `least` is a lower limit for `gap`."""
         pool = self.pool
         pool.count_idle(self.master.loss > IDLE_FACTOR * max(gap, least))
         pool.keep(np.flatnonzero(pool.idle < MAX_IDLE))
@@ -444,7 +444,7 @@ class _Rounds(AbstractIteration[PackingResult]):
             self._programme.start(self._start, self._first)
 
     def is_done(self) -> bool:
-        """Return whether bound and master agree or can't agree, or no job earns at any price."""
+        """Return whether bound and master agree to the tolerance or can't come closer, or there are no columns."""
         return self._end is not None or len(self._programme.pool) == 0
 
     def step(self) -> None:
@@ -505,7 +505,7 @@ CUT_TOL = 1e-3
 """Relative gap for the LP after cuts: a tighter one isn't worth the time before the next round."""
 
 MIN_GAIN = 2e-4
-"""Minimal relative decrease of the bound per round for another round."""
+"""Relative decrease of the bound below which a round of cuts is the last."""
 
 BETWEEN = SubgradientOptions(num_steps=10)
 

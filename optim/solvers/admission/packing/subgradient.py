@@ -36,7 +36,7 @@ STALL_LIMIT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubgradientOptions:
-    """Number of Polyak steps, and how often their columns are added."""
+    """Number of Polyak steps; every `add_every`-th step adds its columns."""
 
     num_steps: int
     add_every: int = 1
@@ -77,7 +77,7 @@ class PriceSearch:
         self.limit: FloatArray = rows.capacity
         """Right-hand sides: capacities in units, then those of the cuts, shape (rows,)."""
         self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
-        """Their inverses, 0 for rows without capacity."""
+        """Inverses of the right-hand sides, 0 for rows without capacity, shape (rows,)."""
         self.average_use: FloatArray = np.zeros(rows.num_rows)
         """Use of rows by the best schedules at recent points, exponentially averaged."""
 
@@ -119,9 +119,9 @@ class PriceSearch:
         self.subgradient_steps(prices, SubgradientOptions(num_steps=1), None)
 
     def in_out_line_search(self, end: FloatArray, num_points: int) -> int:
-        """Minimise the bound between the best point and another one by bisection of its slope.
+        """Minimise the bound on the line from the best point to `end` by bisection on its slope.
 
-        The end is evaluated first. Returns the number of new columns.
+        The point `end` is evaluated first. Returns the number of new columns.
         """
         start = self.best.prices
         step = end - start

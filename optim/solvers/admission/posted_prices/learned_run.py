@@ -174,7 +174,7 @@ class Guard:
     instance
         Cluster and jobs.
     share
-        a, in (0, 1].
+        Share a of each class' servers, in (0, 1].
     stats
         The jobs that U and the lower scale are derived from, taken from the history.
     function
@@ -492,7 +492,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         self._slot += 1
 
     def standing(self) -> SolverState:
-        """Return the number of decided jobs and the value at admission."""
+        """Return the number of decided jobs, and their summed value at admission and on standby."""
         return SolverState(iterations=len(self.decisions), objective=self._earned)
 
     def finish(self, reason: Termination | None) -> DayResult:

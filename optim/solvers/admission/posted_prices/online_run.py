@@ -146,11 +146,11 @@ class JobDecision:
     Parameters
     ----------
     job
-        Its index.
+        Index of the job.
     is_accepted
-        Whether it was admitted.
+        Whether the job was admitted.
     schedule
-        Its best schedule at the prices at its arrival; None if none has a payoff above the floor.
+        Best schedule of the job at the prices at its arrival; None if none has a payoff above the floor.
     seconds
         Wall-clock time of the decision, price updates included.
     dual_step, primal_step

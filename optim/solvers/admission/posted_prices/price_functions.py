@@ -50,7 +50,7 @@ class PriceFloorRule(StrEnum):
 class SideRanges:
     """Logarithms of lower scale and U of one side's rows, shape (classes, slots, resources).
 
-    Rows that no job uses have a lower scale of 0 (minus infinity).
+    Rows that no job uses have a lower scale of 0, whose logarithm is minus infinity.
     """
 
     log_lower: FloatArray
@@ -59,7 +59,7 @@ class SideRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PriceRanges:
-    """Bounds of both sides; on shared servers `ps` is `worker`."""
+    """Ranges of the prices of both sides; on shared servers `ps` is `worker`."""
 
     worker: SideRanges
     ps: SideRanges
@@ -217,9 +217,9 @@ def price_ranges(
 def paper_value_stats(instance: AdmissionInstance, stats: JobValueStats) -> JobValueStats:
     """Return the schedulable jobs with the values of the paper's U and L.
 
-    The most is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. The
-    least is f(T - a), the value of completion in the last slot. Where this is 0 (for the paper's sigmoids only by
-    underflow), the value in the last slot that earns is used, since L must be positive.
+    `most` is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. `least` is
+    f(T - a), the value of completion in the last slot. If this is 0 (for the paper's sigmoids only by underflow), the
+    value at the deadline is used, since L must be positive.
     """
     most, least = stats.most.copy(), stats.least.copy()
     for k, i in enumerate(stats.jobs.tolist()):

@@ -324,7 +324,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     worker_cost, worker_limit
         Cost per worker and maximal workers, by class.
     ps_cost, ps_limit
-        The same for PSs.
+        Cost per PS and maximal PSs, by class.
     ps_needed
         PSs needed for Y = 0, ..., maximal workers.
     most
@@ -530,9 +530,9 @@ def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_
     segment
         Shape (schedules, slots): demand segment in each slot.
     workers, ps
-        Shape (schedules, classes, slots).
+        Shape (schedules, classes, slots): counts.
     worker_demand, ps_demand
-        Shape (segments, resources).
+        Shape (segments, resources): demands of one unit.
     """
     _, num_classes, num_slots = workers.shape
     num_resources = worker_demand.shape[1]

@@ -229,7 +229,7 @@ class SharedArrays(NamedTuple):
 
 @by_reference
 class Scratch(NamedTuple):
-    """Work space of either side, and results as rows (slot, server, count, segment)."""
+    """Work space of both sides, and results as rows (slot, server, count, segment)."""
 
     workers: ServerScratch
     ps: ServerScratch
@@ -474,7 +474,7 @@ def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
 
 @compiled
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
-    """Add the cheapest PSs for 1, ..., `most` workers to a table; return the number of workers with PSs."""
+    """Add the cost of the cheapest PSs for Y = 1, ..., `most` workers to a table; return the largest feasible Y."""
     measure_servers(s, t, ps, scratch)
     size = cheapest(needed[most], ceiling, NO, scratch, ps.rank[t], ps.residual[t])
     position, remaining, placed = -1, 0, 0
@@ -633,7 +633,7 @@ def _taken_share(capacity: FloatArray, residual: FloatArray) -> FloatArray:
 
 
 class ClusterState:
-    """Both sides; on shared servers they are the same object."""
+    """The servers of workers and of PSs with their prices; on shared servers both sides are one object."""
 
     def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
         self.is_shared = instance.has_shared_servers

@@ -250,13 +250,13 @@ def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, s
     Parameters
     ----------
     worker, ps
-        Shape (segments, resources).
+        Shape (segments, resources): demands of one worker and of one PS.
     capacity, residual
         Shape (patterns, resources): as in `fill_frontier`, of one server.
     count
         Shape (patterns,): numbers of servers.
     max_workers, max_ps
-        Shape (segments,).
+        Shape (segments,): largest numbers to consider.
     start, front
         As in `Places`, `start` by segment and pattern, negative where no frontier is required.
     """
@@ -313,7 +313,7 @@ def _is_any_finite(costs):
 
 @compiled
 def _double_window(source, goal, width, cost):
-    """Extend windows of `width` entries to twice as many."""
+    """Compute minima over windows of twice `width` entries from those over windows of `width` entries."""
     copy_first(width, source, goal)
     near, far, result = source[width:], source[: len(source) - width], goal[width:]
     for k in range(len(result)):
