@@ -176,7 +176,7 @@ class _Separator:
         -------
         tuple
             Items in the order of lifting; where each item's kinds (1, ..., most units) begin; the kinds' gains; the right-hand
-            side. None if no facet is violated.
+            side. None if no violated facet is found.
         """
         options, limit = self._options, self._options.node_limit
         demand = on.demand[point.items]
