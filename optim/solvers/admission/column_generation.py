@@ -27,7 +27,7 @@ WALKS_OF_LARGE = SubgradientOptions(num_steps=16, add_every=2), SubgradientOptio
 """Subgradient options before the first master and after each, of small and of large instances."""
 
 AT_GAP_LIMIT = (
-    "the gap between the linear programme's bound and its fractional solution is within the limit; there is no plan"
+    "the gap between the linear programme's bound and its fractional solution is within the gap limit; there is no plan"
 )
 
 

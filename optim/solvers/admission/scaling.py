@@ -35,7 +35,7 @@ class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
 
 
 def scaling(instance: AdmissionInstance) -> float:
-    """Return the power of two that divides the largest value to one in [1, 2); 1 if that value is at least 1, or 0."""
+    """Return the power of two by which the largest value must be divided to lie in [1, 2); 1 if it is at least 1, or 0."""
     return power_of_two_scale(float(instance.value.max(initial=0.0)))
 
 

@@ -470,8 +470,8 @@ class NodeBounder:
             point = master.solve()
             out = point.row_prices, point.multiplier
             self.num_rounds += 1
-            # Prices between the best point and the master's give lower bounds and better schedules. Only the master's own
-            # prices show whether it lacks schedules.
+            # Prices between the best point and the master's give smaller upper bounds and better schedules. Only the master's
+            # own prices show whether it lacks schedules.
             for share in (CENTER_SHARE, 0.0):
                 of_rows, of_cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
                 prices = of_rows, of_cuts

@@ -218,7 +218,7 @@ def _trace_by(write_slot):
                 for y in range(len(steps)):
                     if y > 0 and steps[y] == steps[y - 1]:
                         continue
-                    # Before the completion slot, y workers reach `state` from one state; in it, from several.
+                    # In the completion slot, y workers complete the work from several states; before, `state` has one origin.
                     from_state = state - steps[y]
                     to_state = from_state + 1
                     if t == completion:

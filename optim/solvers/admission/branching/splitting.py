@@ -20,7 +20,7 @@ from optim.solvers.admission.packing.capacity_rows import segments_of
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 NODE_LIMIT = 20_000
-"""Maximal number of placements of an item that one search tries. Beyond it the search gives up: the result is unknown."""
+"""Maximal number of placements of single items that one search tries. Beyond it the search gives up without a result."""
 
 NODES_A_CHECK = 64
 """Number of tried placements between two calls of `should_stop`."""

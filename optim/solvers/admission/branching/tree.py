@@ -168,7 +168,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenNode:
-    """A leaf that is neither closed nor split."""
+    """A leaf that may still be closed or split."""
 
     number: int
     limits: BranchRestrictions

@@ -53,7 +53,7 @@ MOVES_A_CHECK = 200
 """Compiled moves between two checks of the stopping rule; Python handles signals such as Ctrl-C only at these checks."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
-"""Jobs with more than this weight in the LP are added to the candidates this many more times."""
+"""Jobs whose weight in the LP exceeds the first number appear in the candidates the second number of additional times."""
 
 
 class Neighbourhood:

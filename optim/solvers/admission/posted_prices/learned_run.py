@@ -470,7 +470,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         return self._slot == self._instance.horizon
 
     def step(self) -> None:
-        """Run one slot: update prices if due, decide on arrivals, repair reservations, and run the admitted and waiting jobs."""
+        """Run one slot: update prices if due, decide on arrivals, repair reservations, run admitted and waiting jobs."""
         slot = self._slot
         if slot > 0:
             self._prepare(slot)

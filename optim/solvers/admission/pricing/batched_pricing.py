@@ -1,7 +1,7 @@
 """Pricing of all jobs in one jitted JAX call: payoffs and completion slots, without schedules.
 
-Use it on accelerators; on a CPU the compiled loop of `classes.price` is faster. The jobs' tables move to the device at the first call and
-stay there; each call transfers prices to the device and payoffs back.
+Use it on accelerators; on a CPU the compiled loop of `classes.price` is faster. The jobs' tables move to the device at the
+first call and stay there; each call transfers prices to the device and payoffs back.
 """
 
 from typing import TYPE_CHECKING
