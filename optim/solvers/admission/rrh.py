@@ -136,7 +136,7 @@ class RrhPolicy:
         return risks.present[-1] > 0 and risks.slack(len(rivals)) > self._options.threshold
 
     def _run(self, view: JobView, state: SlotState) -> None:
-        """Place a job's fixed number of workers, old servers first; none if not all fit, unless an empty cluster is too small."""
+        """Place a job's fixed number of workers, old servers first; none if not all fit, except on too small a cluster."""
         wanted = min(self._workers[view.job], view.useful_workers)
         if view.job in state.previous:
             keep_running(state.board, view, state.previous[view.job], wanted)

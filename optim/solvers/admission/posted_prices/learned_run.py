@@ -24,18 +24,16 @@ Rounding the share up to full servers can only make rho larger than a; the guard
 the servers is the construction of docs/mathematics/learned-prices.md, section 5. The guard costs little with a good
 forecast, because the learned rule uses R's idle reservations.
 
-References
-----------
-Jasin, Kumar, "A re-solving heuristic with bounded revenue loss for network revenue management with customer choice",
-2012, DOI 10.1287/moor.1120.0537. Vera, Banerjee, "The Bayesian prophet: a low-regret framework for online decision
-making", 2021, DOI 10.1287/mnsc.2020.3624.
-
 Without a history, U and the lower scale come from the jobs that have arrived, including the present one. After the first
 share of the slots, the jobs seen so far represent the rest of the day: they are repeated block by block, and prices are
 learned from them. Prices are learned again each time the elapsed time has doubled.
 
-Source: Agrawal, Wang, Ye, "A dynamic near-optimal algorithm for online linear programming", 2014,
-DOI 10.1287/opre.2014.1289 (the one-time and the dynamic learning algorithm).
+References
+----------
+Jasin, Kumar, "A re-solving heuristic with bounded revenue loss for network revenue management with customer choice",
+2012, DOI 10.1287/moor.1120.0537. Vera, Banerjee, "The Bayesian prophet: a low-regret framework for online decision
+making", 2021, DOI 10.1287/mnsc.2020.3624. Agrawal, Wang, Ye, "A dynamic near-optimal algorithm for online linear
+programming", 2014, DOI 10.1287/opre.2014.1289 (the one-time and the dynamic learning algorithm, without a history).
 """
 
 import time
