@@ -1,7 +1,7 @@
-"""The minimal mean cost of a deadline job in one zone with age-dependent spells, and its policy, by backward recursion.
+"""The minimal mean cost of a deadline job in one zone with age-dependent spells, and the policy that attains it.
 
-A state is a tick, the idle time so far, the leases and their ages, and the present spell: (B.18) of
-docs/mathematics/bidding.md.
+Both are computed by backward recursion over states: the tick, the idle time so far, the lease and its age, and the
+present spell with its age. See (B.18) of docs/mathematics/bidding.md.
 """
 
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ WAIT, SPOT, ON_DEMAND = 0, 1, 2
 """Actions at a tick: the two lowest bits of a table's entry."""
 
 OTHERWISE, KEPT = 4, 3
-"""Bit of an entry for the fallback when spot machines are released: launch on demand instead of waiting; and the lowest
-of the bits that mark the leases to renew, by age."""
+"""`OTHERWISE` is the bit of an entry that is set if a job that releases spot machines launches on demand instead of
+waiting. `KEPT` is the position of the first of the bits that mark, for each type and age of lease, whether to renew it."""
 
 MAX_ENTRIES = 2**25
-"""Maximal entries of a table; for larger ones the time unit is longer, and set-ups are rounded up to units."""
+"""Maximal number of entries of a table; larger tables get a longer time unit, and set-ups are rounded up to units."""
 
 MAX_LEASES, SMALL = 29, 5
 """Maximal number of lease ages that an entry's bits can represent, and the number that fits in one byte."""
@@ -40,7 +40,7 @@ class DeadlineJob:
     work_s, deadline_s
         Work, and the time allowed for it.
     setup_s
-        From a launch, spot or on demand, to the first work; on-demand machines must be ready within this time.
+        Time from a launch, spot or on demand, to the first work. On-demand machines must be ready within this time.
     spot_usd, on_demand_usd
         Prices of all machines together, dollars per hour.
     tick_s
@@ -88,16 +88,16 @@ class DeadlineJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leases:
-    """Leases by type and age, and the cost and idle time of another tick of each; the last two rows are launches.
+    """Leases by type and age, with the cost and idle time of one more tick; the last two rows are launches.
 
     Parameters
     ----------
     is_spot
-        Shape (leases + 2,).
+        Shape (leases + 2,), like all fields: whether the machines are spot machines.
     idle, rest
-        Idle units of the coming tick, and of all ticks to come.
+        Units of set-up in the coming tick, and in all coming ticks.
     after
-        State after the tick: 1 + row of a lease.
+        State after the tick: 1 + row of the lease that is one tick older.
     charge
         Dollars of the coming tick.
     end_rate
@@ -116,7 +116,7 @@ class Leases:
 
 
 def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
-    """Return the leases of a job, by each age during set-up and each age that affects the bill."""
+    """Return a job's leases: a row for each type and each age during set-up or with an effect on the bill."""
     per_tick = job.tick_s // unit_s
     setup = -(-job.setup_s // unit_s)
     hour = -(-HOUR_S // job.tick_s)
@@ -127,7 +127,7 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     for is_spot in (True, False):
         own = up
         if is_hourly:
-            own = up + hour - 1  # after the last age, the state equals the one an hour before, set up
+            own = up + hour - 1  # a lease beyond the last age is billed like one that is an hour younger
         elif is_spot and is_free_hour:
             own = max(up, hour)
         starts[is_spot], ages[is_spot] = len(rows), own
@@ -172,10 +172,10 @@ class DeadlineTable(ComparesByValue):
     unit_s
         Seconds per unit of idle time; ticks are multiples.
     begin, low
-        Shape (ticks + 1,) and (ticks,): entries of a tick begin at row `begin`, the first for `low` idle units.
+        Shape (ticks + 1,) and (ticks,): the rows of a tick start at `begin`, and the first is for `low` idle units.
     entries
-        Shape (rows, 2 ages + 2): by spell the action, see `WAIT`, and the leases to renew. Spells are absences by age,
-        then the one at the job's start, of unknown age; then the same for availability.
+        Shape (rows, 2 ages + 2): the action (see `WAIT`) and the leases to renew, by spell. The spells are absences by
+        age, then the absence at the job's start, whose age is unknown; then the same for availability.
     mean_usd
         Shape (2,): minimal mean cost of a job that finds no machines, or some, at its start.
     """
@@ -191,7 +191,7 @@ class DeadlineTable(ComparesByValue):
 
     @property
     def is_exact(self) -> bool:
-        """Whether bills and set-ups are exact: hours of ``aws-2009`` are integral ticks, set-ups integral units."""
+        """Whether bills and set-ups are exact: a set-up is an integral number of units, an ``aws-2009`` hour of ticks."""
         job = self.job
         is_hourly = job.billing is Billing.AWS_2009
         return job.setup_s % self.unit_s == 0 and (not is_hourly or HOUR_S % job.tick_s == 0)
@@ -210,7 +210,7 @@ class DeadlineTable(ComparesByValue):
 
 
 def unit_of(job: DeadlineJob, ages: int) -> int:
-    """Return the greatest common divisor of ticks and set-ups, or the next divisor of a tick that keeps a table small."""
+    """Return the seconds per unit: the greatest common divisor of tick and set-up, or more if the table is too large."""
     columns, exact = 2 * ages + 2, int(np.gcd(job.tick_s, job.setup_s))
     slack = job.deadline_s - job.work_s
     rows = -(-job.work_s // job.tick_s)
@@ -225,7 +225,7 @@ def unit_of(job: DeadlineJob, ages: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableShape:
-    """Units of a tick, of a set-up and of the slack, and the position of each tick's entries, see `DeadlineTable`."""
+    """Seconds per unit; units of a tick, a set-up and the slack; and each tick's rows (see `DeadlineTable`)."""
 
     unit_s: int
     per_tick: int
@@ -238,7 +238,7 @@ class TableShape:
 def shape_of(job: DeadlineJob, unit_s: int) -> TableShape:
     """Return the shape of a job's table for a unit length."""
     per_tick, setup = job.tick_s // unit_s, -(-job.setup_s // unit_s)
-    # If rounding up uses the slack, only an immediate on-demand launch is safe.
+    # If the set-up, rounded up to units, exceeds the slack, only an immediate on-demand launch is safe.
     steps = max(setup, (job.deadline_s - job.work_s) // unit_s)
     t = np.arange(-(-(job.work_s + steps * unit_s) // job.tick_s))
     low = np.maximum(0, (t * job.tick_s - job.work_s) // unit_s + 1)
@@ -248,7 +248,7 @@ def shape_of(job: DeadlineJob, unit_s: int) -> TableShape:
 
 
 def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
-    """Return the table of a job: the cheapest policy without missed deadlines, if spells end by these hazards.
+    """Return the table of a job: the policy of minimal mean cost, given the hazards, that misses no deadline.
 
     Parameters
     ----------
@@ -315,8 +315,8 @@ def _solve(
     """Fill a table, the last tick first.
 
     `times` are units per tick, seconds per unit, units of set-up, work, maximal idle units. A launch that ends the job
-    within its tick is charged at least `launch_s`. `later[lost, situation, spell]` is the mean cost from the next tick
-    on, for the present spell.
+    within its tick is charged at least `launch_s`. `later[lost, lease, spell]` is the mean cost from the next tick on,
+    given the idle units and the lease (0: none) at the next tick, and the spell at the present one.
     """
     per_tick, unit, setup, work, steps = times
     is_spot, idle, rest, after, charge, end_rate, refund = leases
@@ -335,9 +335,9 @@ def _solve(
                 launch_of[:] = 0
             else:
                 best[:] = np.inf
-                launch_of[:] = 2  # even if that is too late
+                launch_of[:] = 2  # on demand, even if that is too late
             for r in range(held + 1, held - 1, -1):
-                if r == held:  # a job with spot machines takes no new ones
+                if r == held:  # a job that releases spot machines doesn't launch spot machines at once
                     other[:] = best
                     for c in range(spells):
                         keeps[c] = launch_of[c] << np.uint32(1) & np.uint32(OTHERWISE)
@@ -390,14 +390,14 @@ def _solve(
                     now[s, k] = (1.0 - chance) * value[older] + chance * value[there]
                 chance = first[t - 1, 0]
                 now[s, ages] = (1.0 - chance) * value[ages] + chance * value[there]
-            later[lost] = now  # only now: a working lease continues with the same idle time
+            later[lost] = now  # assigned last: a working lease reads `later` at the same idle time
             row = begin[t] + lost - low[t]
             for c in range(spells):
                 entries[row, c] = launch_of[c] | keeps[c]
 
 
 def check_table(table: DeadlineTable) -> list[str]:
-    """Return the errors of a table: a wrong shape, or an entry that may be late or can't be followed.
+    """Return the errors of a table: a wrong shape, or an entry that may be late or is impossible.
 
     The function doesn't check that the entries are the cheapest: a table for other hazards passes.
     """
@@ -438,7 +438,7 @@ def _unsafe(
     *,
     keeps_tick: bool,
 ) -> str:
-    """Return the error in a tick's entries, "" if all are safe; `ends_s` are seconds of remaining work after a tick."""
+    """Return an error in a tick's entries, "" if all are safe; `ends_s` is the work left after a full tick of work."""
     launch, held = entries & 3, len(leases.idle) - 2
     if (launch > ON_DEMAND).any() or (entries.astype(np.int64) >> (held + KEPT)).any():
         return "an entry has an unknown action or lease"

@@ -27,7 +27,7 @@ from optim.solvers.bidding.steps import LocalSearch
 from optim.solvers.bidding.tree.search import TreeLimits, TreeResult
 
 CURVE_SHARE = 0.1
-"""Boxes are solved to this share of the required gap: a smaller distance to the curve wastes time."""
+"""Distance to the curve to which relaxations are solved, as a share of the required gap; a smaller one wastes time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,8 @@ class DinkelbachOptions:
     tol
         Relative gap to prove.
     heuristic
-        Whether to start with the footprint of `exchange`, and improve the trees' footprints by exchange. Otherwise the
-        best single bid is the start; the trees take as long as the search for a better start.
+        Whether to start with the footprint of `exchange`, and improve the trees' footprints by exchange. By default
+        the search starts with the best single bid: a better start takes as much time as it saves.
     """
 
     tol: float = 1e-6
@@ -54,15 +54,15 @@ class DinkelbachOptions:
 class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     """The exact solver: branch and bound on ``cost - q work`` with q just below the best cost per work known.
 
-    A footprint with a negative value is better by more than half the tolerance, and the search restarts at its ratio.
-    Otherwise the closed tree proves that no footprint is better.
+    A footprint whose value is negative is better by more than half the tolerance, and the search restarts at its ratio.
+    If there is none, the closed tree proves it.
 
     Notes
     -----
-    With the ratio, the curve's tangents and the prices of the caps fixed, the programme separates into the markets, and
-    a box is bounded by one small minimum per market. These multipliers come from the linear relaxation of the box, and
-    are in the certificate. Bids that they prove too costly are fixed before the box is solved again. Iterations are
-    solved boxes. The bound is unknown until a tree has closed, so a stopping rule's gap has no effect before: use a
+    For fixed ratio, tangents of the curve and prices of the caps, the programme separates into the markets, and a box is
+    bounded by one small minimum per market. These multipliers come from the linear relaxation of the box, and are in
+    the certificate. Counts that they prove too costly are cut off before the box is solved again. Iterations are solved
+    boxes. The bound is unknown until a tree has closed, so a gap in a stopping rule has no effect before that: use a
     wider `tol` instead.
 
     References
@@ -74,14 +74,14 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     options_type: ClassVar[type[DinkelbachOptions]] = DinkelbachOptions
 
     def run(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Search, improve, prove."""
+        """Run Dinkelbach's method."""
         return run_iteration(BestRatio(instance, options, monitor), monitor, task=self.name).outcome()
 
 
 class BestRatio(AbstractIteration["BestRatio"]):
-    """The method: a heuristic, then decreasing ratios until a tree closes. The object is its own result.
+    """Dinkelbach's method: a heuristic, then decreasing ratios until a tree closes. The object is its own result.
 
-    `counts` is the best footprint so far, `proven` a bound with its proof, `solved` the number of boxes of all trees.
+    `counts` is the best footprint so far, `proven` a bound with its proof, `solved` the number of boxes solved.
     """
 
     def __init__(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor) -> None:
@@ -105,7 +105,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
                 self.counts = first.counts
 
     def is_done(self) -> bool:
-        """Return whether a tree has closed, or no bid works."""
+        """Return whether a tree has closed, or no bid does any work."""
         return self._is_done
 
     def standing(self) -> SolverState:
@@ -118,7 +118,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
             self._is_done = not self._improve()
 
     def finish(self, reason: Termination | None) -> "BestRatio":
-        """Return itself."""
+        """Return this object."""
         return self
 
     def outcome(self, **figures: float) -> Outcome:
@@ -149,7 +149,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
             self.leaves = sum(node.bid is None for node in result.nodes)
             self.proven = bound, result.proof(ratio)
             if self.monitor.reason is not None and result.bound < 0:
-                # The open boxes' values are far below 0 at this ratio; the relaxation has a ratio where its value is 0.
+                # Bounds of open boxes are far below 0 at this ratio; the relaxation may prove a better bound.
                 lowered = root_bound(self.instance, self.counts)
                 self.proven = max(self.proven, lowered or self.proven, key=lambda proven: proven[0])
         return result.counts is not None
@@ -161,7 +161,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
         return self._search(value.ratio if value.work > 0 else most, cutoff=most).counts is not None
 
     def _search(self, ratio: float, cutoff: float = 0.0) -> TreeResult:
-        """Search a tree, and store its best footprint."""
+        """Search at a ratio, and store the best footprint."""
         limits = TreeLimits(cutoff=cutoff, is_hasty=True, begun=self.solved, curve_tol=CURVE_SHARE * self.options.tol)
         tree = make_tree(self.instance, ratio, self.counts, **limits)
         result = run_iteration(tree, self.monitor)

@@ -16,7 +16,7 @@ from optim.solvers.bidding.dinkelbach import BestRatio, DinkelbachOptions
 from optim.solvers.bidding.outcome import AbstractBiddingSolver, make_tree
 
 SAME_TOL = 1e-9
-"""Footprints whose relative differences in cost and work are smaller count as one point."""
+"""Footprints whose costs and works differ by at most this are one point; for works above 1 the difference is relative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,13 @@ class FrontierOptions:
     Parameters
     ----------
     tol
-        Relative gap of the best ratio.
+        Relative gap to which the best cost per work is proven.
     steepest
         Maximal marginal cost of work on the frontier, as a multiple of the best ratio.
     max_points
         Maximal number of footprints to search, including both ends of the curve but not the decision.
     point_tol
-        Absolute gap of each point's programme, as a share of its cost.
+        Gap to which each point's ``cost - ratio * work`` is minimised, as a share of the cost of the search's start.
     """
 
     tol: float = 1e-6
@@ -54,11 +54,11 @@ class FrontierPoint:
     Parameters
     ----------
     ratio
-        The price of work q at which it was found.
+        The price of work, in dollars per unit, at which the footprint was found.
     counts
-        The footprint.
+        Shape (bids,): the footprint.
     cost, work
-        Its expected dollars and work.
+        Expected dollars and work of the footprint.
     bound
         Lower bound of ``cost - ratio * work`` over all footprints: work w costs at least ``bound + ratio w``.
     """
@@ -72,7 +72,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The points in order of work."""
+    """The points of the frontier, in increasing order of work."""
 
     points: tuple[FrontierPoint, ...]
 
@@ -94,7 +94,7 @@ class Frontier:
 class Trace(AbstractIteration[Frontier]):
     """The frontier around a footprint, point by point: `trace_frontier` as an iteration.
 
-    `solved` is the number of boxes of all trees, including those of `begun`.
+    `solved` is the number of boxes solved in all trees; it starts at `begun`.
     """
 
     def __init__(
@@ -106,20 +106,18 @@ class Trace(AbstractIteration[Frontier]):
         self._pending: list[tuple[FrontierPoint, FrontierPoint]] = []
 
     def init(self) -> None:
-        """Find both ends: the empty footprint, and the best one at a high price of work."""
+        """Find both ends of the frontier: the empty footprint, and the best footprint at a high price of work."""
         nothing = np.zeros(self.instance.num_bids, dtype=np.int64)
         idle = evaluate(self.instance, nothing)
         bound = self.instance.fixed_usd
         low = FrontierPoint(ratio=0.0, counts=nothing, cost=idle.cost, work=idle.work, bound=bound)
-        if (
-            self.instance.survival is not None
-        ):  # the empty footprint is infeasible: the end is the cheapest feasible one
+        if self.instance.survival is not None:  # the empty footprint is infeasible: take the cheapest feasible one
             low = self._solve_at(0.0, self._best)
         high = self._solve_at(self.options.steepest * evaluate(self.instance, self._best).ratio, self._best)
         self._points, self._pending = [low, high], [(low, high)]
 
     def is_done(self) -> bool:
-        """Return whether no pair is left, or the maximal number of points is reached."""
+        """Return whether no pair of neighbours is left to try, or the maximal number of points is reached."""
         return not self._pending or len(self._points) >= self.options.max_points
 
     def step(self) -> None:
@@ -162,8 +160,8 @@ def trace_frontier(
 ) -> Frontier:
     """Return the frontier around the footprint of the best ratio.
 
-    For two neighbouring points, the method tries the price at which both have the same value; a better footprint at
-    this price is a point between them.
+    For two neighbouring points, the method tries the price of work at which ``cost - price * work`` is the same for
+    both. A footprint that is better at this price is a point between them.
 
     References
     ----------
@@ -178,8 +176,8 @@ def trace_frontier(
 class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
     """The full curve of cost against work; its tangent from the origin is the best cost per work.
 
-    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The curve's points, including
-    the decision, are counts of the statistics: `cost_0`, `work_0` and so on, in order of work; more work always costs
+    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The statistics' counts list the
+    curve's points, including the decision, as `cost_0`, `work_0` and so on, in order of work; more work always costs
     more. Iterations are solved boxes.
     """
 

@@ -1,4 +1,4 @@
-"""Solvers that search by steps, with a bound from the relaxation: BidBrain's one-step search, and exchanges."""
+"""Solvers by local search, BidBrain's one-step search and exchanges, with a lower bound from the relaxation."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class HeuristicOptions:
 
 
 class SearchResult(NamedTuple):
-    """A footprint, and the number of steps to it."""
+    """A footprint, and the number of steps of the search that found it."""
 
     counts: IntArray
     steps: int
@@ -39,10 +39,10 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
 
     @abstractmethod
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
-        """Return a footprint."""
+        """Return a footprint, and the number of steps of the search."""
 
     def run(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor, seed: int) -> Outcome:
-        """Search until no step improves, then bound."""
+        """Search until no step improves the footprint; then bound the optimum, unless `bound` is False."""
         with monitor.clock.phase("solve"):
             result = self.search(instance, options, monitor)
         proven = None
@@ -53,7 +53,7 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
 
 
 def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> SearchResult:
-    """Return the footprint that exchanges reach from the greedy one."""
+    """Return the footprint of a local search that starts at the greedy footprint."""
     greedy = GreedySearch(instance)
     search = LocalSearch(instance, run_iteration(greedy, monitor, task=task), begun=greedy.steps)
     return SearchResult(counts=run_iteration(search, monitor, task=task), steps=search.steps)
@@ -77,11 +77,12 @@ class GreedySolver(AbstractHeuristic):
     Notes
     -----
     One rule takes the bid whose addition has the least cost per work, the other the bid that lowers the footprint's cost
-    per work most. The first is exact if costs and work are additive and bids only have separate bounds: then the best
-    footprint contains every bid whose cost per work is below the optimum's. With a binding limit the first rule may fill
-    it with cheap, small bids; the second takes large ones. If neither reaches the least work, bids are moved as by
-    `exchange`. With a concave curve, joint limits, or losses shared by all bids, the search may stop at a footprint that
-    only an exchange improves. docs/mathematics/bidding.md proves the additive case. The bound is the relaxation's.
+    per work most. The first is exact if costs and work are additive and no limit joins several bids: then the best
+    footprint contains every bid whose cost per work is below the optimum's. Under a binding joint limit, the first rule
+    may fill the limit with cheap, small bids; the second takes large ones. If neither result does the minimum work, the
+    search continues as in `exchange`. With a concave curve, joint limits, or losses shared by all bids, the search may
+    stop at a footprint that only an exchange improves. docs/mathematics/bidding.md proves the additive case. The lower
+    bound is that of the relaxation.
 
     References
     ----------
@@ -94,7 +95,7 @@ class GreedySolver(AbstractHeuristic):
     )
 
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
-        """Add bids to the empty footprint by each rule; if neither reaches the least work, continue by moves."""
+        """Add bids to the empty footprint by each rule; if neither result is feasible, continue as in `exchange`."""
         searches = GreedySearch(instance), SteepestAdditions(instance)
         for search in searches:
             run_iteration(search, monitor, task=self.name)

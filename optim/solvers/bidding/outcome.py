@@ -1,4 +1,4 @@
-"""From a footprint and a proof to an outcome, with small caps rescaled.
+"""The interface of bidding solvers: outcomes from footprints and proofs, and scales for small caps.
 
 Scales are powers of two, so that unscaling a cap's price is exact.
 """
@@ -23,12 +23,12 @@ from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, T
 
 
 def cap_units(instance: BiddingInstance) -> FloatArray:
-    """Return the power of two that scales each limit to between 1 and 2; 1 if it is larger, or 0. Shape (caps,)."""
+    """Return the powers of two that scale limits below 1 to between 1 and 2, shape (caps,); 1 for other limits."""
     return np.array([power_of_two_scale(limit) for limit in instance.caps.limit.tolist()], dtype=np.float64)
 
 
 def in_units(instance: BiddingInstance, units: FloatArray) -> BiddingInstance:
-    """Return the same instance with each cap in its unit; bids beyond every cap stay infeasible at the largest weight."""
+    """Return the instance with each cap in its unit; weights that become too large stay infeasible at `LARGEST`."""
     caps = instance.caps
     weight = np.minimum(caps.weight / units[:, None], LARGEST)
     return replace(instance, caps=replace(caps, weight=weight, limit=caps.limit / units))
@@ -85,7 +85,7 @@ def min_rate_of(curve: Scalability, work: float) -> float:
 
 
 def bound_of(instance: BiddingInstance, ratio: float, result: TreeResult) -> float:
-    """Return the tree's bound on the cost per work."""
+    """Return the lower bound on the cost per work that a tree proves."""
     least_work = min_work_of(instance, ratio)
     if result.bound >= 0:
         return ratio
@@ -98,7 +98,7 @@ def make_tree(
     start: IntArray | None,
     **limits: Unpack[TreeLimits],
 ) -> RatioTree:
-    """Return a search at a ratio; by default it excludes footprints that can't be below the ratio."""
+    """Return a search at a ratio; by default, it excludes footprints whose cost per work can't be below the ratio."""
     least_work = 0.0 if limits.get("all_of_interest") else min_work_of(instance, ratio)
     limits = {"gap": ROUNDING * ratio * least_work, **limits}
     return RatioTree(instance, ratio, min_rate=min_rate_of(instance.scalability, least_work), start=start, **limits)
@@ -113,7 +113,7 @@ def is_answer(instance: BiddingInstance, counts: IntArray, value: CostWork) -> b
 def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, RatioProof] | None:
     """Return a bound by the relaxation alone, and its proof; None if the footprint does no work.
 
-    Newton's method on the relaxation's least ``cost - q work``, which is concave in q.
+    Newton's method finds the q at which the relaxation's least ``cost - q work``, which is concave in q, is 0.
     """
     value = evaluate(instance, counts)
     if value.work <= 0:
@@ -156,7 +156,7 @@ def can_work(instance: BiddingInstance) -> bool:
 
 
 def _works(instance: BiddingInstance) -> BoolArray:
-    """Mark bids whose instances are allowed and do work before losses."""
+    """Return which bids allow instances that do work before losses, shape (bids,)."""
     bids, outlook = instance.bids, instance.outlook
     useful = outlook.usable_h if isinstance(outlook, HourOutlook) else outlook.alive.sum(axis=(1, 2))
     return np.asarray((bids.max_count > 0) & (bids.rate > 0) & (useful > 0))
@@ -168,7 +168,7 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
     sense: ClassVar[Sense] = Sense.MINIMISE
 
     def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Run with caps and least work at the footprints' tolerance, and small caps rescaled."""
+        """Run the solver on the relaxed instance with small caps rescaled."""
         relaxed, units = relaxed_instance(instance), cap_units(instance)
         if (units == 1.0).all():
             return self.run(relaxed, options, monitor, seed)
@@ -184,7 +184,7 @@ def outcome_of(
     figures: Mapping[str, float],
     termination: Termination | None = None,
 ) -> Outcome:
-    """Return a footprint and its proven bound as a solver's outcome; without enough work there is no decision."""
+    """Return a footprint and its proven bound as a solver's outcome; an infeasible footprint gives no decision."""
     value = evaluate(instance, counts)
     survival_figures = {} if instance.survival is None else {"kept": survival_probability(instance, counts)}
     figures = {

@@ -1,4 +1,4 @@
-"""Footprints by steps: BidBrain's one-step additions, removals and exchanges."""
+"""Local search for footprints: BidBrain's one-step additions, and removals and exchanges."""
 
 from collections.abc import Callable
 
@@ -22,9 +22,9 @@ IMPROVEMENT = 1e-12
 class LocalSearch(AbstractIteration[IntArray]):
     """Step to the best footprint in the neighbourhood until none is better.
 
-    A neighbour adds any number of instances to one bid, removes any number, or moves one, all, or the maximal
-    feasible number of a bid's instances to another bid. Footprints with too little work are compared by the missing
-    work, then by cost per work; ties go to the first.
+    A neighbour adds any number of instances to one bid, removes any number, or exchanges two bids: one instance for one
+    or two, or all for as many or for as many as possible. Footprints are compared by missing work and survival, then by
+    cost per work; ties go to the first.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LocalSearch(AbstractIteration[IntArray]):
         return neighbours(self.instance, self.counts)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
-        """Choose among better footprints."""
+        """Return the row to step to, of a table of better footprints."""
         return int(np.lexsort((value, lack))[0])
 
     def is_done(self) -> bool:
@@ -77,12 +77,12 @@ class LocalSearch(AbstractIteration[IntArray]):
 
     @property
     def lack(self) -> float:
-        """The footprint's missing work."""
+        """The footprint's missing work and survival, see `lack_of`."""
         return self._lack
 
     @property
     def standard(self) -> tuple[float, float]:
-        """The footprint's criteria: missing work, then cost per work."""
+        """The footprint's criteria: missing work and survival, then cost per work."""
         return self._lack, self._value
 
     def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -113,7 +113,7 @@ class GreedySearch(SteepestAdditions):
         return _additions(self.instance, self.counts, _doubling)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
-        """Choose the addition with the least added cost per added work."""
+        """Return the row of the addition with the least added cost per added work."""
         now = evaluate(self.instance, self.counts)
         cost, work = evaluate_many(self.instance, table)
         # Additions that only raise the survival probability may add no work.
@@ -130,13 +130,13 @@ def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
 
 
 def lack_of(instance: BiddingInstance, table: IntArray) -> FloatArray:
-    """Return the footprints' missing work and survival, shape (footprints,)."""
+    """Return the footprints' missing work plus their shortfall of survival, shape (footprints,)."""
     _, work = evaluate_many(instance, table)
     return np.asarray(np.maximum(0.0, instance.min_work - work) + shortfall(instance, table))
 
 
 def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
-    """Return which of many footprints satisfy the caps and the rule of one bid per market."""
+    """Return which of many footprints satisfy the caps, and the limit of one bid per market if there is one."""
     caps, bids = instance.caps, instance.bids
     fits = (table @ caps.weight.T <= caps.limit * (1.0 + CAP_TOL)).all(axis=1)
     if instance.one_bid_per_market and instance.num_bids:

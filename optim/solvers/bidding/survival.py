@@ -1,4 +1,4 @@
-"""Capacity that must survive the hour: its distribution, compiled, and the cover rows of the constraint."""
+"""The survival constraint: the distribution of the capacity that survives an hour, and cover rows."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +15,7 @@ from optim.models.bidding.market.lifetimes import CommonShocks
 
 
 class Stays(NamedTuple):
-    """Locations, and probabilities of no shock by cause: of markets, zones and regions."""
+    """Zone of each market, region of each zone, and probabilities of no shock to each market, zone and region."""
 
     zone: IntArray
     region: IntArray
@@ -38,13 +38,16 @@ def stays_of(shocks: CommonShocks) -> Stays:
 
 @lru_cache(maxsize=8)
 def _stays(survival: SurvivalConstraint) -> Stays:
-    """Return the probabilities of an instance's causes, computed once for all footprints."""
+    """Return the probabilities of no shock, computed once for all footprints of an instance."""
     return stays_of(survival.shocks)
 
 
 @compiled
 def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
-    """Return the probability of each surviving amount, for capacities by market; amounts above `most` count as `most`."""
+    """Return the probability of each surviving amount from 0 to `most`; higher amounts count as `most`.
+
+    `size` is the capacity in each market.
+    """
     total, inside = np.zeros(most + 1), np.zeros(most + 1)
     here, spare = np.zeros(most + 1), np.zeros(most + 1)
     total[0] = 1.0
@@ -78,7 +81,7 @@ def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
 
 @compiled
 def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
-    """Add, in place, the surviving amount of a part unless a shock takes all of it; return the largest amount."""
+    """Add to `total`, in place, a part's surviving amount, which is 0 after a shock; return the largest amount."""
     most = len(total) - 1
     spare[:] = 0.0
     for one in range(top + 1):
@@ -87,14 +90,14 @@ def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: flo
         spare[one] += total[one] * (1.0 - stay)
         for other in range(part_top + 1):
             spare[min(one + other, most)] += total[one] * part[other] * stay
-    for amount in range(most + 1):  # copying it as a slice takes seconds to compile
+    for amount in range(most + 1):  # a slice assignment takes seconds to compile
         total[amount] = spare[amount]
     return min(top + part_top, most)
 
 
 @compiled
 def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
-    """Return per capacity vector the probability that `most` survives and its expected surviving share, shape (vectors, 2)."""
+    """Return, for each vector of capacities, the probability that `most` survives and the expected share of it that does."""
     figures = np.empty((len(sizes), 2))
     for row in range(len(sizes)):
         lasts = surviving_capacity(sizes[row], stays, most)
@@ -108,9 +111,9 @@ def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
 def survival_figures(
     instance: BiddingInstance, survival: SurvivalConstraint, table: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return per footprint, table of shape (footprints, bids), the survival probability and the expected surviving share.
+    """Return the survival probability and the expected surviving share of each footprint.
 
-    The share is relative to the required capacity and at most 1.
+    `table` has shape (footprints, bids). The share is relative to the required capacity, and at most 1.
     """
     sizes = np.zeros((len(table), len(instance.markets)), dtype=np.int64)
     np.add.at(sizes.T, instance.bids.market, (survival.capacity * table).T)
@@ -121,7 +124,7 @@ def survival_figures(
 def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
     """Return the footprints' shortfalls, shape (footprints,): 0 for footprints that satisfy the survival constraint.
 
-    Otherwise the missing probability plus the expected missing share: more instances always lower it.
+    Any other shortfall is the missing probability plus the expected missing share; additional instances lower it.
     """
     survival = instance.survival
     if survival is None:
@@ -132,15 +135,15 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
 
 
 RESOLUTION = 128
-"""Number of parts of the required capacity in which covers count capacities."""
+"""Covers round capacities to integral multiples of about this fraction of the required capacity: 1 / RESOLUTION."""
 
 INTEGRAL_TOL = 1e-6
 
 KNOWN = 0.02
-"""An existing row is used if the counts violate it by more than this share."""
+"""An existing row is used if the counts violate it by more than this share of the required capacity."""
 
 VIOLATED = 1e-4
-"""A new row is added if the counts violate it by more than this share."""
+"""A new row is added if the counts violate it by more than this share of the required capacity."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,14 +156,14 @@ class Rows:
 
 @compiled
 def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
-    """Return the probability of a hard hour in which each market survives, and finally of a hard hour."""
+    """Return, per market, the probability that the hour is hard and the market survives; last, that of a hard hour."""
     probability = np.zeros(len(weight) + 1)
     by_market, by_zone, by_region = stays.by_market.copy(), stays.by_zone.copy(), stays.by_region.copy()
     sure = Stays(stays.zone, stays.region, by_market, by_zone, by_region)
     for zone in range(len(by_zone)):
         region = stays.region[zone]
         by_zone[zone] = by_region[region] = 1.0
-        idle = -1.0  # for the zone's markets without capacity
+        idle = -1.0  # the same probability for all markets of the zone without capacity; negative: not computed yet
         for market in range(len(weight)):
             if stays.zone[market] != zone:
                 continue
@@ -179,7 +182,7 @@ def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
 
 
 class CoverPool:
-    """Cover rows of the survival constraint; without a constraint, empty.
+    """The cover rows of an instance's survival constraint that were added so far; none without a constraint.
 
     Parameters
     ----------
@@ -206,9 +209,9 @@ class CoverPool:
         return Rows(gain=self.rows.gain[numbers], need=self.rows.need[numbers])
 
     def missed(self, counts: FloatArray) -> int | None:
-        """Return the number of a row that the counts, integral or not, violate: the worst known row, or a new one.
+        """Return the number of a row that the counts, integral or not, violate: the worst known row, or a new row.
 
-        The new row comes from the hours that are hard for these counts. None if they satisfy it as well.
+        The new row comes from the hours that are hard for these counts. None if the counts satisfy that row as well.
         """
         if self.survival is None or self._stays is None:
             return None
@@ -223,7 +226,7 @@ class CoverPool:
         return len(self.covers) - 1
 
     def min_counts(self, low: IntArray, high: IntArray) -> list[tuple[int, int]]:
-        """Return bids and counts above their lower bound that every feasible footprint of a box reaches."""
+        """Return the bids whose lower bound in a box can be raised, and for each the least count that can be feasible."""
         free = np.flatnonzero(low < high)
         if self.survival is None or not len(free):
             return []
@@ -237,9 +240,9 @@ class CoverPool:
         return min_counts
 
     def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
-        """Return the bid, and its count, whose upper bound at that count would lower the probability most.
+        """Return the bid and count to split at: the upper bound that lowers the box's best survival probability most.
 
-        Bids with fractional counts come first. None if all counts are integral and feasible, or none can grow.
+        Bids with fractional counts come first. None if all counts are integral and feasible, or no count can grow.
         """
         if self.survival is None:
             return None
@@ -259,7 +262,7 @@ class CoverPool:
 def _row(
     instance: BiddingInstance, survival: SurvivalConstraint, stays: Stays, counts: FloatArray
 ) -> tuple[Cover, FloatArray, float]:
-    """Return the cover of the counts, and its row."""
+    """Return the cover of the hours that are hard for the counts, and its row: gain and need."""
     unit = max(1.0, RESOLUTION // survival.min_capacity)
     unit = unit if survival.min_capacity <= RESOLUTION else RESOLUTION / survival.min_capacity
     capacity = np.bincount(instance.bids.market, survival.capacity * counts, len(instance.markets))

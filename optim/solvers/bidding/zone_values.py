@@ -1,8 +1,8 @@
 """Expected remaining cost of a deadline job over several zones, by backward recursion over groups of similar zones.
 
-The ages of all spells don't fit into a table. A state contains the spell of the allocated machines, or how long no wanted
-machines were available; a rule fills in the rest: (B.20) of docs/mathematics/bidding.md. The values are estimates. The
-values compare zones, waiting and on-demand machines, but don't ensure that the deadline is met.
+A table over the ages of all spells would be too large. A situation contains only the age of the allocated machines, or
+for how long no wanted machines were available; the other ages are assumed: (B.20) of docs/mathematics/bidding.md. The
+values are estimates. They compare zones, waiting and on-demand machines, but don't ensure that the deadline is met.
 """
 
 import math
@@ -18,13 +18,13 @@ from optim.core.errors import InvalidProblemError
 from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards
 
 FAR = 1e18
-"""Dollars of states that can't meet the deadline."""
+"""Dollars of situations in which the deadline can't be met."""
 
 MAX_VALUES = 2**22
 """Values of a table, 32 MiB; for larger tables the ticks are longer."""
 
 PARTS = 3
-"""Steps of idle time per tick of the table, if they fit."""
+"""Steps of idle time per tick of the table, if the table isn't too large."""
 
 PLACE_TOL = 1e-9
 """Grid positions with smaller differences count as equal."""
@@ -51,7 +51,7 @@ class ZoneGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ZoneProblem:
-    """A job over groups of zones. A row is a location of the state; the first row is a job without state.
+    """A job over groups of zones. A row is a location of the job's saved state; the first row is a job without one.
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ class ZoneProblem:
     groups
         The groups; their hazards have the same tick length.
     row_of
-        Shape (groups,): row of the state after work in a group.
+        Shape (groups,): row of the saved state after work in a group.
     setup_s, move_usd
-        Shape (rows, groups): seconds from a launch to the first work, and cost of the transfer.
+        Shape (rows, groups): seconds from a launch to the first work, and cost of the state's transfer.
     sure_usd, sure_setup_s, sure_move_usd, sure_row
-        Shape (rows,): the same for the cheapest on-demand machines, and their row.
+        Shape (rows,): dollars per hour, set-up and transfer of the cheapest on-demand machines, and the row after work.
     is_whole
         Whether started ticks are charged in full.
 
@@ -102,8 +102,8 @@ class ZoneProblem:
 class Chances(NamedTuple):
     """Probabilities of groups: `hazard` by group, spell type and age, the others by group, and by age where applicable.
 
-    `drawn`: some zone has machines, without further information; `other`: the same for the other zones after a loss;
-    `met`: age of a spell seen at a random time; `back`: machines return after an absence of a given age; `back_mean`:
+    `drawn`: a zone of the group has machines in the long run; `other`: another zone has some after a loss; `met`: ages
+    of a spell seen at a random time; `back`: machines return after an absence of a given age; `back_mean`: they return
     after an absence seen at a random time.
     """
 
@@ -117,7 +117,7 @@ class Chances(NamedTuple):
 
 @by_reference
 class Costs(NamedTuple):
-    """Dollars per tick of the table by group, and of launches; on demand by row. See `ZoneProblem`."""
+    """The costs of a `ZoneProblem`, with prices in dollars per tick of the table; `sure` is the on-demand price."""
 
     price: FloatArray
     setup_s: FloatArray
@@ -133,9 +133,9 @@ class Costs(NamedTuple):
 class Values(NamedTuple):
     """Mean remaining dollars by tick and grid position of idle time, and further indices.
 
-    `held` by group and age: its machines are allocated and set up. `lost` by group: they were just lost. `idle` and
-    `sure` by row and age: no machines, or on-demand machines, while no wanted machines were available for this time.
-    `starts` and `stays`: whether to launch, or keep, on-demand machines.
+    `held`, by group and age: the group's machines are allocated and set up. `lost`, by group: they were just lost.
+    `idle` and `sure`, by row and age in ticks: the job has no machines, or on-demand machines, and no wanted machines
+    have been available for this time. `starts` and `stays`: whether it launches, or keeps, on-demand machines then.
     """
 
     held: FloatArray
@@ -200,7 +200,10 @@ class ZoneValues:
 
 
 def tick_of(tick_s: int, least_s: int, cells: int, work_s: int, slack_s: int) -> tuple[int, int]:
-    """Return seconds per table tick, a multiple of `tick_s`, and steps: the finest that fit with `cells` values per position."""
+    """Return the seconds per table tick, a multiple of `tick_s`, and the steps per tick.
+
+    They are the finest for which the table, with `cells` values per position, isn't too large.
+    """
     times = max(1, least_s // tick_s)
     while True:
         length = times * tick_s
@@ -296,7 +299,7 @@ def _parts_of(seconds: float, unit_s: float) -> tuple[int, float]:
 
 @compiled
 def _between(values: FloatArray, place: int, beyond: float, first: int, second: int) -> float:
-    """Return a value between two positions, clipped at the last one."""
+    """Return the value at a fraction `beyond` between two positions; `FAR` beyond the last position."""
     if place + (beyond > 0.0) >= len(values):
         return FAR
     value: float = values[place, first, second]
@@ -305,7 +308,7 @@ def _between(values: FloatArray, place: int, beyond: float, first: int, second: 
 
 @compiled
 def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise: float) -> float:
-    """Return the mean of the cheapest available option, by chance, or `otherwise` if none is cheaper; sorts `order`."""
+    """Return the mean cost of the cheapest available group, or `otherwise` if none is cheaper; this sorts `order`."""
     mean, rest = 0.0, 1.0
     for i in range(1, len(order)):  # nearly sorted since the last time
         group, j = order[i], i - 1
@@ -323,11 +326,11 @@ def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise:
 
 @by_reference
 class Scratch(NamedTuple):
-    """Intermediate values of one tick, by grid position first.
+    """Intermediate values of one tick; the first index is the grid position.
 
-    `fresh`, `met` by row and group: a launch of machines that just became available, or of unknown age; `later` the same
-    one tick later. `after` by group and age: after a tick with allocated machines; `after_met` averages it over the ages
-    seen at a random time. `order` by row: groups as last sorted. `chance`, `choice` by group.
+    `fresh` and `met`, by row and group: launch of machines that just became available, or whose age is unknown;
+    `fresh_later` and `met_later`: the same one tick later. `after`, by group and age: after a tick with allocated
+    machines; `after_met` is its mean over the ages seen at a random time. `order`, by row: groups as last sorted. `chance`, `choice`: by group.
     """
 
     fresh: FloatArray
@@ -342,7 +345,7 @@ class Scratch(NamedTuple):
 
 
 def _scratch(size: int, rows: int, groups: int, ages: int) -> Scratch:
-    """Return work space whose values mean a missed deadline."""
+    """Return arrays of intermediate values, initially those of a missed deadline."""
     fresh, met, fresh_later, met_later = (np.full((size, rows, groups), FAR) for _ in range(4))
     order = np.tile(np.arange(groups), (size, rows, 1))
     after = np.full((size, groups, ages), FAR), np.full((size, groups, 1), FAR)
@@ -438,7 +441,7 @@ def _do_without(
         launch += costs.sure_move[row]
         wait = FAR
         if y <= grid.last:
-            # Computed as if all zones were awaited; unwanted ones then have the average state.
+            # Computed as if all groups were wanted, then again with long-run availability of the unwanted groups.
             otherwise, order = values.idle[t + 1, y, row, older], scratch.order[y, row]
             wait = _first_of(order, scratch.fresh_later[y, row], back, otherwise)
             least = min(wait, launch)
@@ -460,7 +463,7 @@ def _do_without(
 def _keep_or_leave(
     grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, group: int
 ) -> None:
-    """Set the values of a group's working machines, and of just-lost ones."""
+    """Set the values of a group's working machines, and of machines that were just lost."""
     ages, row, price, left_s = chances.back.shape[1], costs.row_of[group], costs.price[group], _left_s(grid, t, x)
     fresh, order, chance, without = scratch.fresh[x, row], scratch.order[x, row], scratch.chance, values.idle[t, x, row]
     typical = price + scratch.after[x, group, ages // 2]
@@ -479,7 +482,7 @@ def _keep_or_leave(
 
 @compiled
 def look(values: NDArray[Any], tick: int, part: float, place: float, last: int, first: int, second: int) -> float:
-    """Return a value between two ticks and two grid positions; `FAR` beyond the last position."""
+    """Return a value interpolated between two ticks and two grid positions; `FAR` beyond the last position."""
     x = math.floor(place + PLACE_TOL)
     beyond = place - x
     if x < 0:

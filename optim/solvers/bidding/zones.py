@@ -1,7 +1,8 @@
 """The minimal cost of a deadline job over zones.
 
-A state is a tick, the idle time so far, and either the location of the job's state without machines, or a zone with
-machines that are set up. Values are computed backwards, and are also the potential that proves the minimal cost.
+A situation is a tick, the idle time so far, and either no machines and the zone of the job's saved state, or machines
+that are set up in a zone. The minimal remaining costs, computed backwards, are also the potential that proves the
+minimal cost: (B.13) of docs/mathematics/bidding.md.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from optim.models.bidding.market.zones import (
 )
 
 FAR = 2**58
-"""Value of states in which the job can't finish in time."""
+"""Value of situations in which the job can't finish in time."""
 
 MAX_VALUES = 2**27
 """Maximal number of values in memory at once, 1 GiB."""
@@ -36,7 +37,7 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     first
         The starting tick.
     billing
-        The billing rule. Under Amazon's rules the proof is of a bound, and the plan's bill may be slightly higher.
+        The billing rule. Under Amazon's rules only a lower bound is proven; the plan's bill may be slightly higher.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     Notes
     -----
     No policy that acts at ticks pays less. Let u be the greatest common divisor of ticks and set-ups. Time and memory
-    grow with ticks x (deadline - work) / u x zones; time again with the number of classes of states.
+    grow with ticks x (deadline - work) / u x zones; time also with the number of classes of saved states.
     """
     check_choices({"billing": billing}, {"billing": [rule.value for rule in Billing]})
     billing = Billing(billing)
@@ -100,8 +101,8 @@ def _values(
     """Return the minimal remaining costs, as `Optimum.idle` and `Optimum.working`, but with the idle units as last index.
 
     `times` are units per tick, seconds per unit, seconds of work, maximal idle units, and whether the last tick is
-    charged in full. Rows of `setup` and `move` are classes of states, `classes` those of the zones. The cost of a step
-    hardly depends on the idle units, so each step lowers a full row with the processor's vector instructions.
+    charged in full. Rows of `setup` and `move` are classes of saved states; `classes` is the class of each zone. The
+    cost of a step hardly depends on the idle units, so the processor's vector instructions handle all of them at once.
     """
     per_tick, unit, work, steps, is_whole = times
     tick_s = per_tick * unit
@@ -162,20 +163,20 @@ def _values(
 
 @compiled
 def _within(late_s: int, unit: int, size: int) -> int:
-    """Return how many of the first `size` numbers of idle units are within the given seconds."""
+    """Return how many of the idle times of 0 to ``size - 1`` units are at most `late_s` seconds."""
     return min(size, max(0, late_s // unit + 1))
 
 
 @compiled
 def _lower(value: IntArray, other: IntArray, more: int) -> None:
-    """Lower values to others plus a cost."""
+    """Lower each value to the other value plus a cost, if that is less."""
     for k in range(min(len(value), len(other))):
         value[k] = min(value[k], other[k] + more)
 
 
 @compiled
 def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, remaining_s: int, is_whole: bool) -> None:
-    """Lower values to the cost of ending the job within a tick, which needs `remaining_s` seconds plus one unit per index."""
+    """Lower values to the cost of ending the job within a tick; this takes `remaining_s` plus one unit per index."""
     for k in range(min(len(value), max(0, (tick_s - remaining_s) // unit + 1))):
         value[k] = min(value[k], before + (last if is_whole else last // tick_s * (remaining_s + k * unit)))
 
@@ -192,7 +193,7 @@ def _plan(
     idle: IntArray,
     working: IntArray,
 ) -> IntArray:
-    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost); it waits as long as that is free.
+    """Return a cheapest plan's stays as rows (place, begin, end, is_lost); it waits wherever waiting costs no more.
 
     Values have the idle units as last index, as returned by `_values`.
     """

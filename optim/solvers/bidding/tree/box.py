@@ -23,11 +23,11 @@ class Box:
     Parameters
     ----------
     low, high
-        Shape (bids,).
+        Shape (bids,): least and largest number of instances of each bid.
     has_change
-        True if new instances count as taken, False if there are none, None if open.
+        True if the loss for taking new instances is charged, False if no new instances are taken, None if undecided.
     theta, rate
-        Ranges of minus the logarithm of the probability of no eviction, and of the sum of all rates.
+        Range of theta, minus the logarithm of the probability of no eviction, and range of the sum of all rates.
     """
 
     low: IntArray
@@ -49,12 +49,15 @@ class Box:
         return bool((self.low == self.high).all())
 
     def exceeds_a_cap(self, instance: BiddingInstance) -> bool:
-        """Return whether the lower bounds exceed a cap."""
+        """Return whether the least counts of the box already exceed a cap."""
         caps = instance.caps
         return bool((caps.weight @ self.low > caps.limit * (1.0 + CAP_TOL)).any())
 
     def split(self, instance: BiddingInstance, by: int, at: float) -> tuple["Box", "Box"]:
-        """Return the parts with at most and with more than `at` instances of a bid, or below and above `at` of a sum."""
+        """Return the parts below and above a split: at most `at` instances of a bid, or more.
+
+        Instead of a bid, `by` may be `CHANGE`, or one of the sums `THETA` and `RATE`.
+        """
         if by == CHANGE:
             unchanged = replace(self, high=np.where(instance.bids.is_new, 0, self.high), has_change=False)
             return unchanged, replace(self, has_change=True)
@@ -73,24 +76,24 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-"""Lower ends may exceed upper ends by this, absolutely or relative to the upper end, through rounding."""
+"""A range is not empty if rounding lets its lower end exceed its upper end by this; relative for upper ends above 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Envelope:
-    """Planes below the rate that evictions cost all instances, ``lambda (1 - exp(-theta)) K``, K the sum of all rates.
+    """Planes below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``, with K the sum of all rates.
 
-    The lost share is concave in theta, and so above its chord over theta's range. The chord's product with K lies
-    above the two lower planes of its envelope over the ranges.
+    The lost share is concave in theta, so it lies above its chord over theta's range. The product of the chord and K
+    lies above the two lower planes of McCormick's envelope.
 
     Parameters
     ----------
     theta, rate, loss
         Ranges of theta, of the sum K of all rates, and of the lost share ``lambda (1 - exp(-theta))``.
     sure, step
-        Theta is `sure` plus a step, shape (active,), for each indicator.
+        Theta is `sure` plus `step`, shape (active,), of each active bid whose indicator is 1.
     unit, fixed
-        K is `fixed` plus a rate, shape (active,), for each instance.
+        K is `fixed` plus `unit`, shape (active,), for each instance of an active bid.
 
     References
     ----------
@@ -108,7 +111,7 @@ class Envelope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a range is empty beyond rounding."""
+        """Whether the range of theta or of K is empty, up to rounding."""
         return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
 
     @property
@@ -117,7 +120,7 @@ class Envelope:
         return self.loss[1] > self.loss[0]
 
     def plane(self, mix: float) -> tuple[float, float]:
-        """Return the slopes in K and theta of the planes' mean; `mix` is the weight of the upper one."""
+        """Return the slopes in K and theta of a mean of both planes; `mix` weights the one at the ranges' upper ends."""
         rise = self.loss[1] - self.loss[0]
         if rise <= 0:
             return self.loss[0], 0.0
@@ -125,7 +128,7 @@ class Envelope:
         return self.loss[0] + mix * rise, by_theta
 
     def height(self, by_rate: float, by_theta: float) -> float:
-        """Return the constant for which a plane of these slopes lies just below the loss, at a corner."""
+        """Return the largest constant for which a plane with these slopes is below the loss at the ranges' corners."""
         ends = zip(self.theta, self.loss, strict=True)
         return min((loss - by_rate) * rate - by_theta * theta for theta, loss in ends for rate in self.rate)
 
@@ -134,32 +137,36 @@ class Envelope:
 class Relaxation:
     """The relaxation of a box, as sums over cells; equal cells of scenarios are merged.
 
-    The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k``
-    less the envelope and, in open cells, ``p_c >= y_c - max_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are
-    outbid in the cell. Z indicates whether a bid is taken.
+    The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)``. The useful rate is ``y_c <= G(V_c)``, with the
+    rate ``V_c = base_c + rate_c k`` less the loss of the envelope. In open cells the lost rate is
+    ``p_c >= y_c - most_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are outbid in the cell. Z indicates
+    whether a bid is taken.
 
     Parameters
     ----------
     active
-        Shape (active,): the bids that the box allows.
+        Shape (active,): the bids of which the box allows instances.
     market
-        Shape (active,): their markets.
+        Shape (active,): market of each active bid.
+    low, high, cost
+        Shape (active,): range of each bid's count, and dollars per instance.
     weight, hours, base
-        Shape (cells,).
+        Shape (cells,): weight in the expected work, usable hours, and rate of the fixed resources.
     rate
-        Shape (cells, active).
+        Shape (cells, active): rate of an instance.
     is_open
-        Shape (cells,): whether the loss by an eviction is undecided.
+        Shape (cells,): whether the box leaves undecided if an eviction costs time in the cell.
     hit
         Shape (cells, active): whether a bid is outbid in an open cell.
     most
-        Shape (cells,): upper bound of y.
+        Shape (cells,): upper bound of the useful rate y.
     envelope
-        If evictions cost all instances: the loss, not deducted from `base` and `rate` if it is curved.
+        Bounds on the loss, if the eviction of one bid costs all instances time. `base` and `rate` are net of the loss
+        unless it is curved.
     is_nested
-        Whether Z instead indicates that a bid or a lower one of its market is taken.
+        Whether Z instead indicates that a bid, or a lower bid of its market, is taken.
     cell_of
-        Shape (original cells,): the merged cell of each.
+        Shape (original cells,): merged cell of each original cell.
     loss_h
         Hours lost by an eviction in open cells.
     """
@@ -183,7 +190,7 @@ class Relaxation:
 
     @property
     def has_indicators(self) -> bool:
-        """Whether Z is needed."""
+        """Whether the relaxation needs the indicators Z."""
         return bool(self.is_open.any() or self.envelope is not None)
 
 
@@ -195,7 +202,7 @@ def relax(instance: BiddingInstance, box: Box, min_rate: float) -> Relaxation:
     instance, box
         The instance and the box.
     min_rate
-        Footprints with a lower sum of rates are ignored: their values may be too low.
+        The relaxation needn't be valid for footprints with a lower sum of rates.
     """
     outlook = instance.outlook
     if isinstance(outlook, HourOutlook):
@@ -280,7 +287,7 @@ def _envelope(
 ) -> Envelope:
     """Return the ranges of theta and of the sum of rates in a box, and the loss at their ends.
 
-    The loss counts as settled at its minimum if a bid's useful time could be clamped at 0.
+    If a bid's useful time might be clamped at 0, the loss is set to its minimum for the entire box.
     """
     theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
     market, is_active_low = instance.bids.market[active], box.low[active] > 0
@@ -289,7 +296,7 @@ def _envelope(
         np.maximum.at(sure, market[is_active_low], theta[is_active_low])
         np.maximum.at(most, market, theta)
         above = np.maximum(0.0, theta - sure[market])
-        # Z of a bid stands for "this or a lower bid": it has the step of theta down to the next higher bid.
+        # Z of a bid means that this or a lower bid is taken: its step is theta's fall to that of the next higher bid.
         last = np.append(np.diff(market) != 0, True)
         step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
         least, max_theta = float(sure.sum()), float(most.sum())
@@ -318,7 +325,7 @@ def _envelope(
 
 
 def _max_rate(instance: BiddingInstance, box: Box, active: IntArray, base: FloatArray, rate: FloatArray) -> FloatArray:
-    """Return the largest rate of each cell allowed by the box and any single cap."""
+    """Return an upper bound on each cell's rate: the least, over the caps, of the rates that box and cap allow."""
     low, high = box.low[active], box.high[active]
     best = base + rate @ high
     for weight, limit in zip(instance.caps.weight[:, active], instance.caps.limit, strict=True):
@@ -327,7 +334,7 @@ def _max_rate(instance: BiddingInstance, box: Box, active: IntArray, base: Float
 
 
 def _knapsack(rate: FloatArray, low: IntArray, high: IntArray, weight: FloatArray, limit: float) -> FloatArray:
-    """Return the value of the fractional knapsack of each cell."""
+    """Return the largest rate of each cell under one cap, if counts may be fractional."""
     if not rate.shape[1]:
         return np.zeros(len(rate))
     residual = max(0.0, limit - float(weight @ low))

@@ -1,4 +1,4 @@
-"""The bound from multipliers on ``cost - q work`` over a box: one small minimum per market."""
+"""Lower bounds on ``cost - q work`` over a box, computed from multipliers: one small minimum per market."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +19,7 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellMultipliers:
-    """Multipliers over the cells of a relaxation; `attribution` has shape (cells, active), the rest is as in a proof."""
+    """`Multipliers` for the merged cells of a relaxation; `attribution` has shape (cells, active)."""
 
     point: FloatArray
     eviction: FloatArray
@@ -42,20 +42,20 @@ class CellMultipliers:
 
 
 class LagrangianBound:
-    """Evaluate ``cost - q work`` over a box by market, and over boxes that differ from it in one bid.
+    """A lower bound on ``cost - q work`` over a box, and over boxes that differ from it in the range of one bid.
 
     Parameters
     ----------
     instance
         The instance.
     relaxation
-        The box.
+        The relaxation of the box.
     multipliers
-        Any multipliers.
+        The multipliers; any valid ones give a bound.
     ratio
-        q.
+        The price of work q.
     rows
-        Cover rows of the prices.
+        Cover rows, whose prices are `multipliers.cover`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class LagrangianBound:
         self.value = self.constant + sum(self.by_market.values())
 
     def with_bounds(self, position: int, low: int, high: int) -> float:
-        """Return the bound over the box with other bounds on one active bid's count."""
+        """Return the bound over the box in which the count of one active bid is between `low` and `high`."""
         r = self.relaxation
         if not r.is_nested and not self.is_single:
             new = _of_one(float(self.reduced[position]), float(self.charge[position]), low, high)
@@ -116,13 +116,13 @@ class LagrangianBound:
 
     @cached_property
     def _of_each(self) -> FloatArray:
-        """Return each active bid's contribution if bids are independent, shape (active,)."""
+        """Return each active bid's least contribution, shape (active,), for boxes whose bids are independent."""
         r = self.relaxation
         rows = zip(self.reduced.tolist(), self.charge.tolist(), r.low.tolist(), r.high.tolist(), strict=True)
         return np.array([_of_one(*row) for row in rows])
 
     def _least(self, part: slice, low: IntArray, high: IntArray) -> float:
-        """Return the minimal value of a market's bids, infinity if the bounds are infeasible."""
+        """Return the least contribution of a market's bids, infinity if the bounds are infeasible."""
         reduced, charge = self.reduced[part], self.charge[part]
         bid_value = np.where(reduced < 0, high, np.maximum(low, 1)) * reduced
         bid_value = np.where(high > 0, bid_value, np.inf)
@@ -174,7 +174,7 @@ def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatA
 
 
 def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
-    """Return multipliers over the instance's original cells."""
+    """Return the multipliers for the instance's original cells."""
     attribution = multipliers.attribution[relaxation.cell_of]
     cell, position = np.nonzero(attribution)
     return Multipliers(

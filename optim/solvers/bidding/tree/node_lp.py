@@ -1,4 +1,4 @@
-"""The linear relaxation of a box by HiGHS: it adds tangents until the curve is met, and returns the rows' duals."""
+"""The linear relaxation of a box, solved by HiGHS: tangents are added until the curve is met, and the duals returned."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slop
 from optim.solvers.lp.highs import run_in_place, silent_highs
 
 MAX_ROUNDS = 12
-"""Rounds of tangents; each squares the distance to the curve."""
+"""Maximal number of rounds that add tangents; each round squares the relative distance to the curve."""
 
 CURVE_TOL = 1e-9
 """Relative distance to the curve at which no more tangents are added, unless the tree's tolerance is wider."""
@@ -24,7 +24,10 @@ FEASIBILITY_TOL = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LpPoint:
-    """Solution of the relaxation: counts of the active bids, multipliers, cells' rates, theta, K and the loss."""
+    """Solution of the relaxation: counts of the active bids, multipliers, and rates of the cells.
+
+    `sums` contains theta, the sum of rates K, and the lost rate.
+    """
 
     counts: FloatArray
     multipliers: CellMultipliers
@@ -36,7 +39,7 @@ SHORTAGE = 1e3
 """Price of missing work, in units of the ratio: the programme stays feasible, and its bound shows the shortage."""
 
 MAX_RATE = 1e9
-"""Largest rate of a tangent."""
+"""Largest rate at which a tangent is placed."""
 
 
 class _Rows:
@@ -59,7 +62,7 @@ class _Rows:
         return len(self.lower) - 1
 
     def add_pairs(self, lower: FloatArray, upper: FloatArray, index: IntArray, value: FloatArray) -> int:
-        """Add rows of two numbers each, `index` and `value` of shape (rows, 2), and return the number of the first."""
+        """Add rows with two entries, `index` and `value` of shape (rows, 2), and return the number of the first row."""
         first, begin = len(self.lower), len(self.index)
         self.lower.extend(lower.tolist())
         self.upper.extend(upper.tolist())
@@ -97,9 +100,9 @@ def solve_node(
     instance, relaxation
         The instance and its relaxation.
     ratio
-        q.
+        The price of work q.
     tangents
-        Rates of the initial tangents, one array over the relaxation's cells each.
+        Rates at which the initial tangents are placed; each array has shape (cells,).
     min_work
         Least work required.
     covers
@@ -111,9 +114,11 @@ def solve_node(
 
 
 class _NodeLp:
-    """Columns: counts, indicators Z, rates V, useful rates y, in open cells losses p and evictions e, missing work s.
+    """The linear programme of a box.
 
-    Then t, the largest share missing in a cover; with an envelope also theta, the sum of rates K and the lost rate.
+    Its columns are the counts, indicators Z, rates V, useful rates y, lost rates p and evictions e of open cells, the
+    missing work s, and t, the largest share missing in a cover. With an envelope, theta, the sum of rates K and the
+    lost rate follow.
     """
 
     def __init__(
@@ -134,7 +139,7 @@ class _NodeLp:
         self.sums = slice(self.s + 2, self.num_columns)
 
     def solve(self, tangents: tuple[FloatArray, ...], curve_tol: float) -> LpPoint | None:
-        """Solve with more and more tangents."""
+        """Solve with more and more tangents until the curve is met; None if HiGHS finds no optimum."""
         import highspy
 
         highs = silent_highs(
@@ -228,7 +233,7 @@ class _NodeLp:
                 self.blame_rows.append((row, c, j))
 
     def _add_indicators(self, rows: _Rows, inf: float) -> None:
-        """Tie Z to the counts."""
+        """Add the rows that link the indicators Z to the counts."""
         r = self.r
         is_single = self.instance.one_bid_per_market
         for j, high in enumerate(r.high.tolist()):
@@ -245,13 +250,13 @@ class _NodeLp:
                 rows.add(-inf, 1.0, self.z + mine, np.ones(len(mine)))
 
     def _add_envelope(self, rows: _Rows, e: Envelope, inf: float) -> None:
-        """Link theta, the sum of rates and the loss."""
+        """Add the rows that define theta and the sum of rates, and bound the lost rate from below."""
         theta, total, lost = range(self.num_columns - 3, self.num_columns)
         size = len(self.r.active)
         steps = np.flatnonzero(e.step)
         rows.add(e.sure, e.sure, [theta, *(self.z + steps)], [1.0, *(-e.step[steps])])
         rows.add(e.fixed, e.fixed, [total, *range(size)], [1.0, *(-e.unit)])
-        if e.theta[0] > e.sure:  # an indicator then lowers the cost: only an instance may set it to 1
+        if e.theta[0] > e.sure:  # theta must exceed `sure`: only a bid with instances may set its indicator to 1
             for j in range(size):
                 is_first = not self.r.is_nested or j == 0 or self.r.market[j] != self.r.market[j - 1]
                 if is_first:
@@ -275,7 +280,7 @@ class _NodeLp:
         self.tangents.extend(zip(numbers, cells.tolist(), slopes.tolist(), strict=True))
 
     def _multipliers(self, duals: FloatArray, reduced: FloatArray, rate: FloatArray) -> CellMultipliers:
-        """Return the multipliers from the rows' duals, made valid."""
+        """Return multipliers from the rows' duals, clipped to the ranges in which they are valid."""
         r, cells = self.r, len(self.r.weight)
         row, cell, slope = (np.array(column) for column in zip(*self.tangents, strict=True))
         weight = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)], cells)

@@ -28,11 +28,11 @@ class TreeResult:
     Parameters
     ----------
     counts, value
-        The best footprint with its ``cost - q work``; None and the cutoff if none is below the cutoff.
+        The best footprint with its ``cost - q work``; None and the cutoff if no footprint is below the cutoff.
     bound
         Lower bound of ``cost - q work`` over all relevant footprints.
     nodes, multipliers, covers
-        The tree that proves it.
+        The tree that proves the bound.
     """
 
     counts: IntArray | None
@@ -50,7 +50,7 @@ class TreeResult:
 INTEGRAL_TOL = 1e-6
 
 STAKE = 0.02
-"""A box is split by whether a bid is taken if taking it fractionally saves more than this share of the gap."""
+"""Least share of a box's gap that an indicator, or the envelope, must cause for a split by the indicator or by a sum."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,7 +67,7 @@ class OpenBox:
 
 
 def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: OpenBox) -> tuple[int, float] | None:
-    """Return theta or the sum of rates and its split, if their envelope causes much of the gap."""
+    """Return the code of theta or the sum of rates, and where to split it; None unless the envelope causes much of the gap."""
     e = entry.relaxation.envelope
     if e is None or not e.is_curved:
         return None
@@ -85,7 +85,11 @@ def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: O
 
 
 def choose_bid(missing: float, entry: OpenBox) -> tuple[int | None, int]:
-    """Return the bid to split by and where: a fractional count first, then an undecided bid, then any."""
+    """Return the bid to split by, None if all counts are fixed, and the largest count of the lower part.
+
+    In order of preference: an undecided bid whose indicator causes much of the gap, a fractional count, another
+    undecided bid, and any bid.
+    """
     relaxation, counts = entry.relaxation, entry.point.counts
     low, high = entry.box.low[relaxation.active], entry.box.high[relaxation.active]
     counts = np.clip(counts, low, high)
@@ -129,7 +133,7 @@ def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -
 
 
 FIXING_ROUNDS = 8
-"""Maximal number of solves of one box between which bids are fixed."""
+"""Maximal number of times that one box is solved; bids are fixed after each time."""
 
 WORTHWHILE = 0.15
 """Share of the active bids that fixing must remove before the box is solved again."""
@@ -138,13 +142,13 @@ ROOT_COVERS, COVERS = 20, 2
 """Maximal number of cover rows added at the root, and at any other box."""
 
 ROUNDING = 1e-10
-"""Relative margin between the solver's computed bounds and the stated ones."""
+"""Relative margin by which stated bounds are weaker than computed ones."""
 
 PATIENCE = 25
-"""Boxes solved after an improvement before the search ends and restarts at the better ratio."""
+"""Boxes that a hasty search solves after an improvement before it ends, so that the next starts at the better ratio."""
 
 LEAP = 0.003
-"""Relative improvement of the ratio at which the search ends at once."""
+"""Relative improvement of the ratio at which a hasty search ends at once."""
 
 
 class TreeLimits(TypedDict, total=False):
@@ -159,20 +163,20 @@ class TreeLimits(TypedDict, total=False):
 
 
 class RatioTree(AbstractIteration[TreeResult]):
-    """One search at one ratio.
+    """A search by branch and bound for the footprint with the least ``cost - q work``.
 
     Parameters
     ----------
     instance
         The instance.
     ratio
-        q.
+        The price of work q.
     cutoff
-        Only footprints with ``cost - q work`` below it are searched.
+        Only footprints with ``cost - q work`` below this are searched.
     gap
-        Absolute distance to the best value at which boxes are closed; 0 to reach the cutoff exactly.
+        A box is closed if its bound is at most this far below the best value; 0 to prove the cutoff exactly.
     min_rate
-        Footprints with a lower sum of rates are ignored.
+        Footprints with a lower sum of rates may be ignored.
     start
         A footprint at whose rates the first tangents are placed.
     all_of_interest
@@ -180,9 +184,9 @@ class RatioTree(AbstractIteration[TreeResult]):
     is_hasty
         Whether to end soon after a footprint below the cutoff is found.
     begun
-        Boxes solved before in other trees.
+        Number of boxes that earlier trees have solved.
     curve_tol
-        Relative distance to the scalability curve to which boxes are solved.
+        Relative distance to the scalability curve to which relaxations are solved.
     """
 
     def __init__(
@@ -218,7 +222,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         self.num_solved = 0
 
     def init(self) -> None:
-        """Solve the roots: one box, or two that differ in whether there are new instances."""
+        """Solve the root box, or its two parts without and with new instances."""
         root, box = self._add(TreeNode()), Box.root(self.instance)
         parts = [(root, box)] if box.has_change is False else self._split(root, box, CHANGE, 0)
         for node, part in parts:
@@ -241,7 +245,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         return SolverState(iterations=self._begun + self.num_solved, objective=self.ratio or None)
 
     def finish(self, reason: Termination | None) -> TreeResult:
-        """Return the tree; open boxes are leaves with their bounds."""
+        """Return the tree, with its open boxes as leaves."""
         for _, _, entry in self._heap:
             self._leaf(entry.node, entry.multipliers, entry.bound)
         return TreeResult(
@@ -254,7 +258,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         )
 
     def _open(self, box: Box, node: int, parent: OpenBox | None = None) -> None:
-        """Solve a box, fix bids, and store it if it may contain a better footprint."""
+        """Solve a box, fix bids, and store the box if it may contain a better footprint."""
         is_root, tangents = parent is None, self._tangents
         used = [] if parent is None else np.flatnonzero(parent.point.multipliers.cover).tolist()
         for _ in range(FIXING_ROUNDS):
@@ -292,7 +296,7 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _solve(
         self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], max_covers: int
     ) -> LpPoint:
-        """Solve a box's relaxation, again with each violated cover row; `used` receives the added rows."""
+        """Solve a box's relaxation, and again after each addition of a violated cover row, whose number `used` receives."""
         first, pool = self._onto(relaxation, tangents), self._pool
         while True:
             rows, tol = pool.rows_of(used), self._curve_tol
@@ -317,7 +321,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         return box, node
 
     def _plain_value(self, box: Box, relaxation: Relaxation) -> float | None:
-        """Return the value of a box without a choice, infinity if it contains no answer; otherwise None."""
+        """Return the value of a box with one footprint, infinity for a box without answers, None for any other box."""
         envelope = relaxation.envelope
         if box.exceeds_a_cap(self.instance) or (envelope is not None and envelope.is_empty):
             return float("inf")
@@ -327,7 +331,7 @@ class RatioTree(AbstractIteration[TreeResult]):
             return None
         value = evaluate(self.instance, box.low)
         if box.has_change and not box.low[self.instance.bids.is_new].any():
-            return float("inf")  # it is in the box without new instances
+            return float("inf")  # this footprint belongs to the box without new instances
         is_answer = value.work > 0 and value.work >= self._min_work * (1 - CAP_TOL)
         if not is_feasible(self.instance, box.low[None])[0] or not (is_answer or self._is_all_of_interest):
             return float("inf")
@@ -388,7 +392,7 @@ class RatioTree(AbstractIteration[TreeResult]):
 
     @cached_property
     def _tangents(self) -> tuple[FloatArray, ...]:
-        """Return rates of the original cells for the curve's first tangents."""
+        """Return rates of the original cells at which the first tangents are placed."""
         outlook = self.instance.outlook
         rates = [np.zeros(self._num_cells)]
         if self._start is not None:
@@ -401,7 +405,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         return tuple(rates)
 
     def _onto(self, relaxation: Relaxation, tangents: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
-        """Return tangents' rates over the merged cells."""
+        """Return the tangents' rates for the merged cells of a relaxation."""
         result = []
         for rates in tangents:
             merged = np.zeros(len(relaxation.weight))
@@ -434,7 +438,7 @@ class RatioTree(AbstractIteration[TreeResult]):
 
     @cached_property
     def _nothing(self) -> int:
-        """The number of multipliers that are all 0."""
+        """Index, in the proof, of multipliers that are all 0."""
         cells, none = np.zeros(self._num_cells), np.zeros(0, dtype=np.int64)
         cap = np.zeros(len(self.instance.caps.limit))
         nothing = Multipliers(
@@ -444,7 +448,7 @@ class RatioTree(AbstractIteration[TreeResult]):
 
 
 def _full(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> FloatArray:
-    """Return a point's counts of all bids."""
+    """Return a point's counts for all bids, shape (bids,)."""
     counts = np.zeros(instance.num_bids)
     counts[relaxation.active] = point.counts
     return counts
