@@ -98,7 +98,7 @@ class Trial:
 
 
 def _demand(holds: bool, owed: str, actual: object) -> None:
-    """Raise unless `holds`."""
+    """Raise ConformanceError with the requirement and the actual result unless `holds`."""
     if not holds:
         raise ConformanceError(f"{owed}, got {actual}")
 
@@ -207,10 +207,10 @@ def check_round_trip(trial: Trial) -> None:
     again = read_solution(write_solution(trial.solution, trial.instance), trial.instance)
     once = write_solution(again, trial.instance)
     twice = write_solution(read_solution(once, trial.instance), trial.instance)
-    _demand(once == twice, "reading back must give the same document", "another one")
+    _demand(once == twice, "a solution that is read back must give the same document", "a different one")
     first, second = _answer(trial, trial.solution), _answer(trial, again)
     _demand(first == second, f"the solution read back must be {first}", second)
-    _demand(verify(trial.instance, again).is_ok, "the solution read back must verify", "a refusal")
+    _demand(verify(trial.instance, again).is_ok, "the solution read back must verify", "a rejection")
 
 
 def check_without_time(trial: Trial) -> None:

@@ -103,7 +103,7 @@ def solve(
     Parameters
     ----------
     instance
-        Any problem's instance.
+        An instance of any problem.
     solver
         Name of a registered solver of that problem, or a custom class as ``./mine.py:MySolver``.
     options
@@ -111,7 +111,7 @@ def solve(
     time_limit_s
         Wall-clock limit in seconds; compile time doesn't count.
     stop
-        A further stopping rule.
+        A stopping rule in addition to the time limit.
     seed
         Seed of the random numbers; equal seeds give equal solutions.
     progress

@@ -1,7 +1,7 @@
 """Allocations on concrete GPUs, compiled: greedy upgrades, ruin and re-create, repair of a choice.
 
-`held[i, s]` is app i's number of GPUs on slot s, `choice[i]` is its row or -1. For rows that name machines,
-`named_offset`, `named_machine`, `named_gpus` hold the entries, by table row.
+`allocated[i, s]` is app i's number of GPUs on slot s; `choice[i]` is its table row, -1 for none. `named_offset`,
+`named_machine` and `named_gpus` are the machines that table rows name.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ MIN_GAIN = 1e-12
 
 @compiled
 def _take_from_machine(allocated, free, slot_machine, app, machine, count):
-    """Take GPUs of one machine, its fullest slot first."""
+    """Take GPUs of one machine: from the fullest slot with enough of them, else from the emptiest slot first."""
     while count > 0:
         chosen, least = -1, FAR
         largest = -1
@@ -49,9 +49,10 @@ def _take_from_machine(allocated, free, slot_machine, app, machine, count):
 
 @compiled
 def _spread(allocated, free, slot_machine, machine_rack, machine_free, app, rack, count, is_whole):
-    """Take GPUs from several machines of a rack (or of all, rack -1).
+    """Take GPUs from several machines of a rack, or of the cluster if `rack` is -1.
 
-    Take all of a machine first if the bundle should stay together, smallest remainders first otherwise.
+    With `is_whole`, take few machines: first the largest of which all free GPUs are needed. Otherwise take the machines
+    with the fewest free GPUs first.
     """
     while count > 0:
         chosen = NONE
@@ -197,9 +198,9 @@ def welfare(choice, weight):
 def exchange(
     offset, level, size, weight, named, choice, allocated, free, slot_machine, machine_rack, absent, seed, moves
 ):
-    """Free the bundles of two to four apps, give one of them its best row first, fill up; keep improvements.
+    """Free the bundles of up to four apps, give a random app a random row, then fill up; keep improvements.
 
-    Returns the number of moves that improved.
+    Returns the number of moves that improved the welfare.
     """
     random = np.array([seed], dtype=np.uint64)
     num_apps = len(choice)
@@ -237,7 +238,7 @@ def exchange(
 
 @compiled
 def insert(order, wanted, level, size, named, choice, allocated, free, slot_machine, machine_rack):
-    """Place wanted rows in order, skipping rows that don't fit. Return the number placed."""
+    """Place the wanted rows in order, without the rows that don't fit; return the number of placed rows."""
     placed = 0
     for i in order:
         b = wanted[i]
@@ -259,9 +260,9 @@ class Allocation:
     choice
         Shape (apps,): table row of each app, -1 for none.
     allocated
-        Shape (apps, slots).
+        Shape (apps, slots): GPUs of each app on each slot.
     free
-        Shape (slots,).
+        Shape (slots,): free GPUs.
     """
 
     choice: IntArray
@@ -270,7 +271,7 @@ class Allocation:
 
     @property
     def placement(self) -> IntArray:
-        """(app, slot, count) entries."""
+        """The allocated GPUs as (app, slot, count) entries."""
         app, slot = np.divmod(np.flatnonzero(self.allocated), self.allocated.shape[1])
         return sorted_entries(np.column_stack([app, slot, self.allocated[app, slot]]))
 

@@ -1,8 +1,8 @@
-"""The linear programme over bundle types: supply rows, counted prices, columns.
+"""The linear programme over bundle types, and a bound that combines its prices with counted GPUs.
 
 Racks with equal machines form one class. A pattern is a maximal set of bundles that fit on one machine together;
-patterns cover the machines of a class, so equal machines are never distinguished. For machines with too many
-patterns only the number of GPUs counts.
+patterns cover the machines of a class, so equal machines are never distinguished. Machines with too many patterns are
+only limited by their number of GPUs.
 
 max  sum_b w_b z_b
     s.t. sum_b z_b <= 1                                     for each app
@@ -10,8 +10,7 @@ max  sum_b w_b z_b
          n_k <= sum over rack classes of their supply       for each kind
          machine patterns, capacity of racks                for each rack class
 
-For given integers n the rows' part is a transportation problem with integral vertices. So only n can be fractional,
-and branching on n suffices.
+For given integers n, the choice of rows is a transportation problem with integral vertices. So branching on n suffices.
 """
 
 import math
@@ -45,12 +44,12 @@ million for 64. Each set is a column of the programme; 10,000 columns take a thi
 """
 
 MAX_NUMBERS = 1_000_000
-"""Maximal entries in a table of patterns by types: few sets of thousands of types are large as well."""
+"""Maximal number of entries in a table of patterns by types: with thousands of types, even few patterns are large."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """Machines of a rack class with equal free slots; `machine` is the one named by rows, -1 for the others."""
+    """Machines of a rack class with equal free slots; `machine` is -1, or the only machine if rows name it."""
 
     machine: int
     slots: tuple[int, ...]
@@ -59,7 +58,7 @@ class MachineClass:
 
 @dataclass(frozen=True, slots=True)
 class RackClass:
-    """Equal racks: their number, and the machines of ONE of them."""
+    """Equal racks: `count` is their number, `machines` the machines of a single rack."""
 
     machines: tuple[MachineClass, ...]
     count: int
@@ -93,12 +92,12 @@ def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
 def patterns(
     slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]
 ) -> tuple[Pattern, ...] | None:
-    """Return the maximal sets of bundles that fit on a machine: numbers by slot size, then by machine size.
+    """Return the maximal sets of bundles that fit on a machine: numbers by size, slot bundles before machine bundles.
 
-    Sets contained in another one are omitted. Slot sizes are ascending. Returns None if more sets than `MOST_PATTERNS`
+    A set contained in another one is omitted. Slot sizes are ascending. Returns None if more sets than `MOST_PATTERNS`
     or `MAX_NUMBERS` would be enumerated. The programme then lets a machine hold fractions of bundles, up to its number
-    of GPUs, as the count relaxation does. Every bound proven this way is valid, and awards are placed as usual; it only
-    ignores GPUs that remain unusable.
+    of GPUs, as the count relaxation does. Bounds proven this way are valid, but ignore that some GPUs may be unusable.
+    Awards are placed as usual.
 
     Examples
     --------
@@ -135,7 +134,7 @@ def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern
 def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict[Pattern, int] | None:
     """Return the numbers of each size that fit on the slots together, with the remaining GPUs.
 
-    None if more than `most` would be enumerated, here and below.
+    None if more than `most` sets would be enumerated, here and in the functions below.
     """
     sums: dict[Pattern, int] = {(0,) * len(sizes): sum(slots)}
     for slot_gpus in slots:
@@ -170,7 +169,7 @@ def _full(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, P
 
 
 def _fillings(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
-    """Return every feasible number of each size, ascending, within a capacity, with the remaining GPUs."""
+    """Return every set of bundles within a capacity as numbers by size, with the remaining GPUs; `sizes` ascend."""
     fillings: list[tuple[int, Counts]] = []
     stack: list[tuple[int, int, Counts]] = [(0, num_gpus, ())]
     while stack:
@@ -215,11 +214,11 @@ class LpPoint:
     value
         Optimum; -inf if the bounds are infeasible.
     chosen
-        Shape (rows,): z.
+        Shape (rows,): z, the share of each row that is awarded.
     number
-        Shape (kinds,): n.
+        Shape (kinds,): n, the number of bundles of each type.
     proof
-        Prices with which the value is proven.
+        Prices that prove the value.
     gpu_price
         Minimal price of a GPU in any rack.
     """
@@ -241,13 +240,13 @@ class _Builder:
         self._entries: list[tuple[int, int, float]] = []
 
     def column(self, cost: float = 0.0, upper: float = INFINITE) -> int:
-        """Add a column at least 0."""
+        """Add a column with lower bound 0 and return its index."""
         self.cost.append(cost)
         self.upper.append(upper)
         return len(self.cost) - 1
 
     def row(self, right: float) -> int:
-        """Add a row with right-hand side `right` (an upper bound)."""
+        """Add a row with upper bound `right` and return its index."""
         self.right.append(right)
         return len(self.right) - 1
 
@@ -263,7 +262,10 @@ class _Builder:
 
 
 def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]) -> Any:
-    """Return a machine's numbers of bundles of each type, by pattern; single types, in fractions, if there are too many."""
+    """Return the number of bundles of each type, by pattern.
+
+    If there are too many patterns, each row instead fills the machine with a fractional number of one type.
+    """
     table = patterns(slots, slot_sizes, machine_sizes)
     if table is None:
         return diags_array(sum(slots) / np.array([*slot_sizes, *machine_sizes])).tocsr()
@@ -271,7 +273,7 @@ def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_
 
 
 class BundleTypeLP:
-    """The programme in HiGHS; bounds and absent apps change between warm-started solves.
+    """The programme in HiGHS; the bounds and the absent app may change between solves, which are warm-started.
 
     Parameters
     ----------
@@ -310,7 +312,7 @@ class BundleTypeLP:
         self.solves = 0
 
     def _add_covers(self, builder: _Builder) -> list[int]:
-        """Add one supply row per type, and one for all types that may spread anywhere."""
+        """Add a supply row for each type; the types that may spread anywhere share one."""
         covers = []
         for k, (level, size) in enumerate(self.tables.kinds.tolist()):
             if level == Locality.CLUSTER:
@@ -439,8 +441,8 @@ class BundleTypeLP:
         supply = np.maximum(0.0, dual[np.array(self._covers, dtype=np.int64)])
         supply_price = supply * np.where(kinds[:, 0] == Locality.CLUSTER, kinds[:, 1], 1)
         for k in range(count):
-            # Rows of unrestricted types pay the supply's price: rounding must not separate them.
-            # Without an upper bound rows can't pay more than the supply's price.
+            # Rows of an unrestricted type pay exactly the supply's price, whatever the rounding of the duals.
+            # Rows of a type without an upper bound pay at most the supply's price.
             if k not in self._restricted:
                 row_price[k] = supply_price[k]
             elif self._restricted[k][1] >= MOST:
@@ -457,7 +459,7 @@ class BundleTypeLP:
         )
 
     def _infeasible_prices(self) -> PriceProof:
-        """Return prices at which the bounds demand more than the supply: a point far along a ray."""
+        """Return prices, far along a dual ray, that prove the bounds infeasible: they demand more than the supply."""
         run_in_place(self._highs)
         _, has_ray, ray = self._highs.getDualRay()
         return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
@@ -483,10 +485,10 @@ class BundleTypeLP:
 
 
 MOST = 1 << 30
-"""More bundles than can exist."""
+"""Number of bundles that no auction reaches: an upper bound without effect."""
 
 FAR = 1e6
-"""Distance to follow a ray: log welfare is in the hundreds."""
+"""Distance to follow a dual ray; log welfare is at most some hundreds."""
 
 
 def _highs(builder: _Builder) -> Any:
@@ -539,15 +541,15 @@ class PricedCounts:
         return chosen
 
     def bound_without(self, app: int) -> float:
-        """Upper bound on the welfare of the others, if the prices come from no tree."""
+        """Upper bound on the welfare of the others; only valid for prices of a programme without bounds."""
         return self._relaxed.bound_without(app) + self.fixed
 
 
 def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: int) -> PricedCounts:
     """Return a knapsack over the free GPUs, at the point's prices less the prices of GPUs.
 
-    The programme prices each GPU separately, so fractions of a knapsack's last bundles may be sold. Here the
-    types' prices keep only their premium, and a dynamic programme sells integral bundles within the free GPUs.
+    The programme prices each GPU separately, so it may sell a fraction of a bundle. Here the types' prices keep only
+    their premium over the GPUs' price, and a dynamic programme sells integral bundles within the free GPUs.
     """
     tables = lp.tables
     count = len(tables.kinds)
@@ -582,12 +584,12 @@ def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: 
 
 
 def _premium_prices(tables: Tables, point: LpPoint) -> tuple[PriceProof, FloatArray, FloatArray, FloatArray]:
-    """Return prices in excess of GPU prices: as a proof, to rows, to the supply by type, and of named machines' GPUs."""
+    """Return the prices in excess of the GPU price: as a proof, for rows, for supply, and for GPUs of named machines."""
     kinds, count = tables.kinds, len(tables.kinds)
     by_gpu = point.gpu_price * np.where(kinds[:, 0] >= 0, kinds[:, 1], 0)
     named_price = np.maximum(0.0, point.proof.row_price[count:] - point.gpu_price)
     supply = np.maximum(0.0, point.proof.supply_price[:count] - by_gpu)
-    # Restricted types keep the difference between the rows' price and the supply's price.
+    # Restricted types keep the difference between the price that rows pay and the price of the supply.
     row_price = supply + (point.proof.row_price - point.proof.supply_price)[:count]
     proof = PriceProof(
         kinds=point.proof.kinds,

@@ -37,10 +37,10 @@ class _Node:
 class Tree(AbstractIteration[Interval]):
     """Branch and bound for one auction, with all apps or without one.
 
-    Nodes are processed depth first, the child on the side of the fraction first. If a bound may suffice early
-    (`is_enough`), they are processed by their parents' bounds, largest first. If a limit ends the search, open nodes
-    keep these bounds. `solved` counts linear programmes, `unplaced` leaves with integral numbers and no placement; their
-    bounds stay open.
+    Nodes are processed depth first, and of two children first the one nearer to the fractional number. With
+    `is_enough`, the open node whose parent has the largest bound is processed first. If a limit ends the search, open
+    nodes keep their parents' bounds. `solved` is the number of linear programmes, `unplaced` the number of leaves with
+    integral numbers but no placement, which stay open.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Tree(AbstractIteration[Interval]):
     node_limit
         Maximal number of linear programmes; may be raised when a tree continues.
     is_enough
-        Whether the given lower and upper ends of the optimum suffice.
+        Returns whether a lower and an upper bound of the optimum suffice to end the search.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Tree(AbstractIteration[Interval]):
         self._witness: Witness | None = None
         self.solved = self.unplaced = 0
         self.earlier = 0
-        """Programmes that the run has solved elsewhere."""
+        """Number of programmes that the run has solved elsewhere."""
         self._nodes, self._stack = [_Node({})], [0]
 
     def init(self) -> None:
@@ -83,7 +83,7 @@ class Tree(AbstractIteration[Interval]):
         self.step()
 
     def is_done(self) -> bool:
-        """Return whether no node is open, all programmes are used, or the known ends suffice."""
+        """Return whether no node is open, the limit of programmes is reached, or the known bounds suffice."""
         if not self._stack or self.solved >= self.node_limit:
             return True
         return self._is_enough is not None and self._is_enough(self._best, self._bound())
@@ -104,9 +104,9 @@ class Tree(AbstractIteration[Interval]):
         self._stack += self._treat(self._nodes[self._stack.pop(at)])
 
     def standing(self) -> SolverState:
-        """Return the number of solved programmes, and both ends of the run's optimum.
+        """Return the number of solved programmes and, if no app is excluded, the best value and the bound.
 
-        Without an app they are the ends of a payment, which don't affect the run's gap.
+        With an excluded app, these two concern a payment and don't affect the run's gap.
         """
         solved = self.earlier + self.solved
         if self._absent >= 0:
@@ -151,10 +151,10 @@ class Tree(AbstractIteration[Interval]):
         return self._split(node, kind, float(point.number[kind]))
 
     def _split_off(self, node: _Node, point: LpPoint) -> list[int]:
-        """Split at integral numbers without a placement: fewer bundles of a type, or at least as many.
+        """Split at integral numbers without a placement: fewer bundles of one type than its number, or at least that.
 
-        The second children require more and more bundles, until a search proves them infeasible. If it can't, the last
-        leaf stays open: a failed placement is no proof.
+        Second children require more and more bundles, until a search proves one infeasible. If the search can't, the
+        last leaf stays open: a failed placement is no proof.
         """
         tables = self._lp.tables
         numbers = {k: int(n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
@@ -190,7 +190,7 @@ class Tree(AbstractIteration[Interval]):
         return tuple(sorted(items))
 
     def _count(self, node: _Node, point: LpPoint) -> None:
-        """Tighten a node's bound by counting GPUs, and try its solution."""
+        """Tighten a node's bound by counting GPUs, and try the knapsack's solution as an allocation."""
         counted = count_with_prices(self._lp, point, node.bounds, self._absent)
         if counted.bound < node.bound:
             node.bound, node.proof = counted.bound, counted.proof
@@ -213,7 +213,7 @@ class Tree(AbstractIteration[Interval]):
         tables, chosen = self._lp.tables, point.chosen
         choice = np.full(tables.num_apps, -1, dtype=np.int64)
         if np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
-            # With the numbers fixed, vertices are integral.
+            # If the numbers are fixed, all vertices are integral.
             fixed = {k: (n, n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
             rows = {k: pair for k, pair in bounds.items() if k < 0}
             chosen = self._lp.solve({**fixed, **rows}, self._absent).chosen

@@ -1,8 +1,8 @@
-"""The relaxation that only counts GPUs: knapsacks, with all apps and without each.
+"""The count relaxation: knapsacks that only count GPUs, for all apps and without each app.
 
-Keeping only ``sum of GPUs <= free GPUs`` leaves a multiple-choice knapsack. The knapsack's optimum is always an upper bound, and exact if its
-solution can be placed. On free machines it can always be placed if the sizes divide one another and the machine and the
-rack.
+Keeping only ``sum of GPUs <= free GPUs`` leaves a multiple-choice knapsack. The knapsack's optimum is always an upper
+bound, and exact if its solution can be placed. On empty machines it can always be placed if the bundles' sizes divide
+one another and the sizes of machine and rack.
 """
 
 from functools import cached_property
@@ -32,7 +32,7 @@ def count_tables(order, offset, size, weight, num_free):
 
 @compiled
 def trace(table, order, offset, size, weight, apps, num_free, choice):
-    """Choose rows of the first apps in an order that attain table[apps, room]; ties keep the first row."""
+    """Choose rows of the first `apps` apps in an order that attain table[apps, num_free]; ties keep the first row."""
     u = num_free
     for k in range(apps - 1, -1, -1):
         i, value = order[k], table[k + 1, u]
@@ -59,7 +59,10 @@ def best_choice(table, offset, size, weight):
 
 @compiled
 def best_without(head, tail, offset, size, weight, app, choice):
-    """Write a choice that attains the optimum without one app; return that optimum."""
+    """Write a choice that attains the optimum without `app`; return that optimum.
+
+    `head` and `tail` are the tables of `count_tables` for the apps in ascending and in descending order.
+    """
     num_apps, num_free = len(offset) - 1, head.shape[1] - 1
     after = num_apps - 1 - app
     order, backwards = np.empty(num_apps, dtype=np.int64), np.empty(num_apps, dtype=np.int64)
@@ -77,7 +80,7 @@ def best_without(head, tail, offset, size, weight, app, choice):
 
 
 class CountRelaxation:
-    """Tables from both ends, each computed on first use; all optima follow from them.
+    """The knapsack tables of the apps in ascending and in descending order, from which all optima follow.
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ class CountRelaxation:
 
     Notes
     -----
-    O(apps x GPUs x rows per app) for the tables, O(GPUs) for each leave-one-out optimum.
+    A table is computed on first use, in O(apps x GPUs x rows per app); each optimum without an app takes O(GPUs).
     """
 
     def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, num_free: int) -> None:
@@ -129,6 +132,6 @@ class CountRelaxation:
         return float((self._head[app] + self._tail[self._num_apps - 1 - app][::-1]).max())
 
     def without(self, app: int) -> tuple[float, IntArray]:
-        """Return the optimum of the others and rows that attain it."""
+        """Return the optimum without an app, and rows that attain it."""
         choice = np.full(self._num_apps, -1, dtype=np.int64)
         return float(best_without(self._head, self._tail, *self._rows, app, choice)), choice

@@ -148,7 +148,7 @@ class _Search:
             self.bound, self.proof = interval.bound, interval.proof
 
     def payments(self) -> dict[int, Interval]:
-        """Return both ends of the others' optimum without each winner."""
+        """Return the interval of the others' optimum without each winner."""
         options = self._options
         deciding = self.deciding
         rule, payments = PaymentRule(options.rule), Payments(options.payments)

@@ -14,7 +14,7 @@ from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, Payme
 from optim.solvers.auction.tables import Tables
 
 BATCH = 50
-"""Moves of exchange between two checks of the stopping rule."""
+"""Number of exchange moves between two checks of the stopping rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,8 @@ class GreedyOptions(PaymentOptions):
     Parameters
     ----------
     moves
-        Number of exchange moves. A move frees two to four bundles, gives one app a random bundle from its bids, and fills
-        up greedily; only improvements are accepted.
+        Number of exchange moves. A move frees two to four bundles, gives one app a random bundle from its bids, and
+        allocates the other free GPUs greedily; only improvements are accepted.
     """
 
     moves: int = 500
@@ -50,7 +50,7 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
     options_type: ClassVar[type[GreedyOptions]] = GreedyOptions
 
     def award(self, instance: AuctionInstance, options: GreedyOptions, monitor: Monitor, seed: int) -> Award:
-        """Fill up, exchange, bound."""
+        """Allocate greedily, improve by exchange, and bound the optimum."""
         with monitor.clock.phase("build"):
             tables = Tables.build(instance)
             search = Exchange(tables, Allocator(tables), options.moves, seed)
@@ -60,7 +60,7 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
 
 
 class Exchange(AbstractIteration[Allocation]):
-    """Exchange in batches of moves, starting from the greedy allocation."""
+    """Local search by exchange from the greedy allocation; an iteration is a batch of moves."""
 
     def __init__(self, tables: Tables, allocator: Allocator, max_moves: int, seed: int) -> None:
         self.allocator, self.moves = allocator, 0

@@ -1,9 +1,8 @@
-"""The two sides of an auction: agents that bid for apps, and the arbiter that allocates and charges.
+"""The participants of an auction: agents that bid for apps, and the arbiter that allocates and charges.
 
-Calls between the three sides (Mahajan et al., NSDI 2020, section 6): the arbiter asks an agent for its fairness
-(`rho`), shows it the offer and collects its bids (`bid`), and reports its grant (`win`); the agent asks
-the app's scheduler for its jobs (`jobs`). Many apps see the offer at once (optimistic); grants are
-disjoint (pessimistic).
+The calls are those of Mahajan et al., NSDI 2020, section 6. The arbiter asks an agent for its fairness (`rho`), shows
+it the offer and collects its bids (`bid`), and reports its grant (`win`). The agent asks the app's scheduler for its
+jobs (`jobs`). Many apps see the offer at once (optimistic); grants are disjoint (pessimistic).
 """
 
 import math
@@ -108,16 +107,16 @@ class Agent(Protocol):
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """(slot, GPUs) that it holds under leases that continue."""
+        """(slot, GPUs) pairs that the app holds under leases that continue."""
         ...
 
     @property
     def gang(self) -> int:
-        """Gang size: the least number of GPUs that helps it; it uses multiples of this number."""
+        """Gang size: the least number of GPUs that helps the app, which uses multiples of it."""
         ...
 
     def wanted(self) -> int:
-        """Return how many GPUs it can use in addition to those it holds."""
+        """Return how many GPUs the app can use in addition to those that it holds."""
         ...
 
     def rho(self, cluster: Cluster) -> float:
@@ -158,7 +157,7 @@ class ProfileAgent:
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """(slot, GPUs) that it holds."""
+        """(slot, GPUs) pairs that the app holds."""
         return self._profile.held_places
 
     @property
@@ -167,16 +166,16 @@ class ProfileAgent:
         return min(self._profile.gangs, default=self._profile.gang)
 
     def wanted(self) -> int:
-        """Return its demand less the GPUs that it holds."""
+        """Return the app's demand less the GPUs that it holds."""
         profile = self.profile
         return max(0, profile.demand - profile.held_gpus)
 
     def hold(self, cluster: Cluster, places: Iterable[tuple[int, int]]) -> None:
-        """Set the GPUs that it holds from now on: started grants, less ended leases."""
+        """Set the GPUs that the app holds from now on: started grants, less ended leases."""
         self._profile = with_allocation(self._profile, cluster, places)
 
     def advance(self, minutes: float, active_apps: float) -> None:
-        """Advance time: age, average number of rivals and completed work grow.
+        """Advance time: update the app's age, the average number of active apps, and the remaining work.
 
         Parameters
         ----------
@@ -211,7 +210,7 @@ class ProfileAgent:
         return minutes / ideal_minutes(profile, cluster.num_gpus)
 
     def bid(self, offer: Offer) -> Bid:
-        """Value every number of GPUs and locality on offer."""
+        """Return bids on every number of GPUs and locality on offer."""
         begun = time.perf_counter()
         profile = self.profile
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
@@ -231,11 +230,11 @@ class ProfileAgent:
 
 
 MIN_LEFT_MIN = 1e-3
-"""Minimal minutes of work of an app while it participates."""
+"""Minimal remaining minutes of an app while it participates."""
 
 
 class Ledger:
-    """Ungranted GPUs: each grant is removed, so that no two grants overlap.
+    """The GPUs that aren't granted yet: each grant is removed, so that no two grants overlap.
 
     Parameters
     ----------
@@ -257,7 +256,7 @@ class Ledger:
         Raises
         ------
         NotAllowedError
-            If some of them are granted already, or were never on offer; no GPUs are removed then.
+            If some of the GPUs are granted already, or were never on offer; no GPUs are removed then.
         """
         wanted: dict[int, int] = {}
         for slot, count in entries:
@@ -302,20 +301,20 @@ class AgentGroup(Sequence[AgentT], Generic[AgentT]):
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of all, unique."""
+        """Name of each agent, unique."""
         return [agent.name for agent in self._agents]
 
     @property
     def gangs(self) -> IntArray:
-        """Gang size of each."""
+        """Gang size of each agent."""
         return np.array([agent.gang for agent in self._agents], np.int64)
 
     def wanted(self) -> IntArray:
-        """Return how many GPUs each can use in addition to those it holds."""
+        """Return how many GPUs each agent can use in addition to those that it holds."""
         return np.array([agent.wanted() for agent in self._agents], np.int64)
 
     def rho(self, cluster: Cluster) -> FloatArray:
-        """Return the present finish-time fairness of each."""
+        """Return the present finish-time fairness of each agent."""
         return np.array([agent.rho(cluster) for agent in self._agents], np.float64)
 
     def bids(self, who: Sequence[int], offer: Offer) -> list[Bid]:
@@ -330,11 +329,11 @@ class ArbiterOptions:
     Parameters
     ----------
     fairness
-        f in [0, 1]: the 1 - f of the apps with the worst rho may bid (at least one); 0 for all, 1 for the worst only.
+        f in [0, 1]: the share 1 - f of the apps, those with the worst rho, may bid; at 0 all, at 1 only the worst app.
     lease_min, horizon
         Length of leases, and how bids are valued.
     empty_value
-        Value of an app without GPUs; a lottery is truthful only if it is 0.
+        Value of an app without GPUs; a lottery is truthful only if this value is 0.
     solver, solver_options
         Solver of the auction and its options, which include the payment rule.
     time_limit_s
@@ -367,13 +366,13 @@ class Round:
     rho
         Fairness reported by each app.
     bidders
-        Apps that saw the offer, worst first.
+        Apps that saw the offer, worst rho first.
     solution
         The auction's solution; its instance is `instance`.
     grants
         Grants by payment, then grants of the leftover.
     prepare_s, rows
-        By bidder: seconds to compute its table, and its rows.
+        By bidder: seconds to compute the bid table, and its number of rows.
     solve_s
         Seconds to solve the auction.
     idle
@@ -392,7 +391,7 @@ class Round:
 
     @property
     def undecided(self) -> int:
-        """Payments whose interval allows more than one grant."""
+        """Number of payments whose interval allows more than one grant."""
         counts = self.solution.stats.counts
         return int(counts["winners"] - counts["decided_grants"])
 

@@ -2,8 +2,8 @@
 
 Capacity is counted on slots, machines, racks and in total; a bundle uses capacity on its level and above. The order of
 placement is: bundles that name machines; bundles within a rack; bundles of one slot or machine, largest first; bundles that
-may spread anywhere. The bundles of a rack, machine or slot go to the fullest one where they fit. Counts become GPUs from the
-narrowest level to the widest, which always succeeds.
+may spread anywhere. The bundles of a rack, machine or slot go to the fullest one where they fit. GPUs are then assigned
+from the narrowest level to the widest, so that wide bundles take the remaining ones.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ TIES = 4096
 
 @compiled
 def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place):
-    """Write the slot, machine or rack of each item; return whether all fit.
+    """Write the slot, machine or rack of each item to `place`; return whether all items fit.
 
     Items come in the order in which they are placed. `target` is the machine of a named item.
     """
@@ -37,7 +37,10 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
 
 @compiled
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
-    """Place each item where the least capacity remains, as in `reserve`, and take this capacity; random ties if `random` is given."""
+    """Place each item where the least capacity remains, and take this capacity; otherwise as `reserve`.
+
+    Ties are random if `random`, the state of `below`, is given.
+    """
     is_shaken = len(random) > 0
     for k in range(len(level)):
         need, chosen, least = size[k], -1, FAR
@@ -141,16 +144,18 @@ def below(random, limit):
 
 
 SIZE, IS_LOAD, LEFT, GIVEN = range(4)
-"""Columns of a table of types; from `GIVEN` on one column per rack with the number assigned to it."""
+"""Columns of a table of types of machine loads and rack bundles: size, whether the type is a load, number without a rack,
+and from `GIVEN` on one column per rack with the number assigned to the rack."""
 
 
 @compiled
 def fill_racks(used, level, size, machine_rack, rack_free, random, place):
-    """Fill one rack after the other as full as possible.
+    """Fill one rack after the other as full as possible with loads of machines and with rack bundles.
 
-    For each rack a dynamic programme over (GPUs, machines) finds the reachable totals. Among the fillings with minimum
-    free capacity it prefers numbers near an equal share of the remaining bundles, so that no rack runs out of
-    machines or of bundles. Returns the load assigned to each machine, and writes the racks of bundles.
+    A machine's load is the number of its GPUs in use. For each rack, a dynamic programme over (GPUs, machines) finds the
+    largest total. Among the fillings with this total, numbers near an equal share of the remaining ones are preferred,
+    so that no rack runs out of machines or of bundles. Writes the racks of bundles to `place`. Returns for each machine
+    the machine whose load it takes over.
     """
     num_racks = len(rack_free)
     types = _types(used, level, size, num_racks)
@@ -182,7 +187,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
 
 @compiled
 def _types(used, level, size, num_racks):
-    """Return the sizes of loads, then of bundles, with their numbers."""
+    """Return the table of types: sizes of loads, then of rack bundles, with their numbers."""
     num_loads = largest(used) + 1
     count = np.zeros(num_loads + largest(size) + 1, dtype=np.int64)
     for m in range(len(used)):
@@ -206,14 +211,14 @@ def _types(used, level, size, num_racks):
 
 @compiled
 def _most(kind, num_free, machines):
-    """Return the number of a type that exist and fit."""
+    """Return the largest number of a type that is without a rack and fits."""
     most = min(kind[LEFT], num_free // kind[SIZE])
     return min(most, machines) if kind[IS_LOAD] else most
 
 
 @compiled
 def _fullest(types, num_free, machines):
-    """Return by (type, GPUs, machines) the most GPUs that this type and the later ones can fill."""
+    """Return, by (type, free GPUs, free machines), the most GPUs that this type and the later ones can fill."""
     best = np.zeros((len(types) + 1, num_free + 1, machines + 1), dtype=np.int64)
     for t in range(len(types) - 1, -1, -1):
         u, is_load = types[t, SIZE], types[t, IS_LOAD]
@@ -228,7 +233,7 @@ def _fullest(types, num_free, machines):
 
 @compiled
 def _laid_out(types, used, level, size, machine_rack, place):
-    """Assign loads to machines and bundles to racks; bundles without a rack go anywhere."""
+    """Assign loads to machines and bundles to racks; loads without a rack go to the machines that remain."""
     num_machines = len(machine_rack)
     where = np.zeros(num_machines, dtype=np.int64)
     for m in range(num_machines):
@@ -262,12 +267,12 @@ def _laid_out(types, used, level, size, machine_rack, place):
 
 @compiled
 def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place, seed, moves):
-    """Search for a placement by exchange; fill in `place` and return whether all items fit.
+    """Search for a placement by exchange; write it to `place` and return whether all items fit.
 
     Bundles of one slot or machine are packed by best fit, regardless of the racks. If all machines are alike, their
-    loads and the bundles within a rack then fill rack by rack (`fill_racks`); otherwise bundles go to the rack with
-    the most capacity. Finally, overfull racks exchange loads of machines for smaller ones, or pass on bundles, as
-    long as the overflow doesn't grow.
+    loads and the bundles within a rack then fill rack by rack (`fill_racks`). Otherwise each bundle within a rack goes
+    to the rack with the most capacity. Finally, overfull racks exchange loads of machines for smaller ones, or give
+    bundles to other racks, as long as the overflow doesn't grow.
     """
     random = np.array([seed], dtype=np.uint64)
     num_machines = len(machine_rack)
@@ -371,7 +376,7 @@ def _loads(used, machine_rack, inner, size, place, rack_free):
 def _exchange(
     load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
 ):
-    """Let the rack with the largest overflow exchange loads of machines, or any rack bundles, until none overflows."""
+    """Exchange loads of machines of the rack with the largest overflow, or bundles of any rack, until none overflows."""
     num_machines, num_racks = len(machine_rack), len(rack_free)
     by_rack = np.argsort(machine_rack)
     first_of = np.searchsorted(machine_rack[by_rack], np.arange(num_racks + 1))
@@ -431,7 +436,7 @@ def placing_order(items: Items) -> list[tuple[int, int, int]]:
 
 
 class PlacementSearch:
-    """Placement answers for one cluster, computed once for each set of bundles.
+    """A search through all placements on one cluster, made once for each set of bundles.
 
     Parameters
     ----------
@@ -448,7 +453,7 @@ class PlacementSearch:
         return self._answer(items)[0]
 
     def places(self, items: Items) -> tuple[int, ...] | None:
-        """Return the slot, machine or rack of each item in `placing_order`, None if none are found."""
+        """Return the slot, machine or rack of each item in `placing_order`, None if no placement is found."""
         is_possible, places = self._answer(items)
         return places if is_possible else None
 
@@ -460,7 +465,7 @@ class PlacementSearch:
 
 
 Target = tuple[int, int, int]
-"""Rack, machine and slot of the machine that an item may go to, -1 below the item's level."""
+"""Rack, machine, and slot within the machine, to which an item may go; -1 below the item's level."""
 
 
 class _Search:
@@ -517,7 +522,7 @@ class _Search:
             self._slots[m][s] += size
 
     def _name(self, position: int) -> bytes:
-        """Name a state up to the order of equal places."""
+        """Return a key of the state that doesn't depend on the order of equal places."""
         racks: list[list[tuple[int, ...]]] = [[(free,)] for free in self._rack]
         for m, free in enumerate(self._slots):
             racks[self._rack_of[m]].append((*self._title(m), *sorted(free)))
@@ -528,9 +533,9 @@ class _Search:
         return np.array(flat, dtype=np.int64).tobytes()
 
     def _likeness(self, target: Target) -> tuple[object, ...]:
-        """Return the features that distinguish a place: equal places may be in racks that differ otherwise.
+        """Return a key of a place; of places with equal keys only one is tried.
 
-        A machine that items name is unique.
+        A machine that items name has a unique key.
         """
         rack, m, s = target
         machine_state = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
@@ -538,7 +543,7 @@ class _Search:
         return self._rack[rack], machine_state, tuple(inside)
 
     def _title(self, m: int) -> tuple[int, int]:
-        """Return a machine's number if it is named, -1 otherwise, and its free capacity."""
+        """Return a machine's number, -1 unless an item names it, and its free capacity."""
         return m if m in self._named else -1, self._machine_gpus[m]
 
     def _targets(self, level: int, machine: int) -> list[Target]:
@@ -555,13 +560,13 @@ SEARCHES = 4
 """Number of searches by exchange after best fit has failed."""
 
 KEY_BASE = 1 << 20
-"""Larger than any size or machine, for packing both into one number."""
+"""Number larger than any size or machine, to pack both into one integer."""
 
 MAX_SEARCHED = 40
-"""Maximal number of bundles for a search through all placements."""
+"""Maximal number of bundles for which all placements are searched."""
 
 MOVES = 20_000
-"""Maximal moves of one search."""
+"""Maximal number of moves of one search by exchange."""
 
 
 class Packer:
@@ -585,7 +590,7 @@ class Packer:
         self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
 
     def fits_first(self, rows: IntArray) -> bool:
-        """Return whether instance rows fit in the first order, largest first."""
+        """Return whether best fit, largest first, can place instance rows."""
         owner, level, size, target = self._items(rows)
         order = _largest_first(level, size)
         place = np.full(len(owner), -1, dtype=np.int64)
@@ -622,7 +627,7 @@ class Packer:
         return None if placement is None else Witness(row=row, placement=placement)
 
     def search(self, row: IntArray) -> IntArray | None:
-        """Return entries by exchange alone, as in `place` after best fit has failed."""
+        """Return the entries found by exchange alone, which `place` tries after best fit has failed."""
         owner, level, size, target = self._items(row[row >= 0])
         place = np.full(len(owner), -1, dtype=np.int64)
         for turn in range(SEARCHES):
@@ -684,7 +689,7 @@ class Packer:
 
 
 _TURN = np.array([2, 2, 1, 3, 0])
-"""Placement order: named bundles, bundles within a rack, of one slot or machine, anywhere."""
+"""Position of each level in the placement order: named bundles, within a rack, of one slot or machine, anywhere."""
 
 
 def _largest_first(level: IntArray, size: np.ndarray) -> IntArray:

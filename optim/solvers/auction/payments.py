@@ -1,4 +1,4 @@
-"""Both ends of each payment: the others' optimum without each winner, bounded until it decides the payment."""
+"""Intervals of payments: for each winner, the other apps' optimum without it, bounded until the payment is decided."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +30,10 @@ def bounded_award(
     iterations: int = 0,
     figures: Mapping[str, float] | None = None,
 ) -> Award:
-    """Return an allocation with the better of two bounds, and both ends of the others' optimum without each winner.
+    """Return an allocation with the better of two bounds, and the interval of the others' optimum without each winner.
 
-    The bounds are the count of GPUs and the linear programme over types. Filling up a winner's GPUs greedily gives
-    the lower ends.
+    The bounds are the count of GPUs and the linear programme over types. The lower end of an interval comes from giving
+    the winner's GPUs to the others greedily.
     """
     relaxed = CountRelaxation.of(tables)
     proof: BoundProof = CountProof()
@@ -85,7 +85,7 @@ class PaymentState:
     others
         The others' log welfare in the allocation.
     bound, proof
-        Upper bound on the others' log welfare in the winner's absence, and its proof; None if the counts of all apps prove it.
+        Upper bound on the others' log welfare in the winner's absence, and its proof; None for the count relaxation.
     reached, witness
         Best known log welfare of the others in the winner's absence, and its allocation; None for the main allocation.
     """
@@ -113,7 +113,7 @@ class PaymentState:
             self.bound, self.proof = bound, proof
 
     def is_settled(self, rule: PaymentRule, payments: Payments, reached: float, bound: float) -> bool:
-        """Return whether both ends suffice: they meet, or give the same GPUs."""
+        """Return whether the interval suffices: its ends meet, or give the same GPUs."""
         if bound - reached <= CLOSED_TOL:
             return True
         if payments is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share
@@ -124,21 +124,22 @@ class PaymentState:
 
     @property
     def bracket(self) -> Interval:
-        """Both ends of the others' optimum."""
+        """The interval of the others' optimum."""
         bound = max(self.bound, self.reached)
         return Interval(reached=self.reached, bound=bound, witness=self.witness, proof=self.proof)
 
 
 class PaymentSolver:
-    """All payments of an auction, breadth first: cheap steps for all winners before expensive ones for one.
+    """All payments of an auction: cheap steps for all winners before expensive steps for a single winner.
 
-    1. The counts of all apps give a bound for each payment; a winner's GPUs are filled up greedily.
-    2. One linear programme of all apps: its prices, with counted GPUs, bound the others' welfare in each winner's absence.
+    1. The count relaxation bounds each payment on one side; giving the winner's GPUs to the others greedily, on the other.
+    2. The prices of one linear programme of all apps, with counted GPUs, bound the others' welfare without each winner.
     3. If the count bound is the best, its choice is placed.
-    4. A tree for each remaining winner; the trees run in turns of growing length, until all winners are settled or at
+    4. Each remaining winner gets a tree. The trees run in turns of growing length, until all winners are settled or at
        their limit. Of identical winners, only one is searched per turn.
 
-    An allocation found without one winner also serves for others with the same capacity: they exchange places.
+    An allocation found without one winner also serves other winners into whose bundles that winner fits: they exchange
+    places.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ class PaymentSolver:
     lp
         Returns the programme shared by all trees, so that each is warm-started.
     monitor
-        Checked for the time.
+        Ends the run by its stopping rule.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class PaymentSolver:
     def run(
         self, main: Allocation, rule: PaymentRule, payments: Payments, node_limit: int, *, earlier: int = 0
     ) -> dict[int, Interval]:
-        """Return both ends for each winner.
+        """Return the interval of the others' optimum for each winner.
 
         Parameters
         ----------
@@ -178,9 +179,9 @@ class PaymentSolver:
         rule, payments
             Rule that rounds shares to GPUs, and the precision of payments.
         node_limit
-            Maximal linear programmes of a winner's tree.
+            Maximal number of linear programmes of a winner's tree.
         earlier
-            Programmes that the run has solved before.
+            Number of programmes that the run has solved before.
         """
         self._main, self._earlier, claims = main, earlier, self._claims(main)
 
@@ -197,8 +198,7 @@ class PaymentSolver:
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            # Results passed on from other winners may have settled the claim. Without a proof, no linear programme has
-            # bounded it.
+            # Allocations of other winners may have settled the claim. Without a proof, the count bound is the best.
             is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)
             if claim.proof is None and not is_settled and not self._monitor.is_over():
                 self._count(claim)
@@ -230,7 +230,7 @@ class PaymentSolver:
         return Witness(row=self._tables.chosen_rows(allocation.choice), placement=allocation.placement)
 
     def _price(self, claims: Sequence[PaymentState]) -> None:
-        """Bound the others without each winner by the prices of one programme."""
+        """Bound the others' welfare without each winner by the prices of one programme."""
         lp = self._lp()
         priced = count_with_prices(lp, lp.solve({}), {}, NO_APP)
         self.nodes += 1
@@ -284,13 +284,13 @@ class PaymentSolver:
         claim.lower(interval.bound, interval.proof)
 
     def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
-        """Return the key of equal claims: the capacity that the winner leaves, and the others' possible gain."""
+        """Return a key that is equal for identical winners: the bundle that it leaves, and the others' possible gain."""
         column = self._main.choice[claim.app]
         gains = (round(claim.bound - claim.others, 9), round(claim.reached - claim.others, 9))
         return int(self._tables.level[column]), claim.bundle, *gains
 
     def _pass_on(self, source: PaymentState, claims: Sequence[PaymentState]) -> None:
-        """Let other winners exchange places with one, if the others' allocation without it is better for them."""
+        """Use the allocation without one winner for other winners, by exchange of places, if it is better than theirs."""
         if source.witness is None:
             return
         gain = source.reached - source.others

@@ -91,19 +91,19 @@ CLOSED_TOL = 1e-9
 """A value within this distance of a bound, in log units, counts as optimal."""
 
 TOUCHING_TOL = 1e-12
-"""Relative difference of bounds and values that agree up to the order of summation."""
+"""A bound and a value with at most this relative difference are equal up to the order of summation."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Interval:
-    """Both ends of an optimum.
+    """An interval that contains an optimal log welfare.
 
     Parameters
     ----------
     reached
-        Log welfare of an allocation; `witness` is this allocation, None if it is known already.
+        Lower end: log welfare of an allocation. `witness` is this allocation, None if it is known already.
     bound
-        Upper bound for all allocations; `proof` proves it (None if the counts of all apps prove it).
+        Upper end, a bound for all allocations. `proof` proves it; None if the count relaxation of all apps proves it.
     """
 
     reached: float
@@ -114,18 +114,18 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Award:
-    """Result of a solver: an allocation, its bound, and by winner the others' optimum without it.
+    """Result of a solver: an allocation, a bound, and for each winner the other apps' optimum without it.
 
     Parameters
     ----------
     row, placement
-        As in a plan.
+        As in an `AuctionPlan`.
     bound, proof
-        Bound on the welfare of all apps.
+        Upper bound on the log welfare of all apps, and its proof.
     without
-        Both ends of the others' optimum, by winner.
+        Interval of the other apps' optimum without a winner, by winner.
     shared
-        A proof shared by several winners' bounds, stated once.
+        A proof shared by several winners' bounds, which the solution states once.
     iterations, figures, termination
         As in an `Outcome`.
     """
@@ -142,7 +142,7 @@ class Award:
 
 
 class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Generic[PaymentOptionsT]):
-    """A solver defined by its `award`: payments follow from both ends of the others' optimum."""
+    """A solver defined by its `award`; payments follow from the intervals of the others' optima."""
 
     @abstractmethod
     def award(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Award:
@@ -153,7 +153,7 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
         compile_loops()
 
     def run(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Award, then settle; the outcome is optimal if bound and objective agree."""
+        """Award bundles, then settle payments; the outcome is optimal if bound and objective agree."""
         award = self.award(instance, options, monitor, seed)
         with monitor.clock.phase("solve"):
             plan = make_plan(instance, award, PaymentRule(options.rule), seed)
@@ -194,7 +194,7 @@ def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
 
 
 def _proof(award: Award) -> AuctionProof:
-    """Return the proof of an award; the most common payment proof covers all winners that aren't listed."""
+    """Return the proof of an award; the shared payment proof covers all winners that aren't listed."""
     if award.shared is None:
         proofs = {i: part.proof for i, part in award.without.items() if part.proof is not None}
         return AuctionProof(welfare=award.proof, without=proofs, counts_others=True)
@@ -203,11 +203,11 @@ def _proof(award: Award) -> AuctionProof:
 
 
 def make_plan(instance: AuctionInstance, award: Award, rule: PaymentRule, seed: int) -> AuctionPlan:
-    """Return the plan: shares from both ends of each payment, grants by the rule.
+    """Return the plan: an interval for the share of each winner, and grants by the rule.
 
     With w the others' log welfare in the allocation and OPT their optimum without app i,
-    ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end, so that no app
-    pays more than a found allocation justifies.
+    the share is ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end of the
+    share, so that no app pays more than a known allocation justifies.
     """
     row = award.row
     low, high = np.ones(instance.num_apps), np.ones(instance.num_apps)

@@ -14,7 +14,7 @@ from optim.models.auction.instance import AuctionInstance
 def mark_better(app, level, rho, num_levels, marked):
     """Mark rows that are better than every earlier row of the same app with at least as wide a locality.
 
-    Rows of a locality beyond the last of `num_levels`, which name their machines, are always marked.
+    Rows that name their machines, whose locality is `num_levels`, are always marked.
     """
     best = np.full(num_levels, np.inf)
     for k in range(len(app)):
@@ -29,7 +29,7 @@ def mark_better(app, level, rho, num_levels, marked):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tables:
-    """Table of the instance's rows that can be part of an optimal allocation.
+    """The instance's rows that can be part of an optimal allocation.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Tables:
 
     @classmethod
     def build(cls, instance: AuctionInstance) -> "Tables":
-        """Drop rows that fit nowhere or are dominated.
+        """Return the tables of an instance, without rows that fit nowhere or are dominated.
 
         A row is dominated by a row of the same app with at most as many GPUs, a locality at least as wide, and a rho at most
         as large. That row fits wherever the dominated row fits. Rows that name machines stay.
@@ -113,7 +113,7 @@ class Tables:
         )
 
     def chosen_rows(self, choice: IntArray) -> IntArray:
-        """Return instance rows of a choice of table rows, -1 for none."""
+        """Return the instance rows of a choice of table rows, -1 for none."""
         return np.append(self.row, -1)[choice]
 
     def welfare(self, choice: IntArray) -> float:
