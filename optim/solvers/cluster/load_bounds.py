@@ -1,4 +1,4 @@
-"""Lower bounds of the makespan and the largest slowdown of all schedules, from the total work of the jobs in an interval."""
+"""Lower bounds on the makespan and the largest slowdown of any schedule, from the total work of jobs in an interval."""
 
 import heapq
 
@@ -16,8 +16,9 @@ from optim.solvers.cluster.price_bound import gpu_pools
 def overloaded_interval(release, work, deadline, speed):
     """Return an interval (from, to) whose jobs can't all be completed within it, (-1, -1) if all deadlines are met.
 
-    Jobs are sorted by release. Only work with earlier deadlines delays the first late job, so the interval begins when the
-    machine was last idle or processed a job with a later deadline.
+    Jobs, sorted by release, run on a single machine of the given speed, earliest deadline first. Only work with earlier
+    deadlines delays the first late job. So the interval begins when the machine was last idle or processed a job with a
+    later deadline.
     """
     queue = [(0.0, 0, 0.0)]
     queue.pop()
@@ -69,7 +70,7 @@ def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
 
 
 def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
-    """Return an overloaded interval for the largest slowdown found by bisection ((D.3)); slowdown 1 if there is none."""
+    """Return an interval that proves the largest slowdown found by bisection ((D.3)); slowdown 1 if none is overloaded."""
     pools, proof = gpu_pools(jobs, cluster), IntervalProof(slowdown=1.0, from_us=0, to_us=0)
     for who, gpus in pools.bound_together():
         facts = (jobs.submit_us[who], jobs.duration_us[who], jobs.gpus[who] * pools.duration_us[who], gpus)
@@ -96,9 +97,8 @@ def _overload(
     if end < 0:
         return None
     from_us, to_us = round(begin * US), int(np.floor(end * US)) + 1
-    max_duration_us = (to_us - submit_us) * (
-        1 - 1e-15
-    )  # safe against rounding: deadlines inside the interval in floats are inside exactly
+    # Rounded down: a deadline that is inside the interval by this test is inside in exact arithmetic.
+    max_duration_us = (to_us - submit_us) * (1 - 1e-15)
     inside = (submit_us >= from_us) & (slowdown * duration_us <= max_duration_us)
     is_overloaded = int(work_us[inside].sum()) > gpus * (to_us - from_us)
     return IntervalProof(slowdown=slowdown, from_us=from_us, to_us=to_us) if is_overloaded else None

@@ -3,7 +3,7 @@
 Times are integer microseconds and are subtracted before conversion, so that no precision is lost over years of submissions.
 
 Here a job may run on any part of its gang, at proportional speed. A job with rates x(t) <= 1 that add up to its run time by
-its end is a mixture of schedules of the full gang that end no later. So (D.1) holds for such jobs.
+its end is a mixture of schedules of the full gang that end no later. So (D.1) of docs/mathematics/cluster.md holds for it.
 """
 
 import heapq
@@ -123,7 +123,7 @@ def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
 SECOND = 1e6
 
 SPARE = 1e-9
-"""Remaining time that counts as zero, relative to the job's run time."""
+"""Share of a job's flow time up to which the excess of the flow time over the run time counts as rounding."""
 
 
 @compiled
@@ -158,15 +158,13 @@ def _pop(prices, seconds, count):
 def best_ends(release, duration, width, edge, first, price, best, flow):
     """Find for each job the flow time F that minimises ``F + w x cost of the cheapest d seconds in [r, r + F]``.
 
-    The search proceeds slot by slot and replaces the time with the highest price by cheaper time of the slot. The value is
-    convex in F within a slot. `edge` contains 0 and the slots' ends, `first` each job's first slot; values and flow times are
-    in seconds.
+    r, d and w are the job's release, duration and width. The search proceeds slot by slot, and replaces the most expensive
+    time bought so far by cheaper time of the slot. The value is convex in F within a slot. `edge` contains 0 and the slots'
+    ends, `first` each job's first slot; values and flow times are in seconds.
     """
     last = len(price)
-    prices, seconds = (
-        np.empty(last + 1),
-        np.empty(last + 1),
-    )  # a heap with one entry per slot, two for the slot of the first end
+    # A heap with one entry per slot, and two for the slot of the first end.
+    prices, seconds = np.empty(last + 1), np.empty(last + 1)
     for job in range(len(release)):
         r, gpus = release[job], width[job]
         remaining_s = duration[job] / SECOND
@@ -216,7 +214,7 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
 
 @compiled
 def use_of_slots(release, duration, width, edge, first, price, flow, use):
-    """Add up the GPU-seconds that jobs buy by slot: the cheapest within each flow time, early slots first at equal prices."""
+    """Add to `use` the GPU-seconds that jobs buy in each slot: the cheapest within each flow time, at ties the earliest."""
     last = len(price)
     for job in range(len(release)):
         r, end = release[job], flow[job]
@@ -460,8 +458,8 @@ class Master:
 
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
-"""Smallest gain that counts, relative to the distance to the level; factor by which the level approaches the bound; and steps without
-such a gain before it does."""
+"""A step's gain counts if it exceeds NOTABLE of the level's distance from the best bound. After more than PATIENCE steps
+without such a gain, this distance is multiplied by CLOSER."""
 
 KEPT_STEPS, PARTS = 40, 4
 """Number of last steps whose flow times define parts of jobs to be scheduled again, and number of parts per job."""
@@ -489,7 +487,7 @@ class PriceBoundOptions:
     slots
         Maximum number of slots of constant price.
     steps
-        Steps of the search, half of them before slots are refined; fewer where jobs differ in their types of GPU a lot.
+        Steps of the search, half of them before slots are refined; fewer if the jobs' slowdowns by type form many classes.
 
     Raises
     ------
@@ -537,8 +535,8 @@ def bound_mean_completion(
 ) -> PriceBound:
     """Return a lower bound of the mean completion time, the prices that prove it, and an upper bound of all price bounds.
 
-    Ascent on (D.1) of docs/mathematics/cluster.md from the prices of a schedule of divisible gangs; see `_Search`. A stop
-    that is requested ends it with the best prices so far.
+    The search ascends (D.1) of docs/mathematics/cluster.md from the prices of a schedule of divisible gangs; see `_Search`.
+    A requested stop ends it with the best prices so far.
     """
     options = options or PriceBoundOptions()
     count, pools = len(jobs), gpu_pools(jobs, cluster)
@@ -554,7 +552,7 @@ def bound_mean_completion(
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
-        if search.best_price.any():  # otherwise no prices over these slots may improve the bound
+        if search.best_price.any():  # otherwise try other slots: these may allow no prices that improve the bound
             break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
@@ -617,9 +615,9 @@ def _dot(one: FloatArray, other: FloatArray | IntArray) -> float:
 
 
 class _Search:
-    """Prices over slots, the best so far, and steps from there.
+    """A search for the best prices over slots, by subgradient steps and then column generation.
 
-    The subgradient is the number of GPUs used by the minimisers in each slot minus the supply. Steps have Polyak's length for
+    The subgradient is the GPU-seconds that the minimisers buy in each slot, minus the supply. Steps have Polyak's length for
     a level above the best value. The level begins at the value of a schedule of divisible gangs, an upper bound of all prices'
     values.
 
@@ -669,7 +667,7 @@ class _Search:
         return offers[best, self.slots], usable[best]
 
     def look_at(self, price: FloatArray) -> float:
-        """Return the bound proven by prices, and store the prices if they are the best so far."""
+        """Return the bound that prices prove, and store the prices if they are the best so far."""
         for job_class, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             best_ends(*facts, self._cheapest(job_class, price)[0], self.value[at], self.flow[at])
@@ -766,7 +764,7 @@ class _Search:
             price = solved[1].reshape(price.shape)
 
     def schedule_parts(self) -> None:
-        """Try a schedule of parts of jobs with the jobs' ends in the last steps as target ends."""
+        """Try a schedule of parts of jobs, whose target ends are the jobs' ends in the last steps."""
         if not sum(step for step, _, _ in self.step_flows) > 0 or len(self.release) * PARTS > MAX_PARTS:
             return
         steps, flows, pools = (np.array(column) for column in zip(*self.step_flows, strict=True))
@@ -779,7 +777,10 @@ class _Search:
         self.try_schedule(who, chosen, np.repeat(self.count, PARTS) / PARTS, pool)
 
     def try_schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray, pool: IntArray) -> None:
-        """Schedule parts of jobs by target flow times, each with a share `weight` of the gang, and keep the schedule if its total flow time is the least."""
+        """Schedule parts of jobs by target flow times, and store the schedule if its total flow time is the least so far.
+
+        A part has `weight` times the gang of its job.
+        """
         nothing = np.zeros(0, np.int64)
         duration = np.ceil(self.duration[who] * self.ratio[self.class_of[who], pool]).astype(np.int64)
         start = np.maximum(0.0, self.release[who] / US + flow - duration / US)

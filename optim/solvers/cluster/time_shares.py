@@ -2,13 +2,10 @@
 
 Let q be prices, q_k for all GPUs of type k, that add up to 1. The cost of r steps per second for job j is the minimum cost of
 shares x with ``sum_k a_jk x_k >= r, sum_k x_k <= 1``: the lower envelope of the points (a_jk, w_j q_k / G_k) and (0, 0) at r.
-If the total cost of the speeds needed for a ratio exceeds 1, no shares attain that ratio; if it is at most 1 at all prices,
-some shares do. The excess of the total cost over 1 is concave in q, and convex and decreasing in the ratio. So a polygon of
-prices is cut through its centre of gravity, and wherever the excess is positive, Newton's method raises the ratio from below.
-
-References
-----------
-Levin, "On an algorithm for the minimization of convex functions", Soviet Mathematics Doklady 6 (1965), for the centres.
+A finish-time ratio rho requires a speed of every job. If the total cost of these speeds exceeds 1, no shares attain the ratio;
+if it is at most 1 at all prices, some shares do. The excess of the total cost over 1 is concave in q, and convex and decreasing
+in the ratio. So a polygon of prices is cut through its centre of gravity (Levin), and wherever the excess is positive, Newton's
+method raises the ratio from below.
 
 The prices prove a lower bound of the ratio. The jobs' cheapest shares at the last prices are averaged so that no type is used
 beyond its capacity, by a linear programme of four rows with column generation (Dantzig and Wolfe).
@@ -18,6 +15,10 @@ steps per second. Maximising the common scale t with throughput >= t r_j(rho) is
 t = 1. Newton's method on rho, with the slope from the duals, takes a few solves that start from the same basis. Shares that
 attain the last rho and a dual solution prove it from both sides. With up to three types of GPU, the direct search for prices
 (`price_shares`) is about ten times as fast.
+
+References
+----------
+Levin, "On an algorithm for the minimization of convex functions", Soviet Mathematics Doklady 6 (1965).
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from optim.solvers.lp.highs import run_to_optimum, silent_highs
 KINDS = 3
 
 MAX_VERTICES = 256
-"""Each cut adds at most one vertex."""
+"""Maximal number of vertices of the polygon of prices; each cut adds at most one."""
 
 MAX_NEWTON = 60
 
@@ -42,10 +43,10 @@ TIE = 1e-12
 
 @compiled
 def _charge(speed, relative, need, prices, x):
-    """Return the minimum cost of a job's need and its derivative; the job's shares are written to `x`.
+    """Return the minimum cost of the speed that a job needs, and its derivative; the job's shares are written to `x`.
 
-    `speed` is 1 for the job's fastest type, and `need` is at most 1. At a kink, where the need equals a type's speed, the result is
-    the larger, left derivative, because a larger ratio reduces the need.
+    `speed` is 1 for the job's fastest type, and `need` is at most 1. At a kink, where `need` equals a type's speed, the
+    derivative is the larger one, from the left, because a larger ratio reduces the need.
     """
     best, slope, low, high, part = np.inf, np.inf, -1, -1, np.inf  # the fastest type always sets them
     for k in range(KINDS):
@@ -71,7 +72,10 @@ def _charge(speed, relative, need, prices, x):
 
 @compiled
 def _bill(speed, relative, remaining_s, end, elapsed, ratio, prices, used):
-    """Return the total cost of the needs of a ratio minus 1, and its derivative; the used share of each type is written to `used`."""
+    """Return the excess over 1 of the total cost of the speeds that a ratio requires, and its derivative.
+
+    The share of each type's GPUs that the jobs use is written to `used`.
+    """
     used[:] = 0.0
     total, fall = -1.0, 0.0
     x = np.empty(KINDS)
@@ -127,20 +131,21 @@ def _centre(x, y, count):
 
 @compiled
 def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen):
-    """Return the largest lower bound of the ratio proven by prices, the row in `seen` of those prices, and the number tried.
+    """Return the largest lower bound of the ratio, the row in `seen` of the prices that prove it, and the number of prices.
 
     Parameters
     ----------
     speed, relative
-        Speeds over each job's fastest, and its gang over the GPUs of each type; shape (jobs, 3).
+        Each job's speeds divided by its highest speed, and its gang divided by each type's GPUs; shape (jobs, 3).
     remaining_s, end, elapsed
-        Work left over the fastest speed, run time of the isolated counterpart, and time since the submission; shape (jobs,).
+        Seconds of remaining work at the highest speed, run time of the isolated counterpart, and seconds since submission;
+        shape (jobs,).
     ratio
         A known lower bound of the ratio.
     tol
         The search ends if the total cost exceeds 1 by at most `tol` at all prices.
     seen
-        Output: the tried prices, the last ones last; shape (most, 3).
+        Output: the tried prices in order; shape (maximal number, 3).
     """
     x, y = np.zeros(MAX_VERTICES), np.zeros(MAX_VERTICES)
     x[1], y[2] = 1.0, 1.0
@@ -187,7 +192,7 @@ def shares_at(speed, relative, remaining_s, end, elapsed, ratio, seen, weight):
 
 @compiled
 def usage_at(speed, relative, remaining_s, end, elapsed, ratio, seen):
-    """Return the part of each type's GPUs in the jobs' cheapest shares at each price vector; shape (prices, 3)."""
+    """Return the share of each type's GPUs that the jobs' cheapest shares use at each price vector; shape (prices, 3)."""
     usage = np.empty((len(seen), KINDS))
     for row in range(len(seen)):
         _bill(speed, relative, remaining_s, end, elapsed, ratio, seen[row], usage[row])
@@ -209,7 +214,7 @@ MAX_COLUMNS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Priced:
-    """Shares, the lower bound of the ratio proven by prices, and the number of prices tried."""
+    """Shares, the lower bound of the ratio that prices prove, and the number of tried prices."""
 
     x: FloatArray
     lower: float
@@ -217,7 +222,7 @@ class Priced:
 
 
 def price_shares(problem: ShareProblem) -> Priced:
-    """Return shares with a nearly minimal ratio, for at most three types with GPUs and jobs that each run on at least one."""
+    """Return shares with a nearly minimal ratio, for at most three types of GPU; each job must run on at least one."""
     jobs, kinds = problem.throughput.shape
     fastest = problem.throughput.max(axis=1)
     speed, relative = np.zeros((jobs, KINDS)), np.ones((jobs, KINDS))
@@ -246,7 +251,7 @@ def price_shares(problem: ShareProblem) -> Priced:
 
 
 def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return the smallest possible usage of the scarcest type by averages, the average's weights, and the dual prices."""
+    """Return the least usage of the scarcest type that an average of rows attains, its weights, and the dual prices."""
     import highspy
 
     rows, kinds = usage.shape
@@ -296,7 +301,7 @@ class Shares:
     value
         Smallest relative throughput, or largest finish-time ratio.
     solves, solver_s
-        Number of linear programmes solved and seconds of HiGHS; number of prices tried and 0 for the direct search.
+        Number of solved linear programmes and seconds of HiGHS; for the direct search, the number of tried prices and 0.
     """
 
     x: FloatArray
@@ -332,7 +337,7 @@ class ShareProgramme:
         lp.col_lower_, lp.col_upper_ = np.zeros(count + 1), np.append(np.ones(count), highspy.kHighsInf)
         lp.row_lower_ = np.concatenate([np.zeros(jobs), np.full(jobs + kinds, -highspy.kHighsInf)])
         lp.row_upper_ = np.concatenate([np.full(jobs, highspy.kHighsInf), np.ones(jobs), problem.gpus.astype(float)])
-        speed = problem.throughput / problem.throughput.max(axis=1)[:, None]  # scale rows alike
+        speed = problem.throughput / problem.throughput.max(axis=1)[:, None]  # rows of equal scale
         entries = np.stack([speed[job, kind], np.ones(count), problem.width[job].astype(float)], axis=1).ravel()
         rows = np.stack([job, jobs + job, 2 * jobs + kind], axis=1).ravel()
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
@@ -342,7 +347,7 @@ class ShareProgramme:
         self.highs.passModel(lp)
 
     def hold(self, jobs: "np.typing.NDArray[np.bool_]", speed: FloatArray) -> None:
-        """Fix lower bounds of the speeds of some jobs."""
+        """Set lower bounds on the speeds of some jobs."""
         import highspy
 
         for row in np.flatnonzero(jobs).tolist():
@@ -412,9 +417,10 @@ def finish_time_shares(problem: ShareProblem) -> Shares:
 def finish_time_shares_by_programmes(problem: ShareProblem) -> Shares:
     """Return shares that minimise the largest finish-time ratio, to a relative `TOL`, for any number of types.
 
-    From a ratio below the optimum (each job alone) Newton's steps never exceed the optimum: ``t(rho)`` is the minimum over dual
-    prices y of ``c(y) / sum_j y_j r_j(rho)``. A step solves ``sum_j y_j r_j(rho) = c(y)`` for the prices of the last programme,
-    which proves a lower bound of rho. The ratio attained by the shares of the last programme is an upper bound.
+    The search starts below the optimum, from the ratio of each job alone, and Newton's steps never exceed the optimum:
+    ``t(rho)`` is the minimum over dual prices y of ``c(y) / sum_j y_j r_j(rho)``. A step solves ``sum_j y_j r_j(rho) = c(y)``
+    for the prices of the last programme, which proves a lower bound of rho. The ratio attained by the shares of the last
+    programme is an upper bound.
     """
     programme = ShareProgramme(problem)
     end, fastest = problem.isolated_end_s, problem.throughput.max(axis=1)

@@ -12,7 +12,7 @@ relies on it, and an error is caught where the result is used:
   bad instances) are only plans: they are valued and checked against the instance, and a missed optimum only costs value;
 - its bounds of mixed-integer programmes are reported separately as `claimed_bound`, and marked wrong if a plan is better.
 
-Pyomo's own interfaces also return only when HiGHS is done; `run_highs` ends it soon, with its best solution.
+Pyomo's own interfaces also return only when HiGHS is done, so Pyomo models are passed to HiGHS directly.
 """
 
 import math
@@ -65,15 +65,15 @@ class HighsOutcome:
     Parameters
     ----------
     termination
-        Why it stopped. `optimal` is HiGHS' claim, which comes without a proof.
+        Why HiGHS stopped. `optimal` is HiGHS' claim, which comes without a proof.
     is_aborted
-        Whether Ctrl-C stopped it; the termination is `interrupted` then.
+        Whether Ctrl-C stopped HiGHS; the termination is `interrupted` then.
     values
-        The columns' values at a feasible point; None without one.
+        The columns' values at a feasible point; None if none is known.
     objective, bound
-        Value of the point and bound on every point's value, as HiGHS claims; None without one.
+        Value of the point, and bound on the value of every point, as HiGHS claims; None if unknown.
     nodes, simplex_iterations
-        Work done.
+        Number of branch-and-bound nodes and of simplex iterations.
     """
 
     termination: Termination
@@ -107,7 +107,7 @@ def keep_going(state: HighsState) -> Termination | None:
 
 
 def silent_highs(lp: Any = None, **options: OptionValue) -> Any:
-    """Return a solver on one thread without output, with options by HiGHS' names, and a `HighsLp` if given."""
+    """Return a solver on one thread without output, with options by HiGHS' names; it loads `lp`, a `HighsLp`, if given."""
     import highspy
 
     _greeted()
@@ -142,7 +142,7 @@ def run_to_optimum(highs: Any) -> None:
     Raises
     ------
     SolverError
-        If HiGHS finds no optimum, not even one outside its tolerances by rounding.
+        If HiGHS finds no optimum, not even one that misses its tolerances by rounding.
     """
     import highspy
 
@@ -153,7 +153,7 @@ def run_to_optimum(highs: Any) -> None:
 
 
 def _must_end(highs: Any) -> Any:
-    """Run, and return the model's status unless it is an error status."""
+    """Run HiGHS, and return the model's status; raise SolverError if it is an error status."""
     import highspy
 
     has_failed = _ran(highs) == highspy.HighsStatus.kError
@@ -164,7 +164,7 @@ def _must_end(highs: Any) -> Any:
 
 
 def _ran(highs: Any) -> Any:
-    """Run, and return HiGHS' status.
+    """Run HiGHS, and return its status.
 
     HiGHS keeps the workers of its first run in each thread, and rejects a run with another number of workers. Other
     code in this process, which uses threads by default, must not break our runs.
@@ -238,10 +238,10 @@ def run_highs(
     watch
         Called at HiGHS' interrupt points and in between; a returned reason stops the run.
     on_solution
-        Given every better point of a mixed-integer programme when it is found, in HiGHS' thread.
+        Called with every better point of a mixed-integer programme when it is found, in HiGHS' thread.
     has_interrupts
-        Whether `watch` is also asked at the interrupt points. HiGHS reaches some hundred of them a second, and at each it waits
-        for Python's lock while other threads are busy. Without them the state that `watch` gets has no figures.
+        Whether `watch` is also called at the interrupt points. HiGHS reaches some hundred of them per second, and at each it
+        waits for Python's lock while other threads are busy. Without these calls, the state that `watch` gets has no figures.
 
     Returns
     -------
@@ -293,7 +293,7 @@ class _Run:
         self.is_aborted = self.has_failed = False
 
     def execute(self, *, has_interrupts: bool) -> None:
-        """Run to the end, to a reason to stop, or to Ctrl-C; re-raise exceptions of the callbacks."""
+        """Run HiGHS until it is done, `watch` returns a reason to stop, or Ctrl-C; re-raise exceptions of callbacks."""
         highs = self._highs
         is_mip = bool(len(highs.getLp().integrality_))
         # Stopping the linear programmes inside a mixed-integer run would discard the run's best point.
@@ -328,7 +328,7 @@ class _Run:
             self._is_done.set()
 
     def _answer(self, event: Any) -> None:
-        """Set at an interrupt point whether HiGHS stops."""
+        """Store HiGHS' state at an interrupt point, and interrupt HiGHS if there is a reason to stop."""
         data = event.data_out
         state = HighsState(
             elapsed_s=0.0,
@@ -341,7 +341,7 @@ class _Run:
         self._state = state
 
     def _hand_over(self, event: Any) -> None:
-        """Pass a better point on; an exception must not cross into HiGHS."""
+        """Pass a better point to `on_solution`; an exception is stored, since it must not cross into HiGHS."""
         assert self._on_solution is not None
         try:
             self._on_solution(np.array(event.data_out.mip_solution, dtype=np.float64))
@@ -349,7 +349,7 @@ class _Run:
             self._error = error
 
     def _must_stop(self, state: HighsState) -> bool:
-        """Return whether there is a reason to stop; an exception must not cross into HiGHS."""
+        """Return whether there is a reason to stop; an exception is stored, since it must not cross into HiGHS."""
         with self._asking:
             if self.reason is None and self._error is None:
                 try:
@@ -381,7 +381,7 @@ def _termination(status: Any) -> Termination:
 
 @cache
 def _open_endings() -> frozenset[Any]:
-    """Return HiGHS' statuses without information on the programme, after numerical failure."""
+    """Return the statuses of numerical failure, which carry no information on the programme."""
     import highspy
 
     return frozenset({highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError})
@@ -440,10 +440,10 @@ def solve_with_highs(
     options: Mapping[str, OptionValue] | None = None,
     watch: Watch = keep_going,
 ) -> HighsOutcome:
-    """Run HiGHS and load the best point it finds into the model's variables.
+    """Run HiGHS, and load the best point that it finds into the model's variables.
 
-    HiGHS' tolerances are absolute. If all costs are below 1, they are scaled by a power of two so that the largest is at
-    least 1; unless `options` contain an absolute gap, which is in the model's own unit.
+    HiGHS' tolerances are absolute. So costs that are all below 1 are scaled by a power of two, which makes the largest at
+    least 1. They are not scaled if `options` contain an absolute gap, which is in the model's own unit.
 
     Parameters
     ----------
@@ -497,7 +497,7 @@ def _constant(value: float) -> HighsOutcome:
 
 
 def _highs_lp(form: Any, *, is_maximisation: bool) -> Any:
-    """Return a compiled programme in HiGHS' form."""
+    """Return Pyomo's standard form of a model in HiGHS' form."""
     # Pyomo 6.9.3, the oldest supported version, keeps a fixed variable as a column.
     bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
     senses = np.array([row.bound_type for row in form.rows], dtype=np.int64)

@@ -1,8 +1,8 @@
 """A primal-dual interior-point method for packing programmes with one convexity row per job.
 
 The rows of a packing programme are sorted by slot, and a job couples only the slots in which it may run. If jobs are short
-compared with the horizon, a Newton matrix of 36,000 rows has some hundred entries per row below its skyline, and so has the
-factor: n w^2 operations instead of n^3 / 3. A matrix of few rows is a single block, factorised as a dense one.
+compared with the horizon, the n rows of the Newton matrix have few entries below its skyline, w per row (some hundred for
+n = 36,000), and so has the factor: n w^2 operations instead of n^3 / 3. A matrix of few rows is factorised as a dense block.
 
 Source: George, Liu, "Computer Solution of Large Sparse Positive Definite Systems", 1981, chapter 4 (envelope methods).
 
@@ -106,10 +106,10 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
 
 
 MAX_DENSE = 4096
-"""Maximal rows of a matrix that is a single dense block."""
+"""Maximal number of rows of a matrix that is a single dense block."""
 
 BLOCK = 64
-"""Columns of a block: products of thin matrices of this width run near the processor's peak."""
+"""Number of columns of a block: products of thin matrices of this width run near the processor's peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,11 +123,11 @@ class Skyline:
     begin
         Shape (blocks + 1,): the columns at which blocks begin.
     first
-        Shape (blocks,): first row of each block's columns, itself the first of a block.
+        Shape (blocks,): first row of each block's columns, which is also the first row of a block.
     start
         Shape (blocks + 1,): start of each block in the flat array.
     base
-        Shape (columns,).
+        Shape (columns,): position of the column's entry in row 0, if it were stored.
     """
 
     begin: IntArray
@@ -160,7 +160,7 @@ class Skyline:
         return self.base + np.arange(len(self.base))
 
     def panels(self, flat: FloatArray) -> list[FloatArray]:
-        """Return the blocks as views, each of shape (rows from its first to its last, columns), by columns."""
+        """Return the blocks as views in column-major order, each of shape (rows from its first to its last, columns)."""
         height = self.begin[1:] - self.first
         return [
             flat[self.start[t] : self.start[t + 1]].reshape((height[t], -1), order="F") for t in range(len(self.first))
@@ -233,8 +233,8 @@ def _divided(corner: FloatArray, right: FloatArray, *, transposed: bool) -> Floa
 
 
 IGNORED_WEIGHT = 1e-9
-"""Columns whose weight x / z is below this share of their job's are omitted from the factorised matrix: late in a
-solve most columns are. Solutions are refined with the exact matrix; a larger share makes refinement slow."""
+"""Columns whose weight x / z is below this share of their job's total are omitted from the factorised matrix. Late in a
+solve, these are most columns. Solutions are refined with the exact matrix; a larger share makes refinement slow."""
 
 SOLVE_TOL = 1e-9
 """Relative residual of a solved system that needs no refinement."""
@@ -245,7 +245,7 @@ MAX_REFINEMENTS = 4
 MAX_FACTORISATIONS = 6
 
 REGULARISATION = 1e-13
-"""Relative addition to the diagonal when a factorisation fails; times a hundred at each further attempt."""
+"""Relative addition to the diagonal after failed factorisations, multiplied by another 100 at each attempt."""
 
 
 class NewtonSystem:
@@ -338,7 +338,7 @@ class NewtonSystem:
 
 
 def _first_rows(matrix: csc_array, job: IntArray, num_jobs: int) -> IntArray:
-    """Return the first row that each row is coupled with by a job, shape (rows,)."""
+    """Return for each row the first row with which a job couples it, shape (rows,)."""
     job_of_entry = np.repeat(job, np.diff(matrix.indptr))
     of_job = np.full(num_jobs, matrix.shape[0])
     np.minimum.at(of_job, job_of_entry, matrix.indices)
@@ -357,7 +357,7 @@ SMALLEST_CENTRING = 1e-4
 MAX_CORRECTIONS = 3
 
 LONG_ENOUGH = 0.95
-"""Centrality corrections of a step, each a solve with the same factor, end when both steps are at least this long."""
+"""Centrality corrections, each a solve with the same factor, end when primal and dual step are at least this long."""
 
 REACH = 0.3
 """Attempted increase of the step lengths per correction."""
@@ -369,8 +369,8 @@ CENTRAL = (0.1, 10.0)
 """Complementarity products between these multiples of their target count as central."""
 
 MAX_SLACK, MAX_ADDED = 1e-5, 1e-4
-"""Largest share of a row's capacity that a warm start frees, and of a job that it adds to its columns: a row's need
-shrinks all columns, and each share of 1e-4 costs 1e-4 of the objective."""
+"""Largest share of a row's capacity that a warm start frees, and of a job that it adds to the job's columns. One row's
+slack shrinks all columns: a share of 1e-4 costs 1e-4 of the objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -395,7 +395,7 @@ class WarmStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InteriorPoint:
-    """A nearly optimal pair of points.
+    """A nearly optimal pair of a primal and a dual point.
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ class _Iteration:
         self._start(x, p, mu)
 
     def start_warm(self, start: WarmStart) -> None:
-        """Start from a known point, made feasible by its jobs' prices and by shrinking x, and moved off the boundary."""
+        """Start from a known point: raise the jobs' prices and shrink x until it is feasible and off the boundary."""
         missing = np.maximum(-self._min_loss(start.row_price, start.job_price), 0.0)
         gap = max(start.complementarity, float(missing.sum()))
         target = gap / self.size

@@ -69,7 +69,7 @@ def _within_share(x):
 
 @compiled
 def _row_use(columns, x, use):
-    """Write a point's use of each row."""
+    """Write the use of each row by a point to `use`."""
     use[:] = 0.0
     for j in range(len(x)):
         if x[j] > 0.0:
@@ -79,8 +79,9 @@ def _row_use(columns, x, use):
 
 @compiled
 def step_sizes(columns, job_step, row_step):
-    """Write the longest steps of jobs and rows: the inverse sums of their columns' and jobs' largest entries.
+    """Write the longest steps of jobs and rows.
 
+    For a job it is the inverse of its largest column sum, for a row the inverse of the sum of each job's largest entry.
     Source: Pock, Chambolle, "Diagonal preconditioning for first order primal-dual algorithms in convex optimization", 2011,
     DOI 10.1109/ICCV.2011.6126441. A job's columns count as one, since they share one unit of weight.
     """
@@ -112,7 +113,7 @@ def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scal
     num_steps
         Number of steps.
     columns
-        The master.
+        The master programme's columns.
     job_step, row_step
         Lengths of the steps, shapes (jobs,) and (rows,); prices of rows with step 0 are constant.
     steps_before
@@ -185,7 +186,7 @@ def feasible_value(columns, x, num_rows, fitted):
 
 @compiled
 def losses(columns, price, loss, job_price):
-    """Write the minimal job prices at which no column earns, and each column's dual slack; return the dual value."""
+    """Write the least job prices at which every dual slack is at least 0, and these slacks; return the dual value."""
     bound = np.sum(price)
     for i in range(len(job_price)):
         most = 0.0
@@ -211,7 +212,7 @@ LONGEST_SHARE = 0.36
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SaddlePoint:
-    """A nearly optimal pair of points.
+    """A nearly optimal pair of a primal and a dual point.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ class SaddlePoint:
     row_price, job_price, dual_slack
         Dual: p, mu, and A'p + mu[job] - v, all at least 0.
     value, bound
-        The two objectives.
+        Primal and dual objective.
     last_x, last_price
         Last iterates, feasible or not: the start for the next solve with other columns.
     steps
@@ -267,7 +268,7 @@ def solve_pdhg(
     tol
         Gap between the two objectives, relative to the primal one.
     most_steps
-        Steps after which the best points are returned.
+        Number of steps after which the best points are returned in any case.
     x, row_price
         Start; x is NaN for new columns.
     """
@@ -320,11 +321,11 @@ class _Iteration:
         return price / share if price > 0 and share > 0 else 1.0
 
     def is_within(self, tol: float) -> bool:
-        """Return whether the best points agree to the tolerance."""
+        """Return whether the objectives of the best points agree to the tolerance."""
         return self.bound - self.value <= tol * max(abs(self.value), 1e-9)
 
     def advance(self, count: int) -> None:
-        """Take steps, store the best of the last point and the average, and restart from the better if it pays."""
+        """Take steps, store the last point or the average if it is the best so far, and restart from one of the two if due."""
         self.step_scale, length = saddle_steps(
             count, self.columns, self.job_step / self.weight, self.row_step * self.weight, self.steps, self.step_scale, self.x,
             self.price, self.x_sum, self.price_sum,
