@@ -5,7 +5,7 @@ placement. In the emulation a GPU is a process, and the slowdown is time that a 
 whether the work is done when the lease ends, and the effect of delays on finish-time fairness.
 
 A lease's processes start from the app's last checkpoint and write the next one when the lease ends. An app starts no clock of
-training that wouldn't end within its lease, so that the rest of the lease is lost.
+training that would not end within its lease; the rest of the lease is lost.
 """
 
 import math
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow(JobRow):
-    """An app's planned and realised lease; a slot is the lease, and utility is 1 / rho.
+    """An app's planned and realised lease; in the fields of `JobRow`, the lease is a slot, and utility is 1 / rho.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class AppLease:
 
     @property
     def speed(self) -> float:
-        """Serial GPU minutes per minute."""
+        """Serial GPU minutes of work per minute."""
         return self.profile.work_min / self.left_min
 
     def work_min(self, lease_min: float) -> float:
@@ -202,7 +202,7 @@ def run_leases(
 
 
 def _value(instance: AuctionInstance, lease: AppLease, planned_slots: float, slots: float) -> float:
-    """Return 1 / rho of an app whose work of the lease took `slots` slots."""
+    """Return 1 / rho of an app that took `slots` slots for the planned work of its lease."""
     return 1.0 / lease.rho(instance, slots / planned_slots)
 
 
@@ -233,7 +233,7 @@ def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
 
 
 MAX_COMMON = 48
-"""Maximum number of partitions to use as a common multiple of all numbers of GPUs that an app may lease."""
+"""Maximum number of partitions up to which it is a common multiple of all numbers of GPUs that an app may lease."""
 
 
 @dataclass
@@ -258,7 +258,7 @@ class LeasedApp:
     Attributes
     ----------
     clocks, done
-        Total clocks of training, and clocks in the checkpoints.
+        Number of clocks of the whole training, and of the clocks completed at the last checkpoint.
     gradient_s
         Seconds per gradient on a GPU without slowdown.
     record
@@ -298,7 +298,7 @@ class LeasedApp:
 
 
 def num_partitions(profile: AppProfile, max_gpus: int) -> int:
-    """Return the number of partitions of an app's data: equally many per worker for any lease, if at most MAX_COMMON."""
+    """Return the number of partitions of an app's data; in any lease all workers have equally many, up to MAX_COMMON."""
     most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))
@@ -375,7 +375,7 @@ class LeaseRun:
             job.done, job.record = trainer.clock, trainer.record()
 
     def _train(self, trainer: Trainer, is_stopped: Callable[[], bool]) -> None:
-        """Train clock by clock while the next one, as long as the last, would end within the lease."""
+        """Train clock by clock, while another clock as long as the last one would end within the lease."""
         begun, last_s = time.perf_counter(), 0.0
         while trainer.clock < self.job.clocks and not is_stopped():
             before = time.perf_counter() - begun

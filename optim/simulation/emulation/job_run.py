@@ -1,8 +1,8 @@
 """One job of an admission plan as real processes, on a clock that all processes share.
 
-A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. A
-worker's processor seconds are that share of the time that the job's mini-batches take. A worker also waits for the time of its link. So a
-plan with many workers runs on few cores, with real contention, barriers, transport and joining.
+A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. So the
+processor seconds that it spends are this share of the time that the job's mini-batches take. A worker also waits for the time
+of its link. So a plan with many workers runs on few cores, with real contention, barriers, transport and joining.
 """
 
 import math
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 NUMBER = struct.Struct("d")
 
 RUNNING = -1.0
-"""Value stored in place of a pause's time while the clock runs."""
+"""Value stored instead of the time of the pause while the clock runs."""
 
 LOOK_S = 0.002
-"""Seconds between two checks of a sleeping process whether a paused clock has resumed."""
+"""Interval in seconds at which a sleeping process checks whether a paused clock has resumed."""
 
 
 class Shared:
@@ -225,7 +225,7 @@ class EmulatedJob:
         slowdown: SharedSlowdown,
         clock: SharedClock | None = None,
     ) -> "EmulatedJob":
-        """Return the job with these seconds per gradient of a lone worker, and the share in which it waits for its link."""
+        """Return the job with the seconds per gradient of a lone worker, for a share of which it waits for its link."""
         return replace(
             self,
             compute_s=gradient_s * (1 - link_share),
@@ -407,7 +407,7 @@ MIN_S, MAX_CLOCKS = 0.01, 1_000
 """Minimum seconds per push, and maximum number of clocks of a job."""
 
 MAX_FAILED = 5
-"""Consecutive processes that end while starting before the job fails."""
+"""Number of consecutive processes that end while starting at which the job fails."""
 
 IDLE_S = 0.01
 """Seconds between two checks of the time by a job without machines."""
@@ -475,6 +475,8 @@ class JobRun:
         Number of training clocks that make up the job's work.
     share
         Share of a core to which each worker limits itself.
+    scale
+        Seconds of the run per second of the job; the length of the gradients is scaled by the same factor.
     clock
         Clock of the run, which all processes read; wall-clock time if not given.
     settled_slot
@@ -664,7 +666,7 @@ def num_partitions(plan: JobPlan) -> int:
 
 
 NETWORK_SCALE = 0.002
-"""A fifth of the default network's hidden units: 35,000 parameters."""
+"""Scale at which the network has a fifth of its default hidden units: 35,000 parameters."""
 
 IN_TURN = ("matrix-factorisation", "logistic-regression", "topic-model")
 """Small applications, assigned in turn to jobs without a given application."""

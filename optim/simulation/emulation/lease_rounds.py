@@ -31,7 +31,7 @@ class RoundOptions:
     rounds
         Maximum number of rounds; they end when all apps are done.
     fairness
-        f of the arbiter: in later rounds the fraction 1 - f of the apps with the worst rho may bid; 0 for all.
+        f of the arbiter: in later rounds the fraction 1 - f of the apps, those with the worst rho, may bid; at 0 all may.
     """
 
     rounds: int = 2
@@ -51,7 +51,7 @@ class LeaseOutcome:
     done_min
         Serial GPU minutes of completed work.
     finished_min
-        Minutes from the lease's beginning until the app was done; None if it isn't.
+        Minutes from the lease's beginning until the app was done; None if the lease did not complete the app.
     clocks, start_s
         Clocks of training, and start-up time of the processes in seconds.
     """
@@ -92,7 +92,7 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppRow:
-    """An app over all rounds, planned at the beginning and realised.
+    """Planned and realised results of an app over all rounds; the plan is made before the first round.
 
     Attributes
     ----------
@@ -103,11 +103,11 @@ class AppRow:
     planned_min, realised_min
         Serial GPU minutes of completed work.
     planned_finish_min, realised_finish_min
-        Minutes from the first lease until the app was done; None if it wasn't.
+        Minutes from the first lease until the app was done; None if it was not completed.
     planned_rho, realised_rho
         Finish-time fairness of apps that are done.
     is_exact
-        Whether training through all checkpoints is that of an uninterrupted run, bit for bit.
+        Whether the training over all leases equals that of an uninterrupted run, bit for bit.
     """
 
     app: str
@@ -143,7 +143,7 @@ class AppState:
     left
         Remaining fraction of the work in the profile.
     minutes, apps_minutes
-        Minutes from the first round until the app was done, and the integral of the number of active apps over them.
+        Minutes since the first round (at most until the app was done), and the sum over them of the number of active apps.
     leases, finish_min
         Number of rounds with GPUs, and time at which the app was done.
     """
@@ -165,7 +165,7 @@ class AppState:
         return with_allocation(self.profile, cluster, ()).aged(self.minutes, self.apps_minutes, self.left)
 
     def rho(self, cluster: Cluster) -> float | None:
-        """Return the finish-time fairness of an app that is done."""
+        """Return the finish-time fairness of an app that is done, None for other apps."""
         if self.finish_min is None:
             return None
         aged = replace(self, left=1.0).present(cluster)
@@ -210,7 +210,7 @@ def run_rounds(
     Raises
     ------
     UnsupportedProblemError
-        If an app's work isn't that of trials.
+        If an app has needs without trials.
     """
     states = {}
     for app, profile in enumerate(instance.profiles):

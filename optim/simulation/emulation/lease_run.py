@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def processes_of(lease: LeaseFacts, work_per_process: int) -> int:
-    """Return the processes of a lease: its work per hour divided by that of one process, rounded up."""
+    """Return the number of processes of a lease: its work per hour divided by that of one process, rounded up."""
     return -(-round(1000 * lease.count * lease.rate) // (1000 * work_per_process))
 
 
@@ -80,7 +80,7 @@ def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
 
 
 CLOCK = "clock"
-"""Event of the rows between the simulation's own: a clock of training is complete."""
+"""Event of the rows that a replay adds to the simulation's changes: a clock of training is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +129,9 @@ class TrainingSummary:
     hours, is_done
         Simulated time of the job, and whether it was finished within the horizon.
     bill_usd, free_hours, evictions
-        The simulation's figures.
+        Bill, free machine-hours and number of evictions, as in the simulation.
     clocks, lost_clocks, gradients
-        Clocks at the end, clocks undone on the way, and gradients computed for all of them.
+        Number of clocks completed at the end, of clocks that were undone, and of gradients computed for both.
     processes_started
         Number of processes started.
     last_loss
@@ -311,10 +311,10 @@ class Replay:
         return Processes(application, cluster, max_machines=2 * self.options.max_processes)
 
     def _cluster(self) -> ClusterOptions:
-        """Return AgileML's tiers for an elastic job; for others servers and workers everywhere, and checkpoints."""
+        """Return AgileML's tiers for an elastic job; any other job has workers, servers and checkpoints on all machines."""
         if self.timeline.recovery is Recovery.ELASTIC:
             return ClusterOptions(num_shards=2, max_actives=2)
-        # One shard: it moves only when its machine goes, so that nothing but a checkpoint reaches the storage.
+        # A single shard moves only when its machine leaves, so that only checkpoints reach the storage.
         policy = Fixed(fixed=Stage.TRADITIONAL)
         return ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=policy)
 
@@ -357,7 +357,7 @@ class Replay:
         return 0
 
     def _start(self, number: int) -> None:
-        """Start a lease's processes; they join once they have started, and the others don't wait for them."""
+        """Start a lease's processes; they join once they have started, and the other processes don't wait for them."""
         lease = self.timeline.leases[number]
         count, kind = processes_of(lease, self.work_per_process), "spot" if lease.is_spot else "reliable"
         names = tuple(f"{kind}-{number}-{self._started + k}" for k in range(count))
@@ -435,7 +435,7 @@ class Replay:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _settle(self, joining: Sequence[str] = ()) -> None:
-        """Process messages until the requested clock is complete, and machines that leave or are in `joining` have done so."""
+        """Process messages until the requested clock is complete, no machine is leaving, and all of `joining` have joined."""
         while not self._is_at_rest(joining):
             self._step()
 

@@ -84,7 +84,7 @@ def play_jobs(
     jobs, options
         Plans of the jobs, and options of the run.
     scale
-        Emulated seconds per second of the jobs, the factor on the time of their gradients.
+        Seconds of the run per second of the jobs; the length of their gradients is scaled by the same factor.
     is_stopped, on_slot, on_paused
         As in `run_plan`.
 
@@ -108,9 +108,9 @@ def play_jobs(
 
 
 class _Slots:
-    """Sequence of slots, each of which begins when its machines are up; until then the clock is paused.
+    """The slots of a run. A slot begins when its machines are up; until then the clock is paused.
 
-    The start of a process takes equally long at any time scale, and uses cores reserved for the jobs' workers.
+    Otherwise the start of processes, which takes equally long at any time scale, would use the workers' time and cores.
     """
 
     def __init__(self, runs: Sequence[JobRun], clock: SharedClock, options: PlanOptions) -> None:

@@ -16,7 +16,7 @@ from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, World
 
 WORK_TOL = 1e-9
-"""Relative; work is added up interval by interval."""
+"""Relative tolerance of work, which is added up interval by interval."""
 
 
 class Change(StrEnum):
@@ -24,13 +24,13 @@ class Change(StrEnum):
 
     GRANTED = "granted"
     WORKING = "working"
-    """Its start-up is over."""
+    """The start-up of the machines is over."""
     WARNED = "warned"
     """The price has crossed the bid: two minutes are left, and the started hour is free."""
     LOST = "lost"
-    """It was evicted."""
+    """The lease was evicted."""
     RETURNED = "returned"
-    """The policy returned it."""
+    """The policy returned the machines."""
     SAVED = "saved"
     """A checkpoint is complete."""
     RESTARTED = "restarted"
@@ -72,7 +72,7 @@ class Step:
     time_s
         The time.
     changes
-        Changes in order, each with the number of its lease, or None if it concerns no lease.
+        Changes in order, each with the number of its lease; None if the change concerns no lease.
     held
         Numbers of the leases active after the step; a lease under warning counts until its machines are gone.
     work_done, work_saved, rate, resumes_s
@@ -103,9 +103,9 @@ class Timeline:
     job_work
         Work of the job.
     leases
-        By number.
+        The leases, by number.
     steps
-        In order of time; the last one ends the job.
+        The steps in order of time; the last one ends the job.
     result
         Results of the simulation, including the ledger.
     """
@@ -119,7 +119,7 @@ class Timeline:
 
     @property
     def start_s(self) -> int:
-        """When the job begins."""
+        """Time at which the job begins."""
         return self.result.start_s
 
     @cached_property
@@ -171,11 +171,11 @@ def record_timeline(world: World, policy: str, start_s: int) -> Timeline:
     Parameters
     ----------
     world
-        Prices, knowledge and job.
+        Prices, training data and job.
     policy
-        Its name.
+        Name of the policy.
     start_s
-        When the job begins.
+        Time at which the job begins, in seconds since 1970.
     """
     maker = make_policy(policy, world)
     recorder = _Recorder(world, maker.recovery)
@@ -197,16 +197,16 @@ def record_start(world: World, policies: Sequence[str], seed: int, index: int) -
     Parameters
     ----------
     world
-        Prices, knowledge and job.
+        Prices, training data and job.
     policies
-        Their names.
+        Names of the policies.
     seed, index
         The back-test's seed, and the start's number in it.
 
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown, or the prices have no time for the job.
+        If a policy is unknown, or the prices allow no start of the job.
     """
     known = causal_names("spot")
     for name in policies:

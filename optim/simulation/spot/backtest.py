@@ -148,7 +148,7 @@ class Summary:
     done
         Starts from which this policy completed the job, within the deadline if there is one.
     common
-        Starts from which every policy completed it, except policies that never do.
+        Starts from which all policies completed the job, without the policies that never complete it.
     mean, low, high
         By measure: mean over the `common` starts (`deadline_met`: over all), with its 95 % interval (Student's t; Wilson
         for `deadline_met`). A mean is None if no row has a value; an interval is None with fewer than two values.
@@ -265,9 +265,7 @@ def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = N
 
 
 def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
-    """Return the cluster number of each row: the window of length `window_s` that contains its start.
-
-    None without a window.
+    """Return the cluster number of each row: the window of length `window_s` that contains its start; None without one.
 
     A recording without a date, whose clock starts at 0, forms a cluster by itself because its overlap with others is
     unknown.
@@ -288,7 +286,7 @@ def _interval(
 ) -> tuple[float | None, float | None, float | None]:
     """Return mean and 95 % interval of the known values.
 
-    The mean is None without a value, the interval with one value or one cluster.
+    The mean is None without a value, the interval with fewer than two values or two clusters.
     """
     is_there = [figure is not None for figure in figures]
     values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)
@@ -308,7 +306,7 @@ def _interval(
 
 
 def _share(met: Sequence[bool | None]) -> tuple[float | None, float | None, float | None]:
-    """Return a share and its Wilson interval, which is still informative if all starts agree and the spread is 0."""
+    """Return a share and its Wilson interval, which has a positive width even if all starts agree."""
     values = [value for value in met if value is not None]
     mean, low, high = _interval(values)
     if mean is None or low is None:
@@ -330,7 +328,7 @@ MAX_DRAWS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRows:
-    """The rows of one start, or the reason for their absence: its process died."""
+    """The rows of one start, or the error for which there are none: a failed check, or a process that died."""
 
     index: int
     rows: tuple[Row, ...]
@@ -438,7 +436,7 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         return StartRows(index=piece, rows=(), error=reason)
 
     def is_failure(self, result: StartRows) -> bool:
-        """Return whether the start's process died."""
+        """Return whether the start has an error instead of rows."""
         return result.error is not None
 
     def name(self, piece: int) -> str:

@@ -49,7 +49,7 @@ class Machines(StrEnum):
 
 
 CHOICES = (Machines.NONE, Machines.SPOT, Machines.ON_DEMAND)
-"""Choice that each value of a table entry stands for, see `optim.solvers.bidding.deadline_table.WAIT`."""
+"""Choices in the order of the values of a table entry, see `optim.solvers.bidding.deadline_table.WAIT`."""
 
 
 class DeadlineView(NamedTuple):
@@ -90,7 +90,7 @@ LEVEL, MAX_LEVEL = 8.0, 1
 """During a run, hazards are the learned ones times ``LEVEL ** k`` with ``abs(k) <= MAX_LEVEL``."""
 
 DOUBT = 4.5
-"""Prior penalty, as a logarithm, of a power other than 0 before any observation.
+"""Prior penalty, in the logarithm of the weight, for each step of the power away from 0.
 
 Among 1, 2, 4.5, 7 and 12 it is the smallest that costs at most 0.1 % more than the best if the hazards are right. Two
 recordings of one campaign confirm the choice: 2022 (learned from 2023) and 2023 (learned from 2022). There the cost is
@@ -137,7 +137,7 @@ def take_up(
             lasts = lasting[row, 1 if is_found else 0, kind, age] * (now_s - last_s) / tick_s
             if kind == is_there:
                 log_weight[kind, row] += lasts
-            elif lasts < 0.0:  # or no time has passed
+            elif lasts < 0.0:  # otherwise no time has passed
                 log_weight[kind, row] += math.log(-math.expm1(lasts))
         if kind != is_there:
             seen[BEGAN] = now_s
@@ -302,9 +302,7 @@ class DeadlinePolicy:
 
     @property
     def least_mean_usd(self) -> float | None:
-        """Minimum mean cost in dollars, given the hazards, of rules that always meet the deadline.
-
-        Rules decide at every tick.
+        """Minimum mean cost in dollars, given the hazards, of rules that decide at every tick and always meet the deadline.
 
         None if bills are by the hour and the tick does not divide an hour, or if set-up times were rounded.
         """
@@ -331,7 +329,7 @@ class DeadlinePolicy:
 
     @cached_property
     def _looked_up(self) -> tuple[int, int, int, int, list[int], list[int], memoryview, int]:
-        """The table's numbers as Python numbers and lists: faster to read one by one than an array."""
+        """Numbers of the table as Python numbers and lists, which are faster to read one by one than arrays."""
         job, table = self.job, self.table
         entries, spells = table.entries.reshape(-1).data, table.entries.shape[1]
         return (
@@ -341,7 +339,7 @@ class DeadlinePolicy:
 
     @cached_property
     def _leases(self) -> dict[Machines, tuple[int, list[int], int]]:
-        """By machine type: index of the youngest lease, units of set-up left by age, and period of recurrent ages."""
+        """By machine type: index of the youngest lease, remaining units of set-up by age, and period of recurrent ages."""
         leases = self.table.leases
         found = {}
         for kind, is_spot in ((Machines.SPOT, True), (Machines.ON_DEMAND, False)):
@@ -361,7 +359,7 @@ class DeadlinePolicy:
         elapsed_s, work_left_s, is_available, held, setup_left_s, held_s, spell_s = view
         tick_s, work_s, unit_s, ages, low, begin, entries, spells = self._looked_up
         tick = math.ceil(elapsed_s / tick_s - TIME_TOL)
-        entry = ON_DEMAND  # no entry: it is too late for anything else
+        entry = ON_DEMAND  # without an entry, it is too late for anything else
         if tick < len(low):
             lost = math.ceil((work_left_s - work_s + tick * tick_s) / unit_s - TIME_TOL)
             row = begin[tick] + max(0, lost - low[tick])
@@ -370,7 +368,7 @@ class DeadlinePolicy:
                 entry = entries[row * spells + spell + (ages + 1) * is_available]
         if held is Machines.NONE:
             return CHOICES[entry & (SPOT | ON_DEMAND)]
-        # # The oldest tabulated lease that is at most as old and needs at least as much set-up; without one, the lease
+        # The oldest tabulated lease that is at most as old and needs at least as much set-up; without one, the lease
         # counts as new.
         first, rests, recur = self._leases[held]
         age = len(rests) if held_s is None else int(held_s / tick_s + TIME_TOL)
@@ -435,7 +433,7 @@ class DeadlinePolicy:
                 if parts[name].dtype.kind not in kinds:
                     raise ValueError(f"{name} has type {parts[name].dtype}")
             hazards = SpellHazards(tick_s=tick_s, hazard=parts["hazard"], source=str(head["source"]))
-            # # The unit must divide the tick; otherwise the table is rejected.
+            # The unit must divide the tick; otherwise the table is rejected.
             leases = make_leases(job, math.gcd(unit_s, job.tick_s))
         except UNREADABLE as error:
             raise InvalidProblemError(
@@ -488,5 +486,5 @@ MAX_BYTES = 8 * MAX_ENTRIES
 
 @lru_cache(maxsize=24)
 def table_of(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
-    """Return the table of a job; computed once while it is in use."""
+    """Return the table of a job; the tables last used are cached."""
     return solve_table(job, hazards)

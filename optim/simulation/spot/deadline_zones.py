@@ -121,7 +121,7 @@ class _OneZone:
         self._held, self._held_at_s = view.held, view.elapsed_s
         is_due = view.elapsed_s % self._tick_s == 0 or view.held is None
         if not is_due and view.held == self._kept:
-            return (view.held,)  # type: ignore[return-value]  # not None, or it were due
+            return (view.held,)  # type: ignore[return-value]  # without machines, a decision would be due
         wanted = self._decided(view)
         self._kept = wanted[0] if wanted else None
         return wanted
@@ -134,7 +134,7 @@ class _OneZone:
         absent = self._places(view, is_available=False)
         if there and there[0].is_spot:
             return (spot, *absent)
-        # # A probe reveals the age of the spell: worth its price if spot machines would be chosen at some age.
+        # A probe reveals the age of the spell: worth its price if spot machines would be chosen at some age.
         if there == absent and self._places(view, is_available=True, lasted_s=OLD_S)[:1] != (spot,):
             return absent
         return there if view.probe(0) else absent
@@ -405,9 +405,7 @@ def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
 
 
 def least_mean_usd(facts: ZoneFacts, spot_micro: int) -> float | None:
-    """Return the minimum mean cost in dollars of any rule in one zone at a spot price, given the hazards.
-
-    None over several zones.
+    """Return the minimum mean cost in dollars of any rule in one zone at a spot price; None with several zones.
 
     The minimum is over rules that decide as often as `deadline-dp`, know the hazards, observe availability for free,
     and always meet the deadline.

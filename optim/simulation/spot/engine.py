@@ -398,7 +398,7 @@ class SpotRun:
     def _renew(self, held: _Held) -> None:
         """Ask the policy whether to renew a lease for another hour."""
         hour_end = held.lease.hour_end_s(self._now)
-        # # A policy that renews everything gets no view: views would take most of the run time.
+        # A policy that renews everything gets no view: views would take most of the run time.
         if getattr(type(self._policy), "should_renew", None) is Policy.should_renew or self._policy.should_renew(
             self._view(), held.lease
         ):
@@ -419,7 +419,7 @@ class SpotRun:
             self._pause(minutes(self._options.eviction_min))
             return
         self._progress = self._saved if self._policy.recovery is Recovery.CHECKPOINT else 0.0
-        # # An eviction aborts a checkpoint or restart in progress.
+        # An eviction aborts a checkpoint or restart in progress.
         self._writing_s, self._since_saved, self._paused_s = NEVER, 0.0, self._now
         self._must_restart = self._progress > 0
 

@@ -40,7 +40,7 @@ class Offers(NamedTuple):
     new_risk, new_hours
         Shape (offers, deltas + 1): probability that a new lease is evicted in its first hour, and its usable hours.
     deltas
-        Shape (deltas,): grid of bid margins above the price.
+        Shape (deltas,): grid of bid margins above the price, in micro-dollars.
     """
 
     rate: FloatArray
@@ -134,8 +134,8 @@ def value_each(
     """Return the cost per work with each candidate added, shape (offers, deltas + 1, counts).
 
     The cost per work is infinite without work, for bids above the on-demand price, and for more machines than allowed.
-    It may also be infinite for candidates that do not improve on `beat`, the cost per work without any. Such candidates are offers
-    whose first machine adds too little work, because further machines add less each.
+    It may also be infinite for candidates that do not improve on `beat`, the cost per work without a candidate: if the
+    first machine of an offer adds too little work, further machines add even less.
     """
     size, bids = offers.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)

@@ -359,7 +359,7 @@ def _rises(path: PricePath) -> IntArray:
 
 
 def free_intervals(path: PricePath) -> IntArray:
-    """Return the periods that some bid gets for free, shape (changes, 2), not merged.
+    """Return the periods that some bid gets for free, shape (price rises, 2); periods may overlap.
 
     Suppose the price rises at u above all prices since g. The rise evicts a bid equal to the maximum price between g and u
     that was granted at g or later. From a grant or the begin of a billing hour less than an hour before u, the lease is
@@ -367,7 +367,7 @@ def free_intervals(path: PricePath) -> IntArray:
     """
     size = len(path)
     rises = _rises(path)
-    # # In reversed time, the last change to a price at least as high becomes a first crossing.
+    # In reversed time, the last change to a price at least as high becomes a first crossing.
     mirrored = PricePath(time_s=np.arange(size, dtype=np.int64), price_micro=path.price_micro[::-1].copy())
     before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
     last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]

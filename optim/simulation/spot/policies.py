@@ -199,7 +199,7 @@ class BidBrainPolicy(Policy):
     def __init__(self, world: World) -> None:
         options, markets = world.options, world.history.markets
         self._world = world
-        # # Offers are the markets, followed by every type on demand, which is never evicted.
+        # Offers are the markets, followed by every type on demand, which is never evicted.
         types = {market.instance_type: m for m, market in reversed(list(enumerate(markets)))}
         self._on_demand_offer = {kind: len(markets) + k for k, kind in enumerate(types)}
         self._seller = np.concatenate([np.arange(len(markets)), list(types.values())])
@@ -348,13 +348,10 @@ class _Footprint:
         return result
 
     def with_each(self, added: Candidates, beat: float = math.inf) -> FloatArray:
-        """Return the ratio with each candidate added, shape (offers, deltas + 1, counts).
+        """Return the ratio with each candidate added, shape (offers, deltas + 1, counts); infinity for invalid candidates.
 
-        Infinity for invalid candidates.
-
-        Candidates whose ratio is at least `beat`, the footprint's present ratio, may also get infinity.
-
-        Bids are at most the on-demand price, and are kept only while the price is at most that: no hour costs more.
+        Candidates whose ratio is at least `beat`, the footprint's present ratio, may also get infinity. Bids are at most
+        the on-demand price, so no hour costs more than that.
         """
         result: FloatArray = value_each(added, self.held, self.prices, self.brain.offers, self.brain.overheads, beat)
         return result

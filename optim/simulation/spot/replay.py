@@ -91,8 +91,8 @@ class Times(NamedTuple):
 class Look(NamedTuple):
     """A table in the form that the loop reads, see `DeadlineTable`.
 
-    `rest_spot` and `rest_on_demand` are units of set-up left, by age of the lease. `recurs_spot` and `recurs_on_demand`
-    are the periods with which ages after the last recur.
+    `rest_spot` and `rest_on_demand` are the remaining units of set-up, by age of the lease. `recurs_spot` and
+    `recurs_on_demand` are the periods with which ages beyond the last one recur.
     """
 
     entries: NDArray[Any]
@@ -112,9 +112,9 @@ RUN = np.dtype(
             for name in ("tick", "now_s", "worked_s", "held", "begun_s", "begun_tick", "setup_left_s", "state")
         ),
         *((name, np.int64) for name in ("is_locked", "units", "probe_units", "probes", "evictions", "num_stays")),
-        # # Engine's last observation, the policy's last observation, and the losses and ticks that `skynomad` counts.
+        # Engine's last observation, the policy's last observation, and the losses and ticks that `skynomad` counts.
         *((name, np.int64) for name in ("seen_tick", "seen_flag", "told_tick", "told_flag", "losses", "watched")),
-        # # State of a table policy: lease at its last decision, lease begin, and whether this tick's observations are
+        # State of a table policy: lease at its last decision, lease begin, and whether this tick's observations are
         # recorded.
         *(
             (name, np.int64)
@@ -140,9 +140,7 @@ def _go(
     weight: FloatArray,
     stays: IntArray,
 ) -> bool:
-    """Run until the job is complete or twice the deadline is reached, and return True.
-
-    Return False if another table is needed.
+    """Run until the job is complete or twice the deadline is reached, and return True; False if it needs another table.
 
     `steps` are price steps by tick. `seen` and `weight` are the memory of `SpellWatch`. Rows of `stays` are the fields
     of `Allocation` without its zone.
@@ -325,7 +323,7 @@ def _by_table(at: Any, flag: bool, price: int, times: Times, table: Look, seen: 
     absent: int = _entry(at, _spell(seen, at.now_s, 0, ages, times.decide_s), times, table)
     if there == SPOT:
         return SPOT | (absent & ON_DEMAND)
-    # # Availability may matter even if the table ignores it at this age: see `DeadlineProgramme`.
+    # Availability may matter even if the table ignores it at this age: see `DeadlineProgramme`.
     if there == absent and _entry(at, 2 * ages, times, table) != SPOT:
         return absent
     _see(at, flag)

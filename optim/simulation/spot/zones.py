@@ -115,9 +115,9 @@ class ZonePolicy(ABC):
 
     @abstractmethod
     def decide(self, view: ZoneView) -> Sequence[Offer]:
-        """Return offers in order of preference: the first available one is used, and present machines of it stay.
+        """Return offers in order of preference; an empty sequence releases all machines.
 
-        Empty releases all.
+        The job uses the first available offer. Machines that it already uses under this offer stay.
         """
 
 
@@ -127,7 +127,7 @@ def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offe
     Raises
     ------
     NotAllowedError
-        If it is not a sequence of offers.
+        If the answer is not a sequence of offers.
     """
     if isinstance(answer, Sequence) and all(
         isinstance(place, Offer) and isinstance(place.zone, Integral) for place in answer
@@ -160,7 +160,7 @@ class DeadlineGuard(ZonePolicy):
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
         self._is_locked = False
-        # # Maximum over state locations of the minimum set-up: a launch in another zone moves the state there.
+        # Maximum over state locations of the minimum set-up: a launch in another zone moves the state there.
         self._launch_s = max(int(row.min()) for row in facts.job.setup_s)
 
     def decide(self, view: ZoneView) -> Sequence[Offer]:
