@@ -156,7 +156,9 @@ def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: 
         If the places of the held GPUs are unknown.
     """
     if profile.held_gpus and not profile.held_places:
-        raise UnsupportedProblemError(f"app {instance.apps.ids[app]} holds GPUs in unknown places; name them in `held`")
+        raise UnsupportedProblemError(
+            f"the slots of the GPUs that app {instance.apps.ids[app]} holds are unknown; list them in held.places"
+        )
     counts = dict(profile.held_places)
     for slot, count in entries:
         counts[slot] = counts.get(slot, 0) + count

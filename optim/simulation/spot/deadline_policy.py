@@ -92,10 +92,10 @@ LEVEL, MAX_LEVEL = 8.0, 1
 DOUBT = 4.5
 """Prior penalty, in the logarithm of the weight, for each step of the power away from 0.
 
-Among 1, 2, 4.5, 7 and 12 it is the smallest that costs at most 0.1 % more than the best if the hazards are right. Two
-recordings of one campaign confirm the choice: 2022 (learned from 2023) and 2023 (learned from 2022). There the cost is
-3.7 % and 5.9 % below that of `uniform-progress`. With hazards ten times too low, in 2022, it is 2.0 % above, compared
-with 4.3 % above for a penalty of 12.
+Among 1, 2, 4.5, 7 and 12 it is the smallest penalty whose cost is at most 0.1 % above the best if the hazards are right.
+Two recordings of one campaign confirm the choice: 2022 (learned from 2023) and 2023 (learned from 2022). There the cost
+is 3.7 % and 5.9 % below that of `uniform-progress`. With hazards ten times too low, in 2022, the cost is 2.0 % above that
+of `uniform-progress`; a penalty of 12 leads to 4.3 %.
 """
 
 MIN_CHANCE = 1e-3

@@ -1,4 +1,4 @@
-"""The exact solver: counts first, then linear programmes over bundle types, branched where needed."""
+"""The exact solver: the count relaxation first, then branch and bound with linear programmes over bundle types."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +67,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     """
 
     summary: ClassVar[str] = (
-        "counts, then linear programmes over bundle types, branched; payments in proven intervals that decide the grants"
+        "counts of GPUs, then branch and bound over bundle types; payments in proven intervals that decide the grants"
     )
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 

@@ -275,7 +275,10 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
     cost. Time and memory grow with work / tick x slack / unit x ages.
     """
     if hazards.tick_s != job.tick_s:
-        raise InvalidProblemError(f"hazards have ticks of {hazards.tick_s} s, but the job decides every {job.tick_s} s")
+        raise InvalidProblemError(
+            f"the hazards have ticks of {hazards.tick_s} s, but the job decides every {job.tick_s} s; resample them with "
+            "`SpellHazards.every`"
+        )
     unit = unit_of(job, hazards.num_ages)
     leases, shape = make_leases(job, unit), shape_of(job, unit)
     ticks, begin, low = len(shape.low), shape.begin, shape.low

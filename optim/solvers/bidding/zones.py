@@ -42,8 +42,8 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     Raises
     ------
     InvalidOptionError
-        If the values need more than a GiB: the deadline is late, or set-ups and ticks have a small common divisor. Also if
-        the billing rule is unknown.
+        If the billing rule is unknown. Also if the values need more than a GiB, because the deadline is late, or set-ups
+        and ticks have a small common divisor.
     InvalidProblemError
         If the traces end before the deadline, the job's zones differ, or its costs are too large to be exact.
 
@@ -60,8 +60,8 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     rows = np.unique(state_class, return_index=True)[1]
     if (ticks + 1) * (steps + 1) * (KINDS * market.num_zones + len(rows)) > MAX_VALUES:
         raise InvalidOptionError(
-            f"a deadline {job.slack_s} s after the work of {job.work_s} s needs more than a GiB in steps of {unit} s, of "
-            f"which ticks of {tick_s} s and set-ups are multiples; give an earlier deadline, or set-ups with a larger common divisor"
+            f"a job of {job.work_s} s with {job.slack_s} s of slack needs more than a GiB in steps of {unit} s, the common "
+            f"divisor of ticks ({tick_s} s) and set-ups; give an earlier deadline, or set-ups with a larger common divisor"
         )
     costs = place_costs(market, job, first, billing)
     setup, move, classes = job.setup_s[rows] // unit, HOUR_S * job.move_micro[rows], state_class[1:]

@@ -501,7 +501,9 @@ class PriceBoundOptions:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if not (1 <= self.slots <= 10**6 and 0 <= self.steps <= 10**5):
-            raise InvalidOptionError(f"slots must lie in 1..1e6 and steps in 0..1e5, got {self}")
+            raise InvalidOptionError(
+                f"slots must lie in [1, 1e6] and steps in [0, 1e5], got {self.slots} and {self.steps}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
