@@ -1,1 +1,1 @@
-"""Decisions run with real processes: the jobs of an admission plan, and the leases of a spot simulation."""
+"""Decisions carried out by real processes: jobs of an admission plan, and leases of auctions and spot simulations."""

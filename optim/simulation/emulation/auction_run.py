@@ -53,9 +53,10 @@ class LeaseRow(JobRow):
     gpus, placement
         Number of GPUs, including those held before, and the smallest subtree that contains them.
     planned_min, realised_min
-        Serial GPU minutes of work within the lease, by the app's profile and realised; None if it did not end.
+        Serial GPU minutes of work within the lease, planned by the app's profile and realised.
     planned_rho, realised_rho
-        Finish-time fairness at the planned and at the realised speed; None if the lease did not end.
+        Finish-time fairness at the planned and at the realised speed. Realised values are None if the run ended before
+        the planned work was done.
     """
 
     gpus: int
@@ -227,7 +228,7 @@ def lease_row(instance: AuctionInstance, lease: AppLease, row: JobRow) -> LeaseR
 
 
 def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
-    """Return the sums of log(1 / rho) over the apps, planned and realised; None if one did not end."""
+    """Return the sums of log(1 / rho) over the apps, planned and realised; None if a realised rho is None."""
     if any(row.realised_rho is None for row in rows):
         return None
     planned = -math.fsum(math.log(row.planned_rho) for row in rows)
@@ -235,7 +236,7 @@ def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
 
 
 MAX_COMMON = 48
-"""Maximum number of partitions up to which it is a common multiple of all numbers of GPUs that an app may lease."""
+"""The number of partitions is a common multiple of all numbers of GPUs that an app may lease, if one is at most this."""
 
 
 @dataclass
@@ -300,7 +301,7 @@ class LeasedApp:
 
 
 def num_partitions(profile: AppProfile, max_gpus: int) -> int:
-    """Return the number of partitions of an app's data; in any lease all workers have equally many, up to MAX_COMMON."""
+    """Return the number of partitions of an app's data: if at most MAX_COMMON, all workers of any lease have equally many."""
     most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))

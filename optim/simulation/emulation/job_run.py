@@ -189,7 +189,7 @@ class EmulatedJob:
 
     @property
     def num_partitions(self) -> int:
-        """Partitions of the application."""
+        """Number of partitions of the application."""
         return self.application.num_partitions
 
     @property

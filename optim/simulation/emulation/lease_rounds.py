@@ -143,7 +143,7 @@ class AppState:
     left
         Remaining fraction of the work in the profile.
     minutes, apps_minutes
-        Minutes since the first round (at most until the app was done), and the sum over them of the number of active apps.
+        Minutes from the first round to now, or until the app was done, and the integral of the number of active apps.
     leases, finish_min
         Number of rounds with GPUs, and time at which the app was done.
     """

@@ -1,8 +1,9 @@
 """Concurrent jobs on this machine, with the workers and servers of an admission plan, slot by slot.
 
-The plan sets the numbers of workers and parameter servers per job and slot. In the emulation each is a process, and the time
-scale sets the length of a slot. A job's work is its number of mini-batches times the instance's seconds per mini-batch, at
-that scale. Each worker limits itself to a fraction of a core. The run measures whether jobs complete when planned.
+The plan sets the numbers of workers and parameter servers per job and slot. In the emulation each worker and each server is a
+process, and the time scale sets the length of a slot. A job's work is its number of mini-batches times the instance's seconds
+per mini-batch, at that scale. Each worker limits itself to a fraction of a core. The run measures whether jobs complete when
+planned.
 """
 
 import threading

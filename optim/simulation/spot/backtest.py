@@ -489,7 +489,7 @@ class Backtest(AbstractStarts):
         )
 
     def _results(self, start: int, *, stops: bool = True) -> dict[str, RunResult]:
-        """Return every policy's run from a start; with `stops`, nothing if a run reaches a gap."""
+        """Return every policy's run from a start; with `stops`, an empty dict if a run reaches a gap."""
         results = {}
         for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in clairvoyant_names("spot")))):
             results[name] = run_policy(self._world, make_policy(name, self._world), start)
@@ -498,7 +498,7 @@ class Backtest(AbstractStarts):
         return results
 
     def _checked(self, index: int, start: int, results: dict[str, RunResult], redrawn: int) -> StartRows:
-        """Return the rows of a start; raise if the check of a reference fails."""
+        """Return the rows of a start, or an error if the check of a reference fails."""
         world = self._world
         references = {
             name: self._oracle.solve(name, start) for name in clairvoyant_names("spot") if name in self._policies

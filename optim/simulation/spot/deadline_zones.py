@@ -60,14 +60,14 @@ class DeadlineProgramme(DeadlineGuard):
 
     The deadline is always met: the guard of the base class overrides the recursion, even if its values are wrong.
 
-    Hazards of spells of availability are learned from a history, without the zones of the run unless it ends before the
-    trace begins. Without a history, a spell of k ticks of 600 s ends in the next tick with probability 0.3 / k^0.75.
+    Hazards of spells of availability are learned from a history, without the zones of the run unless the history ends
+    before the run's traces begin. Without a history, a spell of k ticks of 600 s ends in the next tick with probability 0.3 / k^0.75.
     Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
 
     Over several zones the policy compares at every tick the expected remaining cost of each zone, of on demand and of
     waiting. The policy requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,
     whichever the observed spells make most likely. Each zone's hazards are also halved or doubled by its own spells.
-    Bills by the hour count as by the second here.
+    Hourly bills are treated as bills by the second here.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
@@ -94,9 +94,9 @@ class DeadlineProgramme(DeadlineGuard):
 class _OneZone:
     """Decide by the table of `DeadlinePolicy`.
 
-    With ticks shorter than ten minutes it decides about every ten minutes, and after every loss; the rest of the
-    interval then counts as lost. It requests machines where the table would use them. Where the table would not, but
-    its choice depends on availability, it probes the zone.
+    With ticks shorter than ten minutes the policy decides about every ten minutes, and after every loss; the rest of the
+    interval then counts as lost. The policy requests spot machines if the table would use them. If the table would not
+    use them, but its choice depends on availability, the policy probes the zone.
     """
 
     def __init__(self, facts: ZoneFacts, guard: DeadlineGuard) -> None:

@@ -139,7 +139,7 @@ class UniformProgressZones(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
 
     def is_ahead(self, view: ZoneView, seconds: int) -> bool:
-        """Return whether the work done is at least the line's value in `seconds` seconds, in integers."""
+        """Return whether the work done reaches the line's value `seconds` seconds from now; integers make this exact."""
         job = self.facts.job
         due = min(view.elapsed_s + seconds, job.deadline_s) * job.work_s
         return (job.work_s - view.work_left_s) * job.deadline_s >= due
@@ -174,9 +174,7 @@ PROBE_EVERY_H = 2.0
     is_default=True,
 )
 class AdaptiveZones(UniformProgressZones):
-    """Keep up with a straight line of progress.
-
-    Zones are ordered by expected cost of an hour of work, and the job may move to a better one.
+    """Keep up with a straight line of progress, in zones ordered by expected cost of work; the job may move between them.
 
     Cheaper zones without an observation for `PROBE_EVERY_H` hours are probed; the expected lifetime follows from the
     observations. The cost of work in a zone is its price plus the launch and the move spread over that lifetime. The

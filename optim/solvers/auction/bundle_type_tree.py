@@ -151,7 +151,7 @@ class Tree(AbstractIteration[Interval]):
         return self._split(node, kind, float(point.number[kind]))
 
     def _split_off(self, node: _Node, point: LpPoint) -> list[int]:
-        """Split at integral numbers without a placement: fewer bundles of one type than its number, or at least that.
+        """Split at integral numbers without a placement: fewer bundles of one type than its number, or at least as many.
 
         Second children require more and more bundles, until a search proves one infeasible. If the search can't, the
         last leaf stays open: a failed placement is no proof.

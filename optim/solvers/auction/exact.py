@@ -55,8 +55,8 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     Notes
     -----
     1. The count relaxation (`CountRelaxation`) gives a bound, exact if its solution can be placed.
-    2. Otherwise a linear programme over bundle types: packing patterns cover the machines, and equal racks
-       are one class. Given integral numbers of bundles of each type, the choice of rows is a transportation
+    2. Otherwise a linear programme over bundle types is solved: packing patterns cover the machines, and equal
+       racks are one class. Given integral numbers of bundles of each type, the choice of rows is a transportation
        problem, so branching on these numbers suffices.
     3. At each node a dynamic programme counts GPUs at the programme's prices less the prices of GPUs. It closes the
        gap left by selling fractions of bundles, and its solution is tried as an allocation.

@@ -24,7 +24,7 @@ class GreedyOptions(PaymentOptions):
     Parameters
     ----------
     moves
-        Number of exchange moves. A move frees two to four bundles, gives one app a random bundle from its bids, and
+        Number of exchange moves. A move frees up to four bundles, gives one app a random bundle from its bids, and
         allocates the other free GPUs greedily; only improvements are accepted.
     """
 

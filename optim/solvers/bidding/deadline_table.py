@@ -170,7 +170,7 @@ class DeadlineTable(ComparesByValue):
     job, hazards
         The job and the hazards of the table.
     unit_s
-        Seconds per unit of idle time; ticks are multiples.
+        Seconds per unit of idle time; a tick is an integral number of units.
     begin, low
         Shape (ticks + 1,) and (ticks,): the rows of a tick start at `begin`, and the first is for `low` idle units.
     entries

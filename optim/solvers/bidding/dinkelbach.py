@@ -55,7 +55,7 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     """The exact solver: branch and bound on ``cost - q work`` with q just below the best cost per work known.
 
     A footprint whose value is negative is better by more than half the tolerance, and the search restarts at its ratio.
-    If there is none, the closed tree proves it.
+    Otherwise the tree closes, and proves that no footprint is better.
 
     Notes
     -----

@@ -81,7 +81,7 @@ class Frontier:
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
     def corners(self, footprint: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
-        """Return cost and work of the undominated points in order, including the given footprint."""
+        """Return cost and work, in order of work, of the undominated ones among the points and the given footprint."""
         value = evaluate(instance, footprint)
         corners: list[tuple[float, float]] = []
         points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}

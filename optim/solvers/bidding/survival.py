@@ -135,7 +135,7 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
 
 
 RESOLUTION = 128
-"""Covers round capacities to integral multiples of about this fraction of the required capacity: 1 / RESOLUTION."""
+"""Covers count capacities in integral units of about the required capacity divided by RESOLUTION."""
 
 INTEGRAL_TOL = 1e-6
 

@@ -330,7 +330,8 @@ class Scratch(NamedTuple):
 
     `fresh` and `met`, by row and group: launch of machines that just became available, or whose age is unknown;
     `fresh_later` and `met_later`: the same one tick later. `after`, by group and age: after a tick with allocated
-    machines; `after_met` is its mean over the ages seen at a random time. `order`, by row: groups as last sorted. `chance`, `choice`: by group.
+    machines; `after_met` is its mean over the ages seen at a random time. `order`, by row: groups as last sorted.
+    `chance` and `choice`, by group: arguments of `_first_of`.
     """
 
     fresh: FloatArray
@@ -521,8 +522,8 @@ def hold(
     price
         Dollars per tick.
     left_s, setup_s, row
-        Remaining seconds of work, remaining seconds of set-up before the work continues, and the row (see `ZoneProblem`) of the
-        location of the job's saved state.
+        Remaining seconds of work, remaining seconds of set-up before the work continues, and the row (see
+        `ZoneProblem`) of the location of the job's saved state.
     """
     tick, part, place = at
     if setup_s + left_s <= grid.tick_s:

@@ -353,9 +353,9 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
 def prices_of_fluid(mark, marginal, end, width, duration, edge):
     """Return mean prices by slot, in seconds per GPU-second, at which the schedule is nearly optimal for each job.
 
-    While a job is the least urgent one with GPUs, the price falls by ``1 / (w d)`` per second, so that its end doesn't affect its cost;
-    if another job is the least urgent in between, the first one's price line continues afterwards. The price is 0
-    whenever a GPU is free.
+    While a job is the least urgent one with GPUs, the price falls by ``1 / (w d)`` per second, so that the job's end doesn't
+    affect its cost. If another job is the least urgent in between, the first job's price line continues afterwards. The
+    price is 0 whenever a GPU is free.
     """
     price = np.zeros(len(edge) - 1)
     line, round_of = np.zeros(len(width)), np.full(len(width), -1)
@@ -391,7 +391,7 @@ class Master:
     supply
         GPU-seconds of each slot.
     count
-        Number of jobs of each kind.
+        Number of jobs of each class.
     dearest
         Penalty per GPU-second above the supply.
     """

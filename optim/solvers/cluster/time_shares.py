@@ -380,8 +380,8 @@ def _require_types(problem: ShareProblem) -> None:
 def max_min_shares(problem: ShareProblem) -> Shares:
     """Return lexicographically max-min fair shares of throughput relative to the isolated counterparts.
 
-    Jobs whose row has a positive dual price have the minimum in every optimum. These jobs are fixed at the minimum, and the minimum of the
-    other jobs is maximised next.
+    Jobs whose row has a positive dual price have the minimum in every optimum. These jobs are fixed at the minimum, and the
+    minimum of the other jobs is maximised next.
     """
     programme = ShareProgramme(problem)
     need, is_open = problem.isolated.astype(float), np.ones(len(problem.width), np.bool_)

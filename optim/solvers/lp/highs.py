@@ -6,11 +6,11 @@ several times per second. So a stopping rule or Ctrl-C ends it soon, with its be
 HiGHS gives no checkable proof, and has declared points optimal that weren't (1.12 to 1.15 did in presolve). So no claim
 relies on it, and an error is caught where the result is used:
 
-- dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
-  recomputed from them, and `verify` recomputes it again;
-- points of mixed-integer programmes (`compact-milp`, `dorm`, servers of recurring jobs, the search for
-  bad instances) are only plans: they are valued and checked against the instance, and a missed optimum only costs value;
-- its bounds of mixed-integer programmes are reported separately as `claimed_bound`, and marked wrong if a plan is better.
+- dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the
+  bound is recomputed from them, and `verify` recomputes it again;
+- points of mixed-integer programmes (`compact-milp`, `dorm`, servers of recurring jobs, the search for bad instances) are
+  only plans: they are valued and checked against the instance, and a missed optimum only costs value;
+- HiGHS' bounds of mixed-integer programmes are reported separately as `claimed_bound`, and marked wrong if a plan is better.
 
 Pyomo's own interfaces also return only when HiGHS is done, so Pyomo models are passed to HiGHS directly.
 """

@@ -410,7 +410,7 @@ class InteriorPoint:
     infeasibility
         Largest absolute primal residual (rows have right-hand side 1).
     iterations
-        Newton systems factorised.
+        Number of factorised Newton systems.
     is_converged
         Whether the tolerance was reached.
     """

@@ -4,8 +4,8 @@ max v'x   s.t.  A x <= 1,   x >= 0, sum of x over each job's columns <= 1
     min sum p + sum mu   s.t.  A'p + mu[job] >= v,   p, mu >= 0
 
 A step costs two passes over the entries of A, however the rows are coupled. On ten thousand jobs, a hundred steps take as
-long as one Newton system of `interior_point`, and come within some 0.5 % of the optimum. Steps of columns are projected
-onto each job's convexity row. The reported value is feasible: columns of overfull rows are scaled down.
+long as one Newton system of `interior_point`, and come within some 0.5 % of the optimum. Each step projects a job's columns
+onto its convexity row. The reported value is that of a feasible point: columns of overfull rows are scaled down.
 
 References
 ----------

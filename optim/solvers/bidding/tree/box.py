@@ -76,7 +76,7 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-"""A range is not empty if rounding lets its lower end exceed its upper end by this; relative for upper ends above 1."""
+"""A range isn't empty if its lower end exceeds its upper end by at most this, by rounding; relative for ends above 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,8 +161,8 @@ class Relaxation:
     most
         Shape (cells,): upper bound of the useful rate y.
     envelope
-        Bounds on the loss, if the eviction of one bid costs all instances time. `base` and `rate` are net of the loss
-        unless it is curved.
+        Bounds on the loss, if the eviction of one bid costs all instances time. `base` and `rate` are net of this loss
+        unless the loss is curved.
     is_nested
         Whether Z instead indicates that a bid, or a lower bid of its market, is taken.
     cell_of
