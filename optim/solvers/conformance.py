@@ -229,7 +229,9 @@ def check_without_time(trial: Trial) -> None:
 def check_phases(trial: Trial) -> None:
     """Demand that seconds are reported by phase and aren't negative."""
     seconds = trial.solution.stats.seconds
-    _demand(all(name in seconds for name in TIMED_PHASES), f"seconds must name {TIMED_PHASES}", dict(seconds))
+    _demand(
+        all(name in seconds for name in TIMED_PHASES), f"seconds must have the phases {TIMED_PHASES}", dict(seconds)
+    )
     _demand(all(value >= 0 for value in seconds.values()), "seconds must be at least 0", dict(seconds))
 
 

@@ -61,8 +61,8 @@ class DeadlineProgramme(DeadlineGuard):
     The deadline is always met: the guard of the base class overrides the recursion, even if its values are wrong.
 
     Hazards of spells of availability are learned from a history, without the zones of the run unless the history ends
-    before the run's traces begin. Without a history, a spell of k ticks of 600 s ends in the next tick with probability 0.3 / k^0.75.
-    Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
+    before the run's traces begin. Without a history, a spell of k ticks of 600 s ends in the next tick with probability
+    0.3 / k^0.75. Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
 
     Over several zones the policy compares at every tick the expected remaining cost of each zone, of on demand and of
     waiting. The policy requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,

@@ -244,12 +244,12 @@ class SkyNomad(AdaptiveZones):
     """Use the offer with the lowest expected cost of work if it is below the present value of work.
 
     The paper combines probes, predicted lifetimes, migration costs and deadline pressure in one cost model in dollars,
-    without all formulas; those here are ours. Let machines last L hours, with a set-up of s hours and a move of m
-    dollars. The machines then cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of the work
-    plus s. An hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work left to
-    time left, divided by that ratio at the start. Offers above this value are rejected, so the job waits when ahead of
-    the line and pays for on-demand machines when behind it. The job moves only to offers of lower cost, because a move
-    pays for another launch.
+    but omits some formulas, which are ours here. Let machines last L hours, with a set-up of s hours and a move of m
+    dollars. The machines then cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of
+    the work plus s. An hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work
+    left to time left, divided by that ratio at the start. Offers above this value are rejected, so the job waits when it
+    is ahead of the line and pays for on-demand machines when it is behind. The job moves only to offers of lower cost,
+    because a move pays for another launch.
 
     References
     ----------

@@ -451,7 +451,7 @@ def _unsafe(
     if (has_no_tick & waits).any():
         return "an entry waits although a launch at the next tick is too late"
     if keeps_tick and (has_no_tick & (launch == SPOT)).any():
-        return "spot machines are launched although on demand is forced"
+        return "spot machines are launched although the environment forces an on-demand launch"
     for r in range(held + 1):
         asks = launch == SPOT if r == held else entries >> (r + KEPT) & 1 == 1
         then = lost + leases.idle[r]

@@ -267,7 +267,10 @@ NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
 
 @compiled
 def _fill(waiting, free, width, run, rate, count):
-    """Start waiting jobs, most urgent first, the last one on the remaining GPUs; return free GPUs and the number of running jobs."""
+    """Start waiting jobs, most urgent first, the last one on the GPUs that remain.
+
+    Returns the free GPUs and the number of running jobs.
+    """
     while len(waiting) > 0 and free > NONE_FREE:
         job = heapq.heappop(waiting)[1]
         run[count], rate[count] = job, min(width[job], free)

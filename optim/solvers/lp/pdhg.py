@@ -204,7 +204,7 @@ CHECK_EVERY = 40
 """Steps between two checks of the gap; a check costs about as much as four steps."""
 
 ENOUGH_DECAY, SOME_DECAY = 0.3, 0.8
-"""Restart once the gap, relative to its value at the last restart, is below `ENOUGH_DECAY`, or is below `SOME_DECAY` and rising."""
+"""Restart once the gap, relative to that at the last restart, is below `ENOUGH_DECAY`, or below `SOME_DECAY` and rising."""
 
 LONGEST_SHARE = 0.36
 """Restart in any case after this share of all steps."""

@@ -93,7 +93,7 @@ def test_every_entry_keeps_a_tick_where_on_demand_is_forced():
         free, kept = solve_table(job, hazards), solve_table(replace(job, keeps_tick=True), hazards)
         assert check_table(kept) == []
         problems = check_table(replace(free, job=kept.job))
-        assert (problems == []) or "spot machines are launched although on demand is forced" in problems[0]
+        assert (problems == []) or "although the environment forces an on-demand launch" in problems[0]
         is_other |= problems != []
     assert is_other
 
