@@ -311,7 +311,7 @@ class Replay:
         return Processes(application, cluster, max_machines=2 * self.options.max_processes)
 
     def _cluster(self) -> ClusterOptions:
-        """Return AgileML's tiers for an elastic job; any other job has workers, servers and checkpoints on all machines."""
+        """Return AgileML's tiers for an elastic job; any other job has no tiers, but checkpoints."""
         if self.timeline.recovery is Recovery.ELASTIC:
             return ClusterOptions(num_shards=2, max_actives=2)
         # A single shard moves only when its machine leaves, so that only checkpoints reach the storage.

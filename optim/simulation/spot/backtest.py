@@ -639,8 +639,8 @@ class ZoneBacktest(AbstractStarts):
     def __init__(self, world: ZoneStarts, policies: Sequence[str], seed: int) -> None:
         super().__init__(policies, seed)
         self._world = world
-        told: dict[str, Any] = {"billing": world.billing, "probe_s": world.probe_s, "hazards": world.hazards}
-        self._replay = Replay(world.market, world.job, **told)
+        settings: dict[str, Any] = {"billing": world.billing, "probe_s": world.probe_s, "hazards": world.hazards}
+        self._replay = Replay(world.market, world.job, **settings)
         if world.num_starts < 1:
             market, ticks = world.market, world.job.num_ticks(world.market.tick_s)
             raise InvalidOptionError(

@@ -447,9 +447,9 @@ class Replay:
             *(self._flags, self._micro, steps, self._times, look, lasting, at, seen, log_weight, stays),
         ):
             look = self._look(first, at)
-        return self._told(name, first, at, stays)
+        return self._result_of(name, first, at, stays)
 
-    def _told(self, name: str, first: int, at: NDArray[Any], stays: IntArray) -> ZoneRun:
+    def _result_of(self, name: str, first: int, at: NDArray[Any], stays: IntArray) -> ZoneRun:
         """Return the result of a completed run."""
         run = at[0]
         worked_s, now_s = int(run["worked_s"]), int(run["now_s"])

@@ -191,7 +191,10 @@ class DeadlineTable(ComparesByValue):
 
     @property
     def is_exact(self) -> bool:
-        """Whether bills and set-ups are exact: a set-up is an integral number of units, an ``aws-2009`` hour of ticks."""
+        """Whether bills and set-ups are exact.
+
+        Set-ups must be integral numbers of units and, with ``aws-2009``, hours must be integral numbers of ticks.
+        """
         job = self.job
         is_hourly = job.billing is Billing.AWS_2009
         return job.setup_s % self.unit_s == 0 and (not is_hourly or HOUR_S % job.tick_s == 0)
