@@ -407,7 +407,7 @@ MIN_S, MAX_CLOCKS = 0.01, 1_000
 """Minimum seconds per push, and maximum number of clocks of a job."""
 
 MAX_FAILED = 5
-"""Number of consecutive processes that end while starting at which the job fails."""
+"""A job fails once this number of consecutive processes have ended while starting."""
 
 IDLE_S = 0.01
 """Seconds between two checks of the time by a job without machines."""

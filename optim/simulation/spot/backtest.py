@@ -148,7 +148,7 @@ class Summary:
     done
         Starts from which this policy completed the job, within the deadline if there is one.
     common
-        Starts from which all policies completed the job, without the policies that never complete it.
+        Starts from which all policies completed the job; policies that never complete it are not considered.
     mean, low, high
         By measure: mean over the `common` starts (`deadline_met`: over all), with its 95 % interval (Student's t; Wilson
         for `deadline_met`). A mean is None if no row has a value; an interval is None with fewer than two values.
@@ -286,7 +286,7 @@ def _interval(
 ) -> tuple[float | None, float | None, float | None]:
     """Return mean and 95 % interval of the known values.
 
-    The mean is None without a value, the interval with fewer than two values or two clusters.
+    The mean is None without a value; the interval is None with fewer than two values or two clusters.
     """
     is_there = [figure is not None for figure in figures]
     values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)

@@ -178,7 +178,7 @@ def _plan_problems(world: World, steps: list[_Steps], result: OracleResult) -> I
     clock = result.start_s
     for piece in sorted(result.plan, key=lambda piece: piece.begin_s):
         if not (clock <= piece.begin_s and piece.end_s <= last) or history.touches_gap(piece.begin_s, piece.end_s):
-            yield f"the piece from {piece.begin_s} to {piece.end_s} overlaps another, a gap, or the job's limits"
+            yield f"the piece from {piece.begin_s} to {piece.end_s} overlaps another piece or a gap, or lies outside the run"
         clock = piece.end_s
         largest = options.max_spot * world.baseline.rate / history.markets[piece.market].rate
         if not 0 < piece.count <= largest * (1 + TOL):

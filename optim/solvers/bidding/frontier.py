@@ -32,7 +32,7 @@ class FrontierOptions:
     max_points
         Maximal number of footprints to search, including both ends of the curve but not the decision.
     point_tol
-        Gap to which each point's ``cost - ratio * work`` is minimised, as a share of the cost of the search's start.
+        Gap to which each point's ``cost - ratio * work`` is minimised, as a share of the starting footprint's cost.
     """
 
     tol: float = 1e-6

@@ -58,7 +58,7 @@ MAX_SLOWDOWN = 1e6
 
 
 def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
-    """Return the time t that maximises the bound (D.2) of docs/mathematics/cluster.md."""
+    """Return the proof of the bound (D.2) of docs/mathematics/cluster.md: the time t at which it is largest."""
     pools = gpu_pools(jobs, cluster)
     work, best, best_us = (jobs.gpus * pools.duration_us).astype(float), 0, -1.0
     for who, gpus in pools.bound_together():

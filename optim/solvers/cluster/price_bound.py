@@ -541,7 +541,7 @@ def bound_mean_completion(
     """Return a lower bound of the mean completion time, the prices that prove it, and an upper bound of all price bounds.
 
     The search ascends (D.1) of docs/mathematics/cluster.md from the prices of a schedule of divisible gangs; see `_Search`.
-    A requested stop ends it with the best prices so far.
+    A requested stop ends the search with the best prices so far.
     """
     options = options or PriceBoundOptions()
     count, pools = len(jobs), gpu_pools(jobs, cluster)
@@ -557,7 +557,7 @@ def bound_mean_completion(
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
-        if search.best_price.any():  # otherwise try other slots: these may allow no prices that improve the bound
+        if search.best_price.any():  # otherwise no prices over these slots may improve the bound: try other slots
             break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
