@@ -1,4 +1,4 @@
-"""Google Autopilot's recommenders: moving windows, and an ensemble of windows that selects the model of least cost.
+"""Google Autopilot's recommenders: moving windows, and an ensemble of windows that selects the window of least cost.
 
 Usage is aggregated over five minutes: CPU to a histogram of the samples, memory to the peak. Weights have a half-life of 12 h
 (CPU) or 48 h (memory). The limit is the weighted average, a percentile of the load-weighted histogram, or the maximum, times a
@@ -70,7 +70,7 @@ class Autopilot:
         self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
         self._width = _highest(world) / NUM_BUCKETS
         shape = world.limit.shape
-        # Load-adjusted histograms, and sums of weights, of weighted averages.
+        # Load-weighted histograms, sums of weights, and weighted sums of usage.
         self._load = np.zeros((*shape, NUM_BUCKETS))
         self._weight, self._total = np.zeros(shape), np.zeros(shape)
         self._seen = 0
@@ -78,7 +78,7 @@ class Autopilot:
         self._num_recent = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
 
     def estimate(self, view: CycleView) -> Estimate:
-        """Answer for a cycle."""
+        """Return the estimate for a cycle."""
         count, end = len(view.past), view.past.shape[1]
         while self._seen < end:
             stop = min(self._seen + self._aggregate, end)
@@ -150,12 +150,12 @@ class AutopilotLearning:
         self._cost, self._model = np.zeros(shape), np.full(world.limit.shape, -1, dtype=np.int64)
 
     def estimate(self, view: CycleView) -> Estimate:
-        """Answer for a cycle."""
+        """Return the estimate for a cycle."""
         running = np.s_[:, : len(view.past)]
         limits = self._limits[: len(view.past)]
         above = (view.previous[..., None] > limits[:, None]).mean(axis=1)
         below = np.zeros_like(above)
-        below[..., 1:] = 1.0 - above[..., :-1]  # also the samples below the next lower limit
+        below[..., 1:] = 1.0 - above[..., :-1]  # b(x) < L_k if x <= L_(k-1)
         for counts, seen in ((self._over, above), (self._under, below)):
             counts[running] = (1.0 - self._decay) * counts[running] + self._decay * seen
         costs = OVERRUN * self._over[running] + UNDERRUN * self._under[running]
@@ -170,7 +170,7 @@ class AutopilotLearning:
         return scaled_by(np.take_along_axis(limit, model[None], axis=0)[0])
 
     def _follow(self, view: CycleView, limit: FloatArray, is_changed: np.ndarray) -> None:
-        """Select each container's model by the cost of its past limits."""
+        """Select each container's model by the smoothed costs of the models' past limits."""
         count = len(view.past)
         over = (view.previous[None] > limit[:, :, None]).mean(axis=2)
         under = np.maximum(limit[:, :, None] - view.previous[None], 0.0).mean(axis=2)

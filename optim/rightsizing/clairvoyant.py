@@ -42,7 +42,7 @@ class Clairvoyant:
     allocation
         Shape (C, K, R): the plan.
     total
-        Shape (C, R): cost of the plan, with the restarts that shortage of the resource causes.
+        Shape (C, R): cost of the plan, with the restarts that a shortage of the resource causes.
     """
 
     price: FloatArray
@@ -60,7 +60,7 @@ class _Menu:
     violations: FloatArray
 
     def best(self, price: float) -> np.ndarray:
-        """Return the cheapest choices at a price, ties by fewest violations, shape (C, K)."""
+        """Return the cheapest choices at a price, shape (C, K); of equally cheap ones, that with the fewest violations."""
         last = self.level.shape[2] - 1
         return np.asarray(last - np.argmin((self.cost + price * self.violations)[:, :, ::-1], axis=2))
 
@@ -130,7 +130,7 @@ def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: S
 
 
 def _menu(world: World, slo: Slo, column: int) -> _Menu:
-    """Return the choices; the first cycle has one."""
+    """Return the choices of a resource in each cycle; in the first cycle there is only one."""
     demand, count = world.by_cycle[..., column], world.samples
     is_paper = slo.measure is Measure.UNDER_TIME
     need = UNDER_SHARE * demand if is_paper else demand
@@ -175,7 +175,7 @@ def _num_counted_units(world: World) -> int:
 
 
 def _budgets(world: World, slo: Slo, allowed: FloatArray) -> list[float]:
-    """Return budgets of violations; without allowed ones, the unavoidable ones of the first cycle or of limits."""
+    """Return each resource's budget of violations, at least the unavoidable ones (of the first cycle, or due to limits)."""
     budgets = []
     for column, share in enumerate(allowed.tolist()):
         menu = _menu(world, slo, column)

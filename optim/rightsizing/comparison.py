@@ -1,7 +1,8 @@
 """Comparison of policies at equal risk, tuned on calibration containers and tested on others, and trade-off curves.
 
-Intervals are of the tuned policy on new containers: multipliers stay fixed in resamples, and both policies of a comparison use
-the same resample. Intervals don't contain the variance of tuning, which several seeds show.
+Confidence intervals describe the tuned policy on new containers: the multipliers are the same in all resamples, and
+both policies of a comparison use the same resamples. Intervals don't include the variance of tuning, which runs with
+several seeds show.
 """
 
 import itertools
@@ -134,16 +135,17 @@ class Row:
     policy, resource
         Names of the policy and of the resource.
     multiplier
-        The smallest multiplier that meets the requirement on the calibration containers.
+        The smallest multiplier that meets the requirement on the calibration containers; for the clairvoyant references
+        the dual price of violations. None in the row ``all``.
     is_reached
-        Whether any multiplier meets it; if not, the metrics are those of the maximum multiplier.
+        Whether any multiplier meets the requirement; if not, the metrics are those of the maximum multiplier.
     required
         Allowed average over containers of the measured fraction: cycles with a kill or throttled samples, both without the
         first cycle, or under-provisioned time; None in the row ``all``.
     guaranteed, num_tuned
-        Guaranteed average of this fraction over similar containers, and number of calibration containers; above `required`
-        if these are few. None without a guarantee (parts of one series, the paper's measure, no multiplier that meets the
-        requirement, clairvoyant references), and in the row ``all``.
+        Guaranteed average of the fraction in `required` over similar containers, and number of calibration containers.
+        With few of these the guaranteed value is above `required`. It is None without a guarantee (parts of one series,
+        the paper's measure, no multiplier that meets the requirement, clairvoyant references), and in the row ``all``.
     risk, risk_low, risk_high
         Measured risk: mean over containers of the fraction of cycles with a kill or of throttled samples, both without the
         first cycle, or of under-provisioned time.
@@ -165,7 +167,8 @@ class Row:
     reduction, reduction_low, reduction_high
         1 - allocation / allocation of the reference.
     most
-        For the clairvoyant plans: upper bound on the reduction of any such plan.
+        Upper bound on the reduction by any plan with the same allowed violations; None except for the clairvoyant
+        references.
     over_share, under_share
         Allocation above 105 % and shortage below 95 % of demand, over demand.
     changes
@@ -211,7 +214,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
-    """Data common to all rows: multiplicities of shape (B, G), and the reference."""
+    """Data common to all rows; `counts`, shape (B, G), is the multiplicity of each unit in each resample."""
 
     split: CalibrationTestSplit
     slo: Slo
@@ -247,7 +250,8 @@ def compare_policies(
     engine
         Executor of the policies, this process by default; the rows don't depend on it.
     stop, progress
-        Criterion that ends the comparison early, without the running policies, and observer of the number of completed ones.
+        `stop` ends the comparison early and drops the policies in progress; `progress` receives the number of completed
+        ones.
 
     Raises
     ------
@@ -358,18 +362,18 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
 
 
 def _max_mean_reduction(run: TunedRun, frame: _Frame, compared: float) -> float:
-    """Return the bound on the mean reduction, each resource relative to its demand."""
+    """Return the upper bound on the reduction in the row ``all``, which is a mean over resources relative to demand."""
     bound = np.zeros(0) if run.bound is None else run.bound
     return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
 
 
 def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
-    """Return a resource's metrics by field."""
+    """Return a resource's metrics by name of the field of `Row`."""
     return {key: values[column].item() for part in parts for key, values in part.items()}
 
 
 def _summary(run: TunedRun) -> dict[str, Any]:
-    """Return a run's metrics by field, each of shape (R,)."""
+    """Return a run's metrics by name of the field of `Row`, each of shape (R,)."""
     outcome = run.outcome
     demand = outcome.demand.sum(axis=0)
     total, plain = run.total.sum(axis=0), outcome.total_allocation
@@ -418,7 +422,7 @@ def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
 
 
 RISKS = (0.005, 0.25)
-"""Range of risks of a curve."""
+"""Lowest and highest risk of a curve."""
 
 NUM_POINTS = 25
 
@@ -493,8 +497,9 @@ def check_multipliers(multipliers: Sequence[float]) -> None:
 def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
     """Measure a policy at multipliers with risks from 0.5 to 25 %.
 
-    If no multiplier reaches the lowest risk, the curve ends at the safest one; if none reaches the highest, it begins at 0.
-    Multipliers differ by resource, and increase with the number of the point.
+    If no multiplier reaches the lower risk, the curve ends at the least risk that multipliers reach. If the risk at
+    multiplier 0 is below 25 %, the curve begins there. Multipliers differ by resource, and increase from point to
+    point.
     """
     plan, number = make_plan(world, name), len(world.resources)
 

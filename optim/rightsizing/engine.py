@@ -1,8 +1,9 @@
 """Violations and metrics of an allocation on a world.
 
-An incompressible resource (memory) causes kills: a cycle with any sample above its allocation has a kill at the first such
-sample. The work since the last checkpoint is repeated after a start-up, and both are charged. The series isn't replayed, so
-that a cycle has at most one kill. A rate (CPU) is throttled: demand above the allocation is delayed work. Neither has a tolerance.
+An incompressible resource (memory) causes kills: a cycle with any sample above its allocation has a kill at the first
+such sample. The work since the last checkpoint is repeated after a start-up, and both are charged. The rest of the
+cycle isn't simulated again, so a cycle has at most one kill. A rate (CPU) is throttled: demand above the allocation is
+delayed work. Any excess counts, however small.
 
 All policies have the same first cycle, so that only the later cycles, the post-warm-up part, distinguish them.
 """
@@ -59,8 +60,8 @@ class Violations:
     restart_s
         Shape (C,): seconds of start-ups and of repeated work.
     charge
-        Shape (C, R): allocation times samples during restarts; for an incompressible resource at least the demand at the sample
-        of the kill, without the later demand of the cycle.
+        Shape (C, R): allocation during restarts, summed over samples; for an incompressible resource at least the
+        demand at the sample of the kill. The later demand of the cycle doesn't count.
     """
 
     kills: IntArray
@@ -110,7 +111,7 @@ def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
 
 
 def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:
-    """Return the cost of kills at these samples of a container's run, in samples."""
+    """Return the length, in samples, of the repeated work and start-up after kills at these samples of a container's run."""
     return np.asarray((np.mod(sample * interval_s, restarts.checkpoint_s) + restarts.startup_s) / interval_s)
 
 
@@ -125,7 +126,7 @@ CHANGE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Sums over each container, each of shape (C, R).
+    """Metrics of each container, each of shape (C, R).
 
     Attributes
     ----------

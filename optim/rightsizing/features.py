@@ -1,10 +1,11 @@
 """Features of a container at a moment, and demand that is censored by limits.
 
-An incompressible resource can't be used beyond its limit: a container that tries is killed, and starts again. If the series don't record kills, a
-sample close to the limit that is followed by a fall below half of it counts as one. At a kill only a lower bound of the demand is known: the demand is
-censored, so its quantiles are Kaplan-Meier estimates. The request of a killed container is at least that of the Vertical Pod Autoscaler after
-a kill: a fifth above the limit, and for memory at least 100 MiB above it. The request of a container that reaches its limit without being
-killed is at least the limit. In neither case is the limit an upper bound of the request.
+An incompressible resource can't be used beyond its limit: a container that tries to is killed, and starts again. If the
+series don't record kills, a sample close to the limit counts as a kill if the next sample is below half of the limit.
+At a kill only a lower bound of the demand is known: the demand is censored, so its quantiles are Kaplan-Meier
+estimates. The request of a killed container is at least that of the Vertical Pod Autoscaler after a kill: a fifth above
+the limit, and for memory at least 100 MiB above it. The request of a container that reaches its limit without being
+killed is at least the limit. In both cases the request may exceed the limit.
 
 Features are relative to the container's current level, so that containers of different sizes are comparable; the level itself is
 also a feature.
@@ -26,7 +27,7 @@ from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
 from optim.rightsizing.world import World
 
 FALL = 0.5
-"""A container counts as restarted if its use falls from its limit to less than this share of it within one sample."""
+"""A container counts as restarted if its use falls from the limit to less than this share of the limit in the next sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,15 +37,17 @@ class Uncensored:
     Attributes
     ----------
     series
-        Series in which the sample at each kill is the insufficient amount, all `kills` are known, and limits that were reached are unknown.
+        The series, in which the sample at each kill is the insufficient amount, the array `kills` has no unknown
+        values, and limits that were reached are NaN (unknown).
     kills
         Shape (S, R): number of kills per segment and resource.
     kills_per_day
         Shape (S, R): these kills per day, over the time from a segment's first sample to its last.
     minimum
-        Shape (S, R): minimum request, after a kill by the rule of the Vertical Pod Autoscaler; 0 where no limit was reached.
+        Shape (S, R): minimum request. After a kill it follows the rule of the Vertical Pod Autoscaler; otherwise it is
+        the limit if that was reached, and 0 if not.
     exceeded
-        Shape (S, R): largest insufficient amount; 0 where nothing was killed.
+        Shape (S, R): largest insufficient amount; 0 without kills.
     limit
         Shape (S, R): original limits; infinite where unknown.
     """
@@ -60,8 +63,9 @@ class Uncensored:
 def uncensor(series: ContainerSeries) -> Uncensored:
     """Return the series with lower bounds of demand where containers reached limits of incompressible resources.
 
-    Kills are those recorded in `ContainerSeries.kills`. Where these are unknown, a sample at the limit that is followed by a fall counts as a kill.
-    The insufficient amount is the limit, or the peak so far if the limit is unknown.
+    Kills are those recorded in `ContainerSeries.kills`. Where these are unknown, a sample at the limit counts as a kill
+    if the next one is below half of the limit. The insufficient amount is the limit, or the peak so far if the limit is
+    unknown; it is at least the sample.
     """
     shape = (series.num_segments, len(series.resources))
     is_level = np.array([resource.is_level for resource in series.resources])
@@ -111,10 +115,10 @@ def _peaks_so_far(series: ContainerSeries, is_kill: NDArray[np.bool_]) -> FloatA
 
 
 STRIDE = 4
-"""Every STRIDE-th sample of a training series is a moment, since adjacent samples hardly differ."""
+"""Examples are taken at every STRIDE-th sample of a training series, since adjacent samples hardly differ."""
 
 MAX_EXAMPLES = 20_000
-"""Approximate maximum number of moments; for long training series the stride is larger."""
+"""Approximate maximum number of examples; for long training series the stride is larger."""
 
 MAX_AFTER = 40
 
@@ -158,8 +162,9 @@ class Examples:
     is_censored
         Shape (N, R): whether `peak` is a lower bound because the cycle contains a kill.
     share
-        Shape (N, R): weight of a violation in a sample of the next cycle. For a rate it is one over the unit's samples after the first cycle, for an
-        incompressible resource one over the unit's cycles after the first and the samples of this one.
+        Shape (N, R): weight of a violation in a sample of the next cycle. It is 1 / s for a rate and 1 / (c k) for an
+        incompressible resource, with s and c the numbers of the unit's samples and cycles after its first cycle, and k
+        the number of samples of the next cycle.
     """
 
     features: Features
@@ -171,7 +176,7 @@ class Examples:
 
 
 def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
-    """Return the forecast origins of the training containers with a complete past cycle and at least one later sample.
+    """Return examples of the training containers: moments with a complete past cycle and at least one later sample.
 
     In a series shorter than a cycle, moments begin at its middle, with a shorter past.
 
@@ -182,7 +187,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
     has_phases
         Whether phases are among the features.
     is_whole
-        Whether a whole cycle must follow each moment, as when a series ends before its container.
+        Whether a complete cycle must follow each moment; needed if series may end before their containers do.
 
     Raises
     ------
@@ -294,7 +299,7 @@ CLIP = 10.0
 """Maximum of ratios; larger ones are clipped."""
 
 PHASE_WEIGHT = 2.0
-"""Minimum distance between moments of different phases, in standard deviations."""
+"""Value of the indicator of the current phase; without effect where features are standardised, as in `KnnQuantiles`."""
 
 
 def _phase_features(phase: IntArray, now: IntArray, num_phases: int) -> FloatArray:

@@ -1,7 +1,7 @@
 """Policies that learn from similar past states: nearest neighbours and forests, with forecasts and a price on risk.
 
 A forecast is a distribution of the need: the peak of the coming cycle for an incompressible resource, any of its samples for a
-rate. At price m^2 a container gets the y that minimises
+rate. At price m^2 a container gets the allocation y that minimises
 
     y + m^2 s w P(need > y),
 
@@ -67,7 +67,7 @@ class Forecast:
     weight: FloatArray | None = None
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return the allocation, shape (A, R), at most the limit; ties by the largest."""
+        """Return the allocation of least priced cost (of several, the largest), at most the limit, shape (A, R)."""
         value = np.empty(self.need.shape[:2])
         last = len(self.risk) - 1
         for column, price in enumerate((multiplier**2 * self.scale).tolist()):
@@ -107,7 +107,7 @@ def scale_of(world: World) -> FloatArray:
 
 
 NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
-"""Numbers of neighbours: a state has one peak of an incompressible resource, but a cycle of samples of a rate."""
+"""Numbers of neighbours for incompressible resources and for rates: each neighbour has one peak, but many samples of a rate."""
 
 NUM_QUANTILES = 100
 
@@ -154,7 +154,7 @@ class KnnQuantiles:
         self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_QUANTILES + 2)[1:-1]
 
     def estimate(self, view: CycleView) -> Forecast:
-        """Answer for a cycle."""
+        """Return the forecast for a cycle."""
         return self.forecast([view_features(view, self._world, has_phases=self._has_phases)])
 
     def forecast(self, parts: Sequence[Features]) -> Forecast:
@@ -185,7 +185,7 @@ class KnnQuantiles:
         )
 
     def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
-        """Return quantiles of the examples' outcomes, shape (A, Q)."""
+        """Return quantiles of the log needs (relative to the level) after these examples, shape (A, Q)."""
         if self._world.is_level[column]:
             peak, is_censored = (each[neighbours, column] for each in (self._examples.peak, self._examples.is_censored))
             if is_censored.any():
@@ -210,9 +210,9 @@ def survival_quantiles(
 ) -> FloatArray:
     """Return product-limit quantiles of each row's values, some of which are lower bounds, shape (rows, levels).
 
-    The mass of a lower bound is divided equally among all larger values (Efron 1967). The result is the estimate of Kaplan and Meier,
-    and over nearest neighbours that of Beran. If the largest value is a bound, its mass lies `beyond` above it. Quantiles are
-    interpolated linearly; without censoring they equal those of `quantiles`.
+    The mass of a lower bound is divided equally among all larger values (Efron 1967). The result is the estimate of
+    Kaplan and Meier, and over nearest neighbours that of Beran. If the largest value is a lower bound, its mass lies
+    `beyond` above it. Quantiles are interpolated linearly; without censoring they equal those of `quantiles`.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def survival_quantiles(
     levels
         Shape (levels,), in [0, 1].
     beyond
-        At least 0.
+        Distance above the largest value at which its mass lies if it is a lower bound; at least 0.
 
     References
     ----------
@@ -255,7 +255,7 @@ NEIGHBOUR_WEIGHT = 4
 """Multiplicity of each of the 50 nearest neighbours, so that they form a third of the pool and the leaves two thirds."""
 
 LEVELS = np.array([0.5, 0.8, 0.95])
-"""Quantiles of a rate's samples in the next cycle that trees predict, besides the mean; for incompressible ones, the peak."""
+"""Trees predict these quantiles and the mean of a rate's samples in the next cycle; of an incompressible resource, the peak."""
 
 
 FOREST = "As `knn`, pooled with the samples in the same leaves of a random forest (extra `learn`; runs only if named)."

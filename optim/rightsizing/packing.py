@@ -129,13 +129,14 @@ class PhaseSpread:
     Attributes
     ----------
     quantiles
-        Shape (K, R, 1001): quantiles of demand over the level by phase; row K - 1 is for samples without a phase.
+        Shape (K + 1, R, 1001): quantiles of demand over the level by phase; the last row is for samples without a
+        phase.
     """
 
     quantiles: FloatArray
 
     def factor(self, risk: float) -> FloatArray:
-        """Return the factors from levels to requests at a risk, shape (K, R)."""
+        """Return the factors from levels to requests at a risk, shape (K + 1, R)."""
         check_in("[0, 1)", {"risk": risk})
         return at_level(self.quantiles, 1.0 - risk)
 
@@ -316,7 +317,7 @@ def _share(part: FloatArray, total: int) -> FloatArray:
 
 
 TYPICAL_LEVEL = 0.5
-"""Quantile of the peaks by which servers are sized."""
+"""Quantile of the jobs' peaks in proportion to which servers are sized: the median."""
 
 
 class Sizing(StrEnum):
@@ -337,7 +338,7 @@ class PackingOptions:
     Attributes
     ----------
     risk
-        Share of samples above the request, in each phase.
+        Share of samples that may exceed the request, with sizing ``phase`` in each phase.
     profile_error
         Standard deviation of the logarithms of errors in the profile's levels and lengths.
     num_servers
@@ -382,7 +383,7 @@ class PackingRow:
     jobs, admitted
         Numbers of submitted and of admitted jobs.
     work, gain
-        Slots of work packed, and the relative gain over peak requests.
+        Packed work in slots, and its relative gain over sizing by peaks.
     bound
         Proven bound on the work with these requests; None if the solver proves none.
     overload, excess, under_time, used
@@ -469,7 +470,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         return "sizings"
 
     def do(self, piece: Sizing, stop: StoppingCriterion, progress: Progress) -> PackingRow:
-        """Pack and replay; `pack` sets the gain."""
+        """Pack and replay the jobs with a sizing; `pack` sets the gain."""
         del stop, progress
         options, jobs = self._options, self._jobs
         demands = self._demands(piece)

@@ -1,6 +1,7 @@
-"""Policies by phase: the paper's rule, and a priced risk with distributions per phase.
+"""Policies by phase: a rule of HotCloud 2020, and a rule that puts a price on the risk of a shortage.
 
-The paper's rule uses absolute statistics over all containers, and so allocates the same to small and large ones.
+The rule of HotCloud 2020 uses absolute statistics over all containers, and so allocates the same to small and large
+ones.
 
 References
 ----------
@@ -8,7 +9,7 @@ HotCloud 2020 (AI4DL), section 4: phase.rule.
 
 At sampled times of the training containers, the demand of the next cycle is divided by the container's current level. The
 distribution of this ratio per phase describes how a phase continues, including its growth and end, independently of the
-container's size. A container of level v in phase z gets the y that minimises
+container's size. A container of level v in phase z gets the allocation y that minimises
 
     y + m s P(0.95 v ratio > y | z),
 
@@ -107,7 +108,7 @@ class PricedPlan:
         self._phase, self._level = _phase_and_level(world, has_phases=has_phases)
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R), ties by the largest."""
+        """Return allocations, shape (C, K, R); of equally good amounts, the largest."""
         world, last = self._world, len(LEVELS) - 1
         value = np.zeros(self._level.shape)
         runs = world.samples > 0

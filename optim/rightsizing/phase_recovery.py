@@ -19,7 +19,7 @@ from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_c
 
 TRAINING_SHARE = 0.8
 HISTORY = 3
-"""Minimum history of a scored sample, in samples, for every encoder; a sample without a phase counts as a separate class."""
+"""Scored samples have at least this many earlier samples, for every encoder. Samples without a phase count as one class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Recovery:
     Attributes
     ----------
     encoder, seed
-        Which.
+        Name of the encoder, and seed.
     ari
         Adjusted Rand index over the test containers' samples.
     ari_inner
-        The same without the samples within three of a change of phase.
+        The same index without the three samples before and after each change of phase.
     ami
         Adjusted mutual information.
     f1
@@ -41,7 +41,7 @@ class Recovery:
     num_phases
         Number of fitted phases.
     confusion
-        Samples by true phase and fitted phase.
+        Number of samples by true phase and fitted phase.
     """
 
     encoder: str
@@ -61,7 +61,7 @@ class RecoverySummary:
     Attributes
     ----------
     encoder
-        Which.
+        Name of the encoder.
     ari, ari_low, ari_high
         Mean adjusted Rand index and its 95 % interval (Student's t over the seeds); None with one seed.
     ari_inner, ami
@@ -69,7 +69,7 @@ class RecoverySummary:
     f1
         Mean F1 by true phase, over the seeds that have it; None where none has.
     seeds, ari_by_seed
-        The seeds and their indices.
+        The seeds, and the adjusted Rand index of each.
     """
 
     encoder: str
@@ -100,13 +100,13 @@ def recover(
     options
         Options of the generated containers, training and test together.
     encoder, encoder_options
-        The encoder.
+        Name and options of the encoder.
     seed
         Seed of the containers and of the model.
     num_phases
         Number of phases to fit; None to choose it automatically.
     test_drift
-        Drift of the test containers alone.
+        Drift of the test containers; 0 for that of `options`, as for the training containers.
     **parameters
         Further parameters of `PhaseModel`.
     """
@@ -140,7 +140,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
     options, num_phases, test_drift
         As in `recover`.
     encoder_options
-        By encoder.
+        Options of each encoder, by its name.
     parameters
         Further parameters of `PhaseModel`.
     """

@@ -1,6 +1,7 @@
 """Inputs and outputs of policies for containers, plans for any multiplier, and policies by name.
 
-A policy is registered by `policy(NAME, world="containers")` above a class or function that makes a `Stepper` of a world.
+A policy is registered by `policy(NAME, world="containers")` above a class or function that creates a `Stepper` for a
+world.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +26,7 @@ class CycleView:
     Attributes
     ----------
     cycle
-        Number of the beginning cycle, at least 1 for all but oracles.
+        Index of the cycle that begins, at least 1: in cycle 0 all policies allocate the same.
     past
         Shape (A, cycle n, R): demand so far; complete, since running containers have run from the start.
     phase
@@ -33,9 +34,9 @@ class CycleView:
     allocation
         Shape (A, R): allocation in the previous cycle.
     limit
-        Shape (A, R).
+        Shape (A, R): maximum allocation, infinite if unknown.
     cycle_samples
-        n.
+        Number n of samples per cycle.
     """
 
     cycle: int
@@ -92,11 +93,11 @@ class Stepper(Protocol):
     """A running policy, which may store past views."""
 
     def estimate(self, view: CycleView, /) -> Answer:
-        """Answer for a cycle; called for cycles 1, 2, ... in turn."""
+        """Return the answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
 class AbstractPolicy(ABC):
-    """Base class of custom policies, created for each run with the world, of which it may use only `world.training`.
+    """Base class of custom policies. Each run creates a policy with the world; of the series it may use only `world.training`.
 
     Attributes
     ----------
@@ -114,7 +115,7 @@ class AbstractPolicy(ABC):
 
     @abstractmethod
     def estimate(self, view: CycleView) -> Answer:
-        """Answer for a cycle; called for cycles 1, 2, ... in turn."""
+        """Return the answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
 class Plan(Protocol):
@@ -182,7 +183,7 @@ class SteppedPlan:
     world
         Containers.
     start
-        Function that starts the policy on a world, of which it may use only the training containers.
+        Function that starts the policy on a world; of the series it may use only those of the training containers.
     has_feedback
         Whether answers depend on past allocations.
     """
@@ -222,12 +223,12 @@ def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
 
 
 REFERENCE = "prev-step-rules"
-"""Baseline policy of reductions."""
+"""Policy compared with which reductions are reported."""
 
 CLAIRVOYANT, HARMLESS = "clairvoyant", "oracle-zero-violation"
 
 BOUNDS = (CLAIRVOYANT, HARMLESS)
-"""Clairvoyant plans of least allocation, with the allowed violations and without any; they are not tuned."""
+"""Names of the clairvoyant plans of least allocation, with the allowed violations and with none; they are not tuned."""
 
 
 class Trait(StrEnum):

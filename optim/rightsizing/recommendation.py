@@ -1,13 +1,15 @@
 """Requests and limits of containers for the next cycle, as JSON and as patches of Kubernetes pods.
 
-A `Recommender` learns a forecast from some containers (`KnnQuantiles`), and tunes one multiplier per resource on others by split
-conformal prediction. For a recommendation it uses only the end of a container's series, so containers may come in blocks of any size.
+A `Recommender` learns a forecast from some containers (`KnnQuantiles`), and tunes one multiplier per resource on others
+by split conformal prediction. A recommendation for another container needs only that container's series, so containers
+may come in blocks of any size.
 
-Two figures describe kills and throttling. The guarantee of the multipliers holds on average over containers like those of the tuning, and over
-their cycles, for any forecast; it doesn't hold for a single container. The expected figure of a single container comes from its forecast and
-has no guarantee. With too few containers for tuning, the required share can't be guaranteed. Each request is then at least the container's
-peak so far (for incompressible resources), and at least the forecast's quantile at the required share, so that no container is expected to
-exceed this share.
+Kills and throttling are described by a guarantee and by expected values. The guarantee of the multipliers holds on
+average over containers like those used for tuning, and over their cycles, for any forecast; it doesn't hold for a
+single container. The expected value for a single container comes from its forecast and has no guarantee. With too few
+containers for tuning, the required share can't be guaranteed. Each request is then at least the container's peak so far
+(for incompressible resources), and at least the forecast's quantile at the required share, so that no container is
+expected to exceed this share.
 """
 
 import json
@@ -33,13 +35,13 @@ MAX_LEARNED = 400
 """Maximum number of containers for learning and tuning together, unless the required shares need more."""
 
 SPARE = 3
-"""Containers per container needed for tuning: half serve for learning, and some are too short for tuning."""
+"""Containers to choose for each one that tuning needs: half of them serve for learning, and some are too short for tuning."""
 
 ROUNDING = 1e-9
 """Shares that differ by at most this are equal."""
 
 CPU_LIMIT_RISK = 0.001
-"""Share of samples above a CPU limit, by the forecast."""
+"""Share of samples that exceed a recommended CPU limit according to the forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class RecommendOptions:
     cycle_s
         Seconds for which a recommendation is valid.
     interval_s, max_gap_s
-        Seconds between grid points, and the longest gap that is bridged.
+        Seconds between grid points, and the longest gap between samples that is interpolated.
     requirement
         Allowed kills and throttling.
     """
@@ -75,16 +77,18 @@ class Amount:
     request
         Request in the resource's unit; for an incompressible resource also the limit.
     limit
-        Limit of a rate, which one sample in a thousand exceeds by the forecast; None for no limit.
+        Limit of a rate: the amount that one sample in a thousand exceeds according to the forecast, at least the
+        request and at most the present limit. None for no limit.
     quantile
         Quantile level of the request in the forecast of the next cycle's peak (incompressible) or samples (rate).
     reason
         Explanation of the request.
     compared_with, saving
-        Present limit, or the peak so far if there is none, and the share by which the request is lower.
+        The amount with which the request is compared, ``limit`` (the present limit) or, without one, ``peak so far``;
+        and the share by which the request is lower than this amount.
     expected_kills_per_day, expected_throttled
-        Expected values by the forecast, if each cycle of a day were like the next one: kills for an incompressible resource
-        (at most one per cycle), throttled share for a rate.
+        Expected values according to the forecast, if each cycle of a day were like the next one: kills for an
+        incompressible resource (at most one per cycle), throttled share for a rate.
     past_kills_per_day
         Past kills per day at the limit of an incompressible resource, see `uncensor`.
     """
@@ -124,7 +128,11 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Ends:
-    """Ends of series: uncensored series, grid, last segments on and off the grid, forecasts, and binding limits, shape (A, R)."""
+    """Data at the ends of the series of A containers.
+
+    `last` and `latest` are the indices of each container's last segment in `grid` and in `seen`. `limit`, shape (A, R),
+    is infinite where the limit is unknown, or was reached and so doesn't bound the need.
+    """
 
     seen: Uncensored
     grid: ContainerSeries
@@ -140,7 +148,7 @@ class Recommender:
     Parameters
     ----------
     series
-        Containers for learning and tuning, at least two units; of many containers, a random sample is used.
+        Containers for learning and tuning, of at least two units (pods); of many units, a random sample is used.
     options
         Options of the recommendations.
     seed
@@ -328,7 +336,7 @@ class Recommender:
         return np.maximum(np.stack(tuned), ends.seen.minimum[ends.latest])
 
     def _ends(self, series: ContainerSeries) -> "_Ends":
-        """Return the features at the end of each container's series."""
+        """Return forecasts, limits and last segments at the end of each container's series."""
         if series.resources != self._world.resources:
             raise InvalidProblemError(
                 f"the series have {series.names}, but the training series have {[r.name for r in self._world.resources]}"
@@ -347,7 +355,7 @@ class Recommender:
         )
 
     def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
-        """Return each container's peak so far, shape (A, R): over all its segments for levels, over the last one for rates."""
+        """Return each container's peak so far, shape (A, R): for rates only over the last segment, otherwise over all."""
         on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
         begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
@@ -407,7 +415,7 @@ SCHEMA = "optim/recommendation/2"
 MIB_PER_GIB = 1024.0
 
 PARTS = 3
-"""Number of parts of a name namespace/pod/container."""
+"""Maximum number of parts of a container's name: namespace/pod/container."""
 
 PLAIN = re.compile(r"[ -~]+")
 """Part of a name whose JSON string is also valid YAML; Kubernetes allows fewer characters."""
@@ -441,7 +449,7 @@ def as_yaml(recommendations: Sequence[Recommendation], recommender: Recommender)
     Raises
     ------
     InvalidProblemError
-        If a name has characters or parts that Kubernetes doesn't allow, which YAML could interpret differently.
+        If a name has more than three parts, or a part that is empty or has characters other than printable ASCII.
     """
     pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
     for recommendation in recommendations:

@@ -1,10 +1,11 @@
 """Requirements, and the smallest multipliers that meet them.
 
-Violations are tuned by split conformal prediction. From each of n units (containers, or pods of several containers) one cycle
-after the first is sampled, with its need: the peak of an incompressible resource, a random sample of a rate. Cycles of a
-container aren't exchangeable, but containers are. The smallest multiplier whose allocation covers at least
-ceil((n + 1)(1 - a)) of the n draws covers a draw from a new container with probability at least 1 - a, over containers and
-draws. On average at most a fraction a of a new container's cycles after the first is killed, or of its samples throttled.
+Multipliers are tuned by split conformal prediction. From each of n units (containers, or pods of several containers)
+one cycle after the first is sampled, with its need: the peak of an incompressible resource, a random sample of a rate.
+Cycles of a container aren't exchangeable, but containers are. The smallest multiplier whose allocation covers at least
+ceil((n + 1)(1 - a)) of the n draws covers a draw from a new container with probability at least 1 - a, over containers
+and draws. On average at most a fraction a of a new container's cycles after the first is killed, or of its samples
+throttled.
 
 References
 ----------
@@ -161,9 +162,10 @@ class Draws:
 
 
 def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False) -> Draws:
-    """Sample a cycle after the first from each unit that has one: uniform for incompressible resources, by samples for rates.
+    """Sample a cycle after the first from each unit that has one.
 
-    With `is_whole`, only complete cycles are sampled.
+    For an incompressible resource all these cycles are equally likely, for a rate in proportion to their numbers of
+    samples. With `is_whole`, only complete cycles are sampled.
     """
     samples = world.samples[:, 1:]
     if is_whole:
@@ -205,12 +207,12 @@ def guaranteed(world: World, slo: Slo) -> FloatArray:
 
 
 def min_covered(number: int, share: float) -> int:
-    """Return the number of n draws to cover for a fraction `share` of uncovered ones; more than n if n is too small."""
+    """Return how many of n draws must be covered to leave at most a fraction `share`; more than n if n is too small."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)
 
 
 def num_needed(share: float) -> int:
-    """Return the minimum number of draws that can guarantee a fraction `share` > 0 of uncovered ones, about 1 / share - 1."""
+    """Return the fewest draws that can guarantee at most a fraction `share` > 0 of uncovered ones: about 1 / share - 1."""
     return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
 
 
@@ -227,11 +229,11 @@ def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
 
 
 def covering(draws: Draws, allowed: FloatArray) -> IsMet:
-    """Return the test whether all but the allowed fraction, shape (R,), of draws are covered."""
+    """Return the test whether at most the allowed fraction of draws, shape (R,), is uncovered."""
     min_number = num_to_cover(len(draws.need), allowed)
     return lambda allocation: draws.covered(allocation) >= min_number
 
 
 def num_to_cover(number: int, allowed: FloatArray) -> IntArray:
-    """Return the number of n draws to cover for each allowed fraction: all if n is too small."""
+    """Return how many of n draws must be covered for each allowed uncovered fraction: all if n is too small."""
     return np.array([min(min_covered(number, share), number) for share in allowed.tolist()])

@@ -11,7 +11,7 @@ percentile times a margin, here the multiplier m (1.15 in the source). OOM kills
 References
 ----------
 Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container.go` (`addMemorySample`, `RecordOOM`),
-`model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, least amounts).
+`model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, minimum amounts).
 """
 
 from dataclasses import dataclass
@@ -59,12 +59,12 @@ class Buckets:
         return np.where(value < self.first, 0, np.minimum(place, self.count - 1))
 
     def begin(self, bucket: IntArray) -> FloatArray:
-        """Return where buckets begin."""
+        """Return the lower end of each bucket."""
         return np.asarray(self.first * (GROWTH**bucket - 1) / (GROWTH - 1))
 
 
 class DecayingHistograms:
-    """One histogram per row; weights are relative to time zero, so that only the weights of new samples grow with time.
+    """One histogram per row. Instead of decaying the weights of old samples, later samples get larger weights.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class DecayingHistograms:
         self.weight = np.zeros((rows, buckets.count))
 
     def add(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
-        """Add a sample to each of some rows, each row once."""
+        """Add one sample to each of the given rows, which must differ."""
         self.weight[rows, self.buckets.find(value)] += weight * decay(time_s)
 
     def subtract(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
@@ -89,7 +89,7 @@ class DecayingHistograms:
         self.weight[rows, bucket] = np.where(remaining < EPSILON, 0.0, remaining)
 
     def percentile(self, level: float, count: int) -> FloatArray:
-        """Return a percentile of the first `count` rows, shape (count,): the end of its bucket, 0 for empty rows."""
+        """Return a percentile of the first `count` histograms, shape (count,): the upper end of its bucket, 0 if empty."""
         weight = self.weight[:count]
         is_full = weight >= EPSILON
         last = self.buckets.count - 1
@@ -104,7 +104,7 @@ class DecayingHistograms:
 
 
 def decay(time_s: float) -> float:
-    """Return the factor on the weight of a sample at a time; later samples weigh more."""
+    """Return the factor on the weight of a sample at a time: it doubles every half-life."""
     return float(2.0 ** (time_s / HALF_LIFE_S))
 
 
@@ -137,7 +137,7 @@ OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
     traits=(Trait.FEEDBACK,),
 )
 class VerticalPodAutoscaler:
-    """Kubernetes' recommender, one histogram per resource; for incompressible resources it includes the current window's peak.
+    """Kubernetes' recommender, one histogram per container and resource; for incompressible resources, of daily peaks.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class VerticalPodAutoscaler:
         ]
 
     def estimate(self, view: CycleView) -> Estimate:
-        """Answer for a cycle."""
+        """Return the estimate for a cycle."""
         count, end = len(view.past), view.past.shape[1]
         for place in range(self._seen, end):
             if place % self._step == self._step - 1:
@@ -171,7 +171,7 @@ class VerticalPodAutoscaler:
         return Estimate(base=np.zeros_like(value), spread=value, floor=self._floor)
 
     def _observe(self, value: FloatArray, time_s: float) -> None:
-        """Add a sample of the running containers."""
+        """Add one sample of each running container, shape (A, R)."""
         rows = self._rows[: len(value)]
         # The first sample opens the first window.
         window = int((time_s - self._begin_s) // PEAK_WINDOW_S)
@@ -185,7 +185,7 @@ class VerticalPodAutoscaler:
                 histogram.add(rows, value[:, column], RATE_WEIGHT, time_s)
 
     def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
-        """Replace the window's peak, with the time of the window's end, if a value is larger."""
+        """Replace the current window's peak by a value that is larger; peaks have the time of the window's end."""
         end_s = self._begin_s + (self._window + 1) * PEAK_WINDOW_S
         old = self._peak[rows, column]
         is_larger = value > old

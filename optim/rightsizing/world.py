@@ -1,4 +1,4 @@
-"""Series in cycles for policies, with their split and preparation."""
+"""Series divided into the cycles at whose starts policies decide, and their split into training, calibration and test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class PhaseLabels:
     training
         Shape (T',): phase of each training sample, -1 where unknown.
     num_phases
-        K.
+        Number of phases.
     """
 
     labels: IntArray
@@ -56,14 +56,14 @@ class World:
     lengths
         Shape (C,): number of samples of each container, decreasing.
     group
-        Shape (C,): number of the unit of a series: its container, which has several series if it has gaps, or its pod of
-        several containers.
+        Shape (C,): index of each series' unit. All series of a container (it has several if it has gaps) and all
+        containers of a pod belong to one unit.
     limit
         Shape (C, R): maximum allocation, infinite if unknown.
     first
         Shape (R,): allocation in the first cycle.
     cycle_samples
-        n.
+        Number n of samples per cycle.
     interval_s
         Seconds between samples.
     training
@@ -96,7 +96,7 @@ class World:
 
     @property
     def num_containers(self) -> int:
-        """C."""
+        """C, the number of series."""
         return len(self.lengths)
 
     @property
@@ -123,7 +123,7 @@ class World:
 
     @property
     def is_sample(self) -> NDArray[np.bool_]:
-        """Whether there is a sample, shape (C, K, n)."""
+        """Whether the container has this sample, shape (C, K, n)."""
         return np.arange(self.cycle_samples) < self.samples[:, :, None]
 
     @property
@@ -170,7 +170,8 @@ def make_world(
     Raises
     ------
     InvalidProblemError
-        If series aren't on a grid, differ in resources, or have shorter cycles than intervals.
+        If series and training containers aren't on one grid or differ in resources, or a cycle is shorter than an
+        interval.
     """
     interval_s = series.interval_s
     if interval_s is None or training.interval_s != interval_s:
