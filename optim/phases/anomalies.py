@@ -14,21 +14,21 @@ from optim.phases.encoders.hmm import HmmEncoder
 from optim.phases.preprocessing import ScaledSeries, Scaling
 
 DOUBT_ERRORS = 2.0
-"""Minimum excess of drift, in standard errors of the calibration's mean."""
+"""Increase of a drift trigger's slack, in standard errors of the calibration's mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Distribution of scores of containers that the model fits.
+    """Distribution of the anomaly scores of held-out containers.
 
     Attributes
     ----------
     threshold
-        Samples above it are anomalies.
+        Samples with a higher score are anomalies.
     rate
-        Share of held-out samples above it.
+        Share of held-out samples above the threshold, or an upper bound on it (see `calibrate`).
     mean, deviation
-        Mean and deviation of a new container's mean score; with few containers the deviation includes the error of the mean.
+        Mean and deviation of a new container's mean score; the deviation includes the sampling error of the mean.
     num_containers
         Number of containers in the calibration.
     """
@@ -41,14 +41,14 @@ class Calibration:
 
 
 def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0.0) -> Calibration:
-    """Set the threshold so that a share `rate` of held-out samples is above it, or fewer if it is within `noise`.
+    """Set the threshold so that at most a share `rate` of held-out samples is above it, and that it is at least `noise`.
 
     Parameters
     ----------
     scores
         Shape (n,): scores of samples that weren't used for the fit.
     owner
-        Shape (n,): the container of each.
+        Shape (n,): the container of each sample.
     rate
         In (0, 1).
     noise
@@ -79,7 +79,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
 
 
 def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
-    """Return the mean score of each container that has one, in their order."""
+    """Return the mean score of each container with scores, in the order of the containers."""
     _, place = np.unique(owner, return_inverse=True)
     return np.asarray(np.bincount(place, weights=scores) / np.bincount(place))
 
@@ -87,7 +87,7 @@ def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
 class DriftTrigger:
     """Cumulative sum of containers' mean scores above the calibration, which detects small but lasting excesses.
 
-    ``s <- max(0, s + z - slack)`` with z a container's mean score in deviations from the calibration's; triggered once s
+    ``s <- max(0, s + z - slack)`` with z a container's `excess`; triggered once s
     exceeds `limit`, and until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would
     otherwise accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many
     containers, a false alarm occurs about once in 930 containers, and a shift of one deviation is found after about ten
@@ -130,7 +130,7 @@ class DriftTrigger:
         return self.is_triggered
 
     def excess(self, container_score: float) -> float:
-        """Return a container's mean score in deviations above the calibration's."""
+        """Return by how many deviations a container's mean score is above the calibration's mean."""
         return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
@@ -233,7 +233,7 @@ class Scoring:
         Raises
         ------
         InvalidOptionError
-            If `rate`, the share of usual samples that count as anomalies, isn't in (0, 1).
+            If `rate`, the share of held-out samples that count as anomalies, isn't in (0, 1).
         InvalidProblemError
             If no sample has enough history.
         """

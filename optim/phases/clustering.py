@@ -93,7 +93,7 @@ def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
 
 
 def _expected_information(row: int, column: int, total: int) -> float:
-    """Return a cell's mean contribution over all tables with these margins; its count is hypergeometric."""
+    """Return a cell's mean contribution to the information over all tables with these margins; its count is hypergeometric."""
     from scipy.special import gammaln
 
     count = np.arange(max(1, row + column - total), min(row, column) + 1)
@@ -144,25 +144,25 @@ MIN_STABILITY = 0.8
 NUM_HALVES = 10
 
 SAMPLE = 10_000
-"""Maximum number of windows for the rule; more would add time without changing the result."""
+"""Maximum number of windows in `choose_count`; more would add time without changing the result."""
 
 RESTARTS, RULE_RESTARTS = 10, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRow:
-    """Criteria of the rule at one number of clusters.
+    """Criteria of `choose_count` for one number of clusters.
 
     Attributes
     ----------
     num_clusters
-        k.
+        Number of clusters k.
     held_out
         Held-out sum of squares as a share of that of one cluster.
     gain
-        Its decrease from k - 1.
+        Decrease of `held_out` from k - 1 to k clusters.
     stability
-        Mean adjusted Rand index of partitions fitted on halves.
+        Mean adjusted Rand index of partitions fitted on random halves of the containers.
     silhouette
         Mean silhouette of at most 1,000 held-out windows.
     passes
@@ -185,9 +185,10 @@ def fit_clusters(
     weights: FloatArray | None = None,
     most_clusters: int | None = None,
 ) -> FloatArray:
-    """Return the centres (k, width) of k-means with k-means++ seeds, the best of some restarts.
+    """Return the centres (k, width) of k-means with k-means++ seeds, the best of `restarts` runs.
 
-    `most_clusters` pads the arrays, so that one compilation serves every k up to it; otherwise the run time depends on k alone.
+    `most_clusters` pads the arrays, so that one compilation serves every k up to it; without it each k is compiled, but
+    runs faster.
 
     Raises
     ------
@@ -232,7 +233,7 @@ def squared_distances(embeddings: FloatArray, centres: FloatArray) -> FloatArray
 def choose_count(
     training: FloatArray, owner: IntArray, held_out: FloatArray, seed: int, candidates: Sequence[int] | None = None
 ) -> tuple[int, tuple[CountRow, ...]]:
-    """Return the largest number of clusters that gains and is stable, 2 if none does, and the criteria.
+    """Return the largest number of clusters that improves the fit enough and is stable, or 2 if none does, and the criteria.
 
     Parameters
     ----------
@@ -277,7 +278,7 @@ def choose_count(
 
 
 def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resources: tuple[Resource, ...]) -> IntArray:
-    """Return the clusters in their final order: by the mean level (memory), then the mean rate (CPU) of their samples.
+    """Return the clusters in their final order: by mean use of incompressible resources (memory), then of rates (CPU).
 
     Clusters without samples come last.
     """
@@ -334,7 +335,7 @@ def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
 
 
 def _stability(embeddings: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
-    """Return the mean agreement, on held-out embeddings, of neighbouring halves' partitions."""
+    """Return the mean agreement, on held-out embeddings, of the partitions fitted on any two of the halves."""
     labels = [
         assign(
             held_out,

@@ -97,7 +97,7 @@ def at_level(quantiles: FloatArray, level: float) -> FloatArray:
 
 
 def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -> float:
-    """Return the smallest value that the mixture of distributions stays below with probability `level`.
+    """Return the quantile at `level` of a mixture of distributions.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
     series
         Series on a grid.
     labels
-        Shape (T,); samples without a phase are negative and ignored.
+        Shape (T,): phase of each sample; negative ones are ignored.
     num_phases
-        K.
+        Number of phases K.
     num_delays
         Number of earlier samples in a window.
     """
@@ -225,10 +225,10 @@ def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray,
 
 
 RISING_SHARE = 0.6
-"""Share of windows with a rising (or falling) level above which the phase is named growth (or release)."""
+"""Share of windows in which an incompressible resource rises (or falls) above which a phase is named growth (or release)."""
 
 MIN_CHANGE = 0.01
-"""Mean change of a level per minute, as a share of its mean, below which it counts as constant."""
+"""Mean change per minute, as a share of the mean, below which the use of an incompressible resource counts as constant."""
 
 BURST_VARIATION = 0.4
 """Deviation within runs over the mean above which a rate is bursty."""
@@ -240,10 +240,10 @@ IDLE_SHARE = 0.5
 def phase_names(statistics: PhaseStatistics, resources: Sequence[Resource]) -> tuple[str, ...]:
     """Return a name for each phase; equal names are numbered in the order of the phases.
 
-    The first rule that applies gives the name. ``growth``: a level rises in more than 60 % of windows, and by more than 1 % of its
-    mean per minute on average. ``release``: a level falls in the same way. ``idle``: all resources are below half their
-    mean. ``burst``: a rate's deviation within runs is above 0.4 of its mean. ``unseen``: no samples. Otherwise
-    ``stable``.
+    The first rule that applies gives the name. ``unseen``: no samples. ``growth``: an incompressible resource rises in
+    more than 60 % of windows, and by more than 1 % of its mean per minute on average. ``release``: it falls in the same
+    way. ``idle``: all resources are below half their mean over all phases. ``burst``: a rate's deviation within runs is
+    above 0.4 of its mean. Otherwise ``stable``.
     """
     overall = statistics.share @ statistics.mean
     plain = [_name(statistics, resources, overall, phase) for phase in range(len(statistics.count))]

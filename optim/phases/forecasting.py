@@ -70,7 +70,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
 
 
 CONTINUATION = 4
-"""Number of further phases of a path that a forecast uses."""
+"""Maximum number of phases that a prototype forecast matches in a training path, and of phases that it takes from there."""
 
 
 class ForecastMethod(StrEnum):
@@ -87,14 +87,14 @@ class ForecastMethod(StrEnum):
 
 
 class PhaseForecaster:
-    """Forecasts from the runs of training containers, conditional on the container's continuation.
+    """Forecasts from the runs of training containers, given that the container continues.
 
     Parameters
     ----------
     runs
         Training runs.
     num_phases
-        K.
+        Number of phases K.
     """
 
     def __init__(self, runs: PhaseRuns, num_phases: int) -> None:
@@ -174,7 +174,7 @@ class PhaseForecaster:
         return probabilities
 
     def _continuations(self, phases: tuple[int, ...]) -> Counter[tuple[int, ...]]:
-        """Return the continuations of training paths after these phases: from their beginning, else after their last ones."""
+        """Count the continuations of training paths that begin with these phases or, if none does, contain the last of them."""
         ways: Counter[tuple[int, ...]] = Counter()
         for path, number in self._paths.items():
             if len(path) > len(phases) and path[: len(phases)] == phases:
@@ -190,7 +190,7 @@ class PhaseForecaster:
         return ways or Counter({(): 1})
 
     def _along(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
-        """Return the forecast of a container that takes these phases in turn, and then follows its last change."""
+        """Return the forecast of a container that takes these phases in turn, and then changes as training containers did."""
         key = (way, min(dwell, MAX_DWELL), num_steps)
         if key not in self._chains:
             self._chains[key] = self._chain(way, dwell, num_steps)
@@ -205,7 +205,7 @@ class PhaseForecaster:
         for step in range(num_steps):
             state, gone = _aged(state, hazard)
             state[1:, 0] += gone[:-1]
-            # After the last known phase, the sample-wise chain continues.
+            # After the last of these phases, the Markov chain of samples continues.
             beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
             np.add.at(probabilities[step], list(way), state.sum(axis=1))
             probabilities[step] += beyond

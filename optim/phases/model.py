@@ -142,7 +142,7 @@ class Pipeline:
         return embeddings, grid.ends(self.encoder.num_delays)
 
     def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
-        """Return the nearest centre of each sample, by majority of the last few, shape (T,); -1 without an embedding.
+        """Return each sample's phase, shape (T,): the majority of the last samples' nearest centres; -1 without history.
 
         Parameters
         ----------
@@ -162,18 +162,18 @@ class Pipeline:
 
 
 def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) -> IntArray:
-    """Return the most frequent of each segment's last `size` labels, at each sample; later labels don't count.
+    """Return at each sample the most frequent label among the last `size` ones of its segment, this sample's included.
 
     Parameters
     ----------
     labels
-        Shape (n,), all known; segments in sequence.
+        Shape (n,): labels of one segment after the other, none unknown.
     lengths
-        Labels of each segment, zeros allowed.
+        Number of labels of each segment, zeros allowed.
     size
         Number of labels for the majority; in a tie the sample's label wins, then the lowest.
     num_labels
-        K.
+        Number of distinct labels.
     """
     if size <= 1 or not len(labels):
         return labels
@@ -216,7 +216,7 @@ class FittedPhases(PhaseParameters):
 
     @property
     def default_score(self) -> AnomalyKind:
-        """Score used by default: of the calibrated ones the one that finds most faults."""
+        """Score used by default: among the calibrated scores, the one that finds most faults."""
         self._require_fit()
         return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
 
@@ -272,7 +272,7 @@ class FittedPhases(PhaseParameters):
         num_steps: int = 40,
         method: ForecastMethod | str = ForecastMethod.SEMI_MARKOV,
     ) -> FloatArray:
-        """Return the quantile at `level` of the demand at a random one of the next samples.
+        """Return the quantile at `level` of the demand over the next `num_steps` samples, with equal weights.
 
         The demand is a mixture of the phases' distributions over the training containers, weighted by the forecast shares of
         the next samples.
@@ -310,7 +310,7 @@ class FittedPhases(PhaseParameters):
 
     @cached_property
     def forecaster(self) -> PhaseForecaster:
-        """Forecaster from the runs."""
+        """Forecaster fitted to the runs."""
         self._require_fit()
         return PhaseForecaster(self.runs_, self.num_phases_)
 
@@ -438,7 +438,7 @@ def find_clusters(
     pipeline
         Pipeline fitted to the training part.
     num_phases
-        K; None to use `choose_count`, with a warning if no number passes its rule.
+        Number of phases K; None to use `choose_count`, with a warning if no number meets its criteria.
     resources
         Resources of the series.
     seed
@@ -470,7 +470,7 @@ def find_clusters(
 
 
 USUAL_PHASES = 5
-"""The paper's number of phases, a hint for encoders that need one before it is known."""
+"""Number of phases in AI4DL (HotCloud 2020), a hint for encoders that need the number before it is known."""
 
 STATISTICS_DELAYS = 3
 
@@ -485,23 +485,23 @@ class PhaseModel(FittedPhases):
     encoder_options
         Options of the encoder by name.
     num_phases
-        Number of phases; None for the largest number that gains and is stable, see `choose_count`.
+        Number of phases; None for the largest number that improves the fit enough and is stable, see `choose_count`.
     resources
         Resources to use; None for all resources of the series.
     interval_s, max_gap_s
-        Interval of the grid, and the longest gap that is bridged.
+        Seconds between grid points, and the longest gap over which a sample is repeated.
     has_logarithm
         Whether resources are scaled by their logarithm.
     is_padded
         Whether the first sample is repeated as history, so that every sample has a phase.
     smoothing
-        Number of last labels whose majority is the phase.
+        Number of last samples whose nearest clusters vote on the phase; 1 for no smoothing.
     min_dwell
         Minimum samples of a run in sequences; shorter runs are merged into the previous one.
     order
         Number of phases on which the next phase depends; None for the order with the best held-out likelihood.
     anomaly_rate
-        Share of usual samples that count as anomalies.
+        Share of held-out samples that count as anomalies.
     seed
         Equal series, parameters and seeds give equal models.
 
@@ -584,8 +584,8 @@ class PhaseModel(FittedPhases):
     def partial_fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Update with further containers: centres move, statistics and runs grow; scaling, encoder and names stay.
 
-        Each centre becomes the mean of its previous embeddings and those that are now nearest to it. On an unfitted
-        model, this is `fit`.
+        Each centre becomes the mean of its previous embeddings and those that are now nearest to it. The anomaly scores
+        are calibrated again, on the further containers alone. On an unfitted model, this is `fit`.
         """
         del y
         if not hasattr(self, "centres_"):
@@ -630,7 +630,7 @@ TINY = 1e-300
 ROUNDED = 1e-6
 
 DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, OptimError, RecursionError, TypeError, ValueError)
-"""Exceptions that the parts of a model raise for arrays of another form."""
+"""Exceptions that the parts of a model raise for malformed arrays."""
 
 PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
     {

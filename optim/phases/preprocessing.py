@@ -33,9 +33,9 @@ class Grid:
 def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Grid:
     """Put series on a grid of `interval_s`.
 
-    Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate is
-    the mean of a point's samples, a level their maximum, so that peaks remain. A point without a sample repeats the previous one. A new
-    segment begins where neighbouring samples are more than `max_gap_s` apart.
+    Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate
+    is the mean of a point's samples, an incompressible resource their maximum, so that peaks remain. A point without a
+    sample repeats the previous one. A new segment begins where neighbouring samples are more than `max_gap_s` apart.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
         points = float(((series.time_s[last] - origin) / interval_s).sum())
     if points > current_limits().rows:
         raise InvalidOptionError(
-            f"interval_s {interval_s:g} gives {points:.3g} points, above the limit of {current_limits().rows}; give a longer one, "
-            "or raise the limit with 'optim --limit rows=N'"
+            f"interval_s {interval_s:g} gives {points:.3g} points, above the limit of {current_limits().rows}; "
+            "give a longer interval, or raise the limit with 'optim --limit rows=N'"
         )
     point = np.rint((series.time_s - origin[part]) / interval_s).astype(np.int64)
     lengths = point[last] + 1
@@ -180,7 +180,7 @@ class ScaledSeries(Segmented):
 def split_containers(
     series: ContainerSeries, share: float, rng: np.random.Generator, min_samples: int = 1
 ) -> tuple[IntArray, IntArray]:
-    """Return the segments of a random part of the containers, and of a held-out part with share `share`.
+    """Split the containers at random, and return the segments of both parts; the second, held out, has the share `share`.
 
     All segments of a container, and all containers of a unit (a pod), are in one part. Units without a segment of at least
     `min_samples` are never held out, as they have no embedding. With a single such unit, both parts are all containers.

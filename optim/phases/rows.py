@@ -1,4 +1,4 @@
-"""Table rows that describe a model, and containers watched with it."""
+"""Rows of tables: a model's phases and changes of phase, and its results for containers."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Reading:
     anomalies
         Number of samples above the calibrated threshold.
     score
-        Mean score; None, like the next two, if no sample has enough history.
+        Mean score; `score`, `excess` and `drift_sum` are None if no sample has enough history.
     excess
         The score in deviations above the calibration's mean.
     drift_sum
@@ -61,7 +61,7 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
     Returns
     -------
     tuple of Reading
-        One per container; parts between gaps count together.
+        One per container, over all its parts between gaps.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def score_rows(
 def forecast_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, level: float, method: ForecastMethod | str
 ) -> Rows:
-    """Return one row per series: its phase, the forecast, and the quantile of its demand; None if its phase is unknown."""
+    """Return one row per segment: its phase, the forecast, and the quantile of its demand; all None if its phase is unknown."""
     phased = model.label(series)
     ahead = model.forecast(phased.series, num_steps, method)
     demand = model.demand_quantile(phased.series, level, num_steps, method)

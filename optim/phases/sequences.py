@@ -65,7 +65,7 @@ class PhaseRuns:
     Attributes
     ----------
     phase
-        Shape (N,): phase of each run; neighbours of a segment differ.
+        Shape (N,): phase of each run; it differs between neighbouring runs of a segment.
     dwell
         Shape (N,): samples of each run.
     offsets
@@ -113,9 +113,9 @@ def runs_of(labels: IntArray, lengths: IntArray, min_dwell: int = 1) -> PhaseRun
     Parameters
     ----------
     labels
-        Shape (T,); negative ones, samples without a phase, are ignored.
+        Shape (T,): phase of each sample; samples without a phase are negative and ignored.
     lengths
-        Shape (S,).
+        Shape (S,): number of samples of each segment.
     min_dwell
         Minimum samples of a run.
     """
@@ -172,7 +172,7 @@ SMOOTHING = 0.5
 """Pseudo-count of each transition."""
 
 MIN_SEEN = 5
-"""Minimum occurrences of a context."""
+"""Minimum number of occurrences of a context that is used."""
 
 MAX_ORDER = 4
 
@@ -194,7 +194,8 @@ def sample_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOO
 def change_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
     """Return probabilities of the next, different phase, shape (K, K) with zeros on the diagonal.
 
-    The probabilities are conditional on a change, so that ends of containers don't count. A single phase follows itself.
+    The probabilities are conditional on a change, so that ends of containers don't count. If there is only one phase,
+    it follows itself.
     """
     if num_phases == 1:
         return np.ones((1, 1))
@@ -216,9 +217,9 @@ class ChangeModel:
     Attributes
     ----------
     num_phases
-        K.
+        Number of phases K.
     order
-        m.
+        Number m of last phases.
     counts
         Counts of each symbol after each context of at most m symbols, for frequent contexts only.
     """
@@ -372,7 +373,7 @@ class Prototypes:
     paths
         The paths, most frequent first.
     counts
-        Number of containers that follow each.
+        Number of containers that follow each path.
     coverage
         Share of containers covered by the first one, two, ... of all distinct paths.
     """

@@ -53,7 +53,7 @@ class RecommendOptions:
     cycle_s
         Seconds for which a recommendation is valid.
     interval_s, max_gap_s
-        Seconds between grid points, and the longest gap between samples that is interpolated.
+        Seconds between grid points, and the longest gap over which a sample is repeated.
     requirement
         Allowed kills and throttling.
     """

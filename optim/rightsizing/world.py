@@ -234,7 +234,7 @@ class WorldOptions:
         Whether to split each series by time, for a single long series: parts of its first half alternate between training and
         calibration, and its second half is for testing. Parts of one series aren't exchangeable, so there is no guarantee.
     interval_s, max_gap_s
-        Interval of the grid, and longest gap to interpolate, in seconds.
+        Seconds between grid points, and the longest gap over which a sample is repeated.
     cycle_s
         Seconds between decisions.
     """

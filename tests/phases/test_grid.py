@@ -78,7 +78,9 @@ def test_an_interval_longer_than_the_gap_is_refused():
 
 @pytest.mark.parametrize("interval_s", [1e-8, 1e-100, 1e-320])
 def test_an_interval_that_leaves_too_many_points_is_refused(interval_s):
-    with pytest.raises(InvalidOptionError, match=r"gives .* points, above the limit of 500000000; give a longer one"):
+    with pytest.raises(
+        InvalidOptionError, match=r"gives .* points, above the limit of 500000000; give a longer interval"
+    ):
         to_grid(series([0, 14, 30], [1, 2, 3]), interval_s, 60)
 
 

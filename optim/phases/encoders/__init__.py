@@ -24,7 +24,7 @@ ENCODERS: Mapping[str, tuple[type[Any], Callable[[Any], Encoder]]] = MappingProx
         "hmm": (HmmOptions, HmmEncoder),
     }
 )
-"""Options and encoder by name."""
+"""Class of the options and class of the encoder, by name."""
 
 
 def make_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder:

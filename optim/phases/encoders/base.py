@@ -25,7 +25,7 @@ class Encoder(ABC):
     Parameters
     ----------
     options
-        A frozen dataclass.
+        Options of the encoder, a frozen dataclass.
     """
 
     def __init__(self, options: Any) -> None:
@@ -43,7 +43,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return the embeddings of the rows ``series.ends(num_delays)``, shape (n, width), one per row and without lag."""
+        """Return one embedding per row in ``series.ends(num_delays)``, from samples up to this row, shape (n, width)."""
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters as plain arrays."""
@@ -67,7 +67,7 @@ class Encoder(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawWindowOptions:
-    """Options of the encoder.
+    """Options of `RawWindowEncoder`.
 
     Attributes
     ----------
@@ -105,9 +105,9 @@ class Spread(StrEnum):
     NONE = "none"
     """No change."""
     STANDARDISED = "standardised"
-    """Each component to mean zero and deviation one."""
+    """Each component is scaled to mean zero and deviation one."""
     WHITENED = "whitened"
-    """All principal directions to deviation one."""
+    """All principal components are scaled to deviation one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -155,7 +155,7 @@ class Whitening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStatisticsOptions:
-    """Options of the encoder.
+    """Options of `WindowStatisticsEncoder`.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class WindowStatisticsOptions:
 
 
 class WindowStatisticsEncoder(Encoder):
-    """Mean, deviation and slope of each resource."""
+    """Mean, deviation and slope of each resource in the window."""
 
     _spread: Whitening
 

@@ -54,12 +54,12 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrbmOptions:
-    """Options of the encoder.
+    """Options of `CrbmEncoder`.
 
     Attributes
     ----------
     num_delays, num_hidden
-        Samples of history and hidden units; 3 and 10 in the paper as well.
+        Numbers of samples of history and of hidden units; also 3 and 10 in the paper.
     num_epochs, patience
         Maximum epochs, and epochs without a better forecast of held-out series before training stops.
     learning_rate, batch_size, num_gibbs_steps
@@ -103,7 +103,7 @@ class CrbmEncoder(Encoder):
     Attributes
     ----------
     forecast_errors
-        Mean squared one-step forecast error of held-out series by evaluation, in scaled units.
+        Mean squared one-step forecast error of held-out series at each evaluation during training, in scaled units.
     """
 
     def __init__(self, options: CrbmOptions) -> None:

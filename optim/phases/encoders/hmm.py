@@ -21,14 +21,14 @@ _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HmmOptions:
-    """Options of the encoder.
+    """Options of `HmmEncoder`.
 
     Attributes
     ----------
     num_states
         Number of states; None for the number of phases, or 5 if this is unknown.
     is_autoregressive
-        Whether a state is a linear rule from one sample to the next, rather than a level.
+        Whether a state's mean is a linear function of the previous sample, rather than a constant.
     stickiness
         Pseudo-counts of transitions from each state to itself.
     num_restarts, max_iterations
@@ -127,7 +127,7 @@ class HmmEncoder(Encoder):
         }
 
     def embedding_width(self, num_resources: int) -> int | str:
-        """Return the number of states, if it was given."""
+        """Return the number of states, or ``W`` if it depends on the fit."""
         del num_resources
         return self.options.num_states or "W"
 
