@@ -45,7 +45,7 @@ def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
 
 
 BLOCK_CELLS = 1_000_000
-"""Fields in memory at once, as texts."""
+"""Maximum number of fields in memory at once, as texts."""
 
 READ_BYTES = 2**20
 """Bytes per read."""
@@ -170,7 +170,7 @@ class CodedColumn:
 def coded_blocks(
     path: str | Path, columns: Sequence[str], separator: str = ",", *, names: Sequence[str] = ()
 ) -> Iterator[dict[str, CodedColumn]]:
-    """Yield columns like `column_blocks`, with distinct texts stored once: for columns of few texts in many rows.
+    """Yield columns like `column_blocks`, with distinct texts stored once: for columns with few distinct texts in many rows.
 
     Raises
     ------

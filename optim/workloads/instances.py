@@ -34,9 +34,6 @@ def generator_names() -> tuple[str, ...]:
     return tuple(name for name in problem_names() if (here / name / "generator.py").exists())
 
 
-"""Problems with an instance generator."""
-
-
 @overload
 def generate(problem: Literal["admission"], *, seed: int = 0, **options: object) -> "AdmissionInstance": ...
 
@@ -188,7 +185,7 @@ def drawn(name: str, recipe: Recipe) -> Any:
 
 
 SIZES = ("jobs", "slots", "worker_servers", "ps_servers", "apps", "gpus", "machines")
-"""Sizes in the user's words; a generator with such a size has an option of this name after ``num_``."""
+"""Sizes as command-line options, without dashes; the option of a generator has ``num_`` before this name."""
 
 PUBLISHED = "published"
 """Name of the built-in job profiles."""
@@ -375,7 +372,7 @@ def generated(sizes: Mapping[str, Any], problem: str = "admission") -> Generated
 
 
 def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> ProfiledSource:
-    """Return a source of instances with measured jobs; absent sizes are those of small runs.
+    """Return a source of instances with measured jobs; absent sizes are the generator's `PROFILED_SIZES`, else its defaults.
 
     Raises
     ------
@@ -412,7 +409,7 @@ def find_instance(name: str) -> Any:
     Raises
     ------
     InvalidProblemError
-        If there is neither, or the file is invalid; the message gives field and remedy.
+        If neither exists, or the file is invalid; the message gives field and remedy.
     """
     if os.path.exists(name):
         return load(name)

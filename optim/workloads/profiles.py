@@ -44,7 +44,7 @@ IMAGES, EPOCHS = 1_281_167, 90
 STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
 """Start-up time of new machines, and losses by a change and by an eviction, in minutes; assumptions without a source."""
 
-# Name: million parameters, batch per GPU, images/s by the number of GPUs, and the name of its placement figure. The speed of
+# Name, million parameters, batch per GPU, images/s by number of GPUs, and name of the slowdown by placement. The speed of
 # one GPU is from the same series as the others. Parameters: He et al., CVPR 2016; Szegedy et al., CVPR 2016; Simonyan
 # and Zisserman, ICLR 2015; Krizhevsky et al., NIPS 2012.
 _MODELS: tuple[tuple[str, float, int, tuple[tuple[int, float], ...], str], ...] = (
@@ -89,12 +89,13 @@ _LOG = logging.getLogger(__name__)
 
 
 def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
-    """Generate jobs of the profiles' types: tau, e, b, B, demands, work and speed by workers are the profile's.
+    """Generate jobs that have the profiles' mini-batch time, gradient size, bandwidths, demands, work and speed by workers.
 
-    The generator draws arrivals, utilities and maximum workers. By default a job does all of its profile's work, up to the rounding
-    of equal chunks. With `draw_work` this is multiplied by the drawn duration over the generator's median, and the log reports
-    the jobs' shares of their work. The run time follows from the speed, so that jobs on slow machines may be unable to finish.
-    Without stated work, a job has as many mini-batches as fit the drawn duration.
+    The generator draws arrivals, utilities and maximum workers. By default a job does all of its profile's work, up to
+    the rounding of equal chunks. With `draw_work` the work is multiplied by the drawn duration over the generator's
+    median, and the log reports the jobs' shares of their work. The run time follows from the speed, so that jobs on
+    slow machines may be unable to finish. Without stated work, a job has as many mini-batches as fit the drawn
+    duration.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.Gener
 
 
 def _equal_chunks(total: float, max_chunks: int) -> tuple[int, int]:
-    """Return the number of chunks, from half of `max_chunks` to all, and mini-batches per chunk, closest to a total."""
+    """Return numbers of chunks (at least half of `max_chunks`) and of mini-batches per chunk, with product close to `total`."""
     max_chunks = max(1, min(max_chunks, round(total)))
     number = np.arange(max_chunks, -(-max_chunks // 2) - 1, -1)
     each = np.maximum(1, np.round(total / number))
@@ -201,7 +202,7 @@ def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
 
 
 def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
-    """Generate a decision for one of the profiles: its scalability, start-up, and losses by change and eviction."""
+    """Generate a decision with the scalability, start-up time, and losses by change and eviction of one of the profiles."""
     job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
     instance = bidding.generate(replace(options, startup_min=job.startup_min), seed)
     return replace(

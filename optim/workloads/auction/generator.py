@@ -62,19 +62,20 @@ class GeneratorOptions:
     allocated_share
         Share of the GPUs allocated under leases, sampled GPU by GPU.
     contention
-        Lower bound of the apps' demand over the GPUs on offer.
+        Minimum total demand of the apps, as a multiple of the GPUs on offer.
     gangs
-        `mixed` (1, 2, 4, 8), `elastic` (1) or `any` (1 to 8; worst for packing).
+        Gang sizes: `mixed` (1, 2, 4, 8), `elastic` (1) or `any` (1 to 8; hardest to pack).
     sizes
         `gangs`: bids for all multiples of the gang; `dividing`: for powers of two only.
     widest
-        Widest locality that apps bid for: `cluster`, `rack`, `machine` or `slot`; bundles of one machine pack worst.
+        Widest locality that apps bid for: `cluster`, `rack`, `machine` or `slot`; bundles within one machine are
+        hardest to pack.
     bids
         `classes`: by number and locality; `named`: each bid names one machine, at the app's speed on it.
     network_share
         Share of the apps whose training is bound by the network instead of computation.
     new_share
-        Share of newly submitted apps.
+        Share of newly submitted apps, which have finished no work.
     horizon, empty_value, lease_min
         See `AuctionInstance`.
 

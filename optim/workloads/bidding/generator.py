@@ -42,7 +42,7 @@ class CapacityOptions:
     windows
         Number of hours sampled from the hazards, with equal probability.
     zone_share, region_share
-        Shares of the losses of the most reliable type from causes common to its zone, and to its region.
+        Losses due to causes common to a zone, and to a region, as shares of the losses of the most reliable type there.
     zone_limit, region_limit
         Maximum GPUs in a zone, and in a region.
     max_count
@@ -106,7 +106,7 @@ class CapacityDraw:
     capacity: FloatArray
 
     def probability(self, counts: IntArray, least: float) -> float:
-        """Return the exact probability that a portfolio keeps at least this capacity for the hour."""
+        """Return the exact probability that a portfolio keeps at least `least` GPUs for the hour."""
         return self.shocks.probability(counts * self.capacity, least)
 
 
@@ -273,10 +273,9 @@ class GeneratorOptions(BiddingOptions):
     prices, on_demand
         Files of a recorded history and of on-demand prices, which replace the generated one.
     zone_types, preemptions
-        Number of machine types by zone for a decision without bids (see `CapacityOptions`), and a file of recorded
-        preemption series to fit hazards on. `max_count` and `startup_min` apply to it, and so do
-        `windows` and `serial` if they differ from their defaults, which stand for those of `CapacityOptions`. Options of
-        bids (`OF_BIDS`) are errors.
+        Number of machine types on offer in a decision without bids (see `CapacityOptions`; 0 for one with bids), and a
+        file of recorded preemption series to fit hazards to. Such a decision uses `max_count` and `startup_min`;
+        defaults of `windows` and `serial` stand for those of `CapacityOptions`. Options of bids (`OF_BIDS`) are errors.
     min_gpus, min_probability
         Without bids: required GPUs at the end of the hour, and the required probability; 0 GPUs for no requirement.
     """
@@ -310,7 +309,9 @@ class GeneratorOptions(BiddingOptions):
         given = [one.name for one in fields(self) if one.name in OF_BIDS and getattr(self, one.name) != one.default]
         if self.zone_types and given:
             given.sort(key=OF_BIDS.index)
-            raise InvalidOptionError(f"zone_types gives a decision without bids; leave it out, or {', '.join(given)}")
+            raise InvalidOptionError(
+                f"zone_types gives a decision without bids; leave out zone_types, or {', '.join(given)}"
+            )
 
 
 def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:

@@ -72,19 +72,19 @@ class Work(StrEnum):
 
 
 def kind_of_work(types: Iterable[str]) -> Work:
-    """Return GPUs if every type has GPUs, else processors."""
+    """Return `Work.GPUS` if every type has GPUs, else `Work.VCPUS`."""
     return Work.GPUS if all(name in GPUS or name in GPU_RATES for name in types) else Work.VCPUS
 
 
 def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work: Work = Work.VCPUS) -> float:
     """Return the work of one instance per hour, from `rates`, else from the tables.
 
-    By GPUs, a V100 does 1; by processors, 4 vCPUs (a c3.xlarge) do 1, and GPUs nothing.
+    A V100 does 1 by `Work.GPUS`. 4 vCPUs, a c3.xlarge, do 1 by `Work.VCPUS`, which ignores GPUs.
 
     Raises
     ------
     InvalidProblemError
-        If neither has the type; a size in its name doesn't measure its speed.
+        If neither `rates` nor the tables have the type: the size in a type's name doesn't determine its speed.
     """
     if rates and instance_type in rates:
         return rates[instance_type]
@@ -158,14 +158,14 @@ class BiddingOptions:
 def draw_instance(
     history: PriceHistory, table: EvictionTable, options: BiddingOptions, seed: int, *, name: str | None = None
 ) -> BiddingInstance:
-    """Sample a time of a history, and return its decision.
+    """Sample a time of a history, and return the decision at this time.
 
     Parameters
     ----------
     history
         Price history, from which the time and the scenarios' windows are sampled.
     table
-        Known eviction rates.
+        Eviction rates by market and bid margin.
     options
         Options of the decision.
     seed

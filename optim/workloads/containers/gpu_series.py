@@ -137,7 +137,7 @@ class _Reader:
         use.add(time_s[is_new], percent[is_new])
 
     def finished(self) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
-        """Return all sums."""
+        """Return the usage by GPU and holder, and remarks on dropped samples."""
         if not self._uses:
             raise InvalidProblemError(f"{self._path}: the file has no GPU samples; check the query, or the columns")
         for use in self._uses.values():
@@ -163,7 +163,7 @@ class _Reader:
         return uses, tuple(remarks)
 
     def _rest(self, known: FloatArray, time_s: FloatArray, percent: FloatArray) -> Iterator[GpuUse]:
-        """Yield a further series' samples outside the time intervals `known`, shape (n, 2)."""
+        """Yield usage for the parts of a further series outside the time intervals `known`, shape (n, 2)."""
         place = np.searchsorted(known[:, 0], time_s, side="right") - 1
         is_known = (place >= 0) & (time_s < known[np.maximum(place, 0), 1])
         self._doubled += int(is_known.sum())

@@ -41,7 +41,7 @@ STEP_TOL = 0.01
 """Relative difference up to which steps count as equal."""
 
 HALF_DIGITS = 6
-"""Digits of a step to which a half is distinguished from its neighbours, since time stamps are floats."""
+"""Digits to which times, in steps, are rounded before halves are recognised, since time stamps are floats."""
 
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series without any of `LABELS`."""
@@ -53,7 +53,7 @@ SCRAPE_LABELS = frozenset(
     {"job", "instance", "endpoint", "service", "metrics_path", "prometheus", "prometheus_replica", "replica"}
     | {"receive", "receive_cluster", "tenant_id", "monitor"}
 )
-"""Labels of the observer rather than the target."""
+"""Labels of the scraper or storage rather than of the target."""
 
 PART_LABELS = ("cpu", "interface", "device", "mode", "failure_type", "scope")
 """Labels that distinguish parts of one container."""
@@ -89,7 +89,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """Samples of one series: raw for a counter, else in the resource's unit."""
+    """Samples of one series in the resource's unit; of a counter, running totals whose rate has this unit."""
 
     path: str | Path
     labels: Mapping[str, str]
@@ -114,14 +114,14 @@ def read_prometheus(
     """Read responses to range queries (`/api/v1/query_range`), one or more files.
 
     A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
-    become GiB for levels and MB/s for rates. A response without metric names, as from ``rate(...)`` or ``sum by``, shows
-    neither, so that `units` and `counters` are required.
+    become GiB for gauges and MB/s for rates. A response without metric names, as from ``rate(...)`` or ``sum by``,
+    shows neither type nor unit, so that `units` and `counters` are required.
 
     Of cAdvisor's series for a pod, each container counts once. The reader drops its pause container (``container="POD"``) and
     sums: those of control groups, and the pod's sum (no label ``container``) if its containers are present. A container that
     restarted within its pod has several series, which are joined in time. A target that two jobs scrape
     counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step but may begin at
-    different times: samples are matched to the nearest of the earliest query's, those half-way to the later one.
+    different times: each sample is moved to the nearest time of the earliest query, from half-way to the later one.
     The last of several samples with one time stamp counts. Memory limits of cAdvisor or kube-state-metrics become limits.
     `container_oom_events_total` counts kills; without it for a container, a rise of
     `kube_pod_container_status_restarts_total` is a kill if memory was at its limit before.

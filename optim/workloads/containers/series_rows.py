@@ -23,14 +23,14 @@ LEVELS: Mapping[str, Mapping[str, float]] = {
     MEMORY.name: {unit: size / GIB for unit, size in _BYTES.items()},
     NETWORK.name: {f"{unit}/s": size / MB for unit, size in _BYTES.items()} | {"bits/s": 1 / 8 / MB},
 }
-"""Allowed units of levels, and their value in the resource's standard unit."""
+"""Allowed units of gauges, and the value of one unit in the resource's standard unit."""
 
 TOTALS: Mapping[str, Mapping[str, float]] = {
     CPU.name: {"seconds": 1.0, "milliseconds": 1e-3, "nanoseconds": 1e-9},
     MEMORY.name: {},
     NETWORK.name: {unit: size / MB for unit, size in _BYTES.items()},
 }
-"""Allowed units of counters, and the value of their rate in the resource's standard unit."""
+"""Allowed units of counters, and the value of one unit per second in the resource's standard unit."""
 
 KNOWN_METRICS: Mapping[str, Resource] = {
     "container_cpu_usage_seconds_total": CPU,
@@ -144,7 +144,7 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
         return _of_other(resource_name, unit or "", is_counter=is_counter)
     allowed = TOTALS[resource_name] if is_counter else LEVELS[resource_name]
     if is_counter and not allowed:
-        raise InvalidOptionError(f"--counter {resource_name}: {resource_name} is a level, not a counter; leave it out")
+        raise InvalidOptionError(f"--counter {resource_name}: {resource_name} is a gauge, not a counter; leave it out")
     unit = unit or next(iter(allowed))
     if unit not in allowed:
         what = f"a counter of {resource_name}" if is_counter else resource_name
@@ -162,7 +162,7 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
 
 
 def scale_of(resource_name: str, unit: str) -> float:
-    """Return a level unit's value in the resource's unit.
+    """Return the value of one unit of a gauge in the resource's standard unit.
 
     Raises
     ------
@@ -237,7 +237,7 @@ MAX_SHOWN = 5
 """Containers that a message lists."""
 
 MAX_LACKING = 0.05
-"""Share of samples that may be dropped without a remark: a counter always loses its first."""
+"""Share of samples that may be dropped without a remark: a counter always loses its first sample."""
 
 
 def series_of_rows(

@@ -239,7 +239,7 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
         rows_read=len(gpus),
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, gpus * run_s),
-        notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated over GPUs",),
+        notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated from other numbers of GPUs",),
     )
 
 

@@ -264,7 +264,7 @@ IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:
 EPOCH = datetime(1970, 1, 1)
 
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
-"""For each unit since 1970: its smallest number (a time in 1973), units per second, name. In seconds, 1e11 is the year 5138."""
+"""Units of times since 1970: smallest number (a time in 1973), units per second, name. In seconds, 1e11 is the year 5138."""
 
 EARLIEST_S = 1e9
 """A column whose times are all at least this (a time in 2001) counts seconds since 1970, so that dates apply to it."""
@@ -279,7 +279,7 @@ _SPAN = re.compile(
 def parse_stamps(
     path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False, is_table: bool = True
 ) -> Any:
-    """Return time stamps as a pandas series; `may_lack` accepts empty ones, and `is_table` means that each has a row.
+    """Return time stamps as a pandas series; `may_lack` accepts empty ones, and with `is_table` errors name the row.
 
     Raises
     ------
@@ -325,7 +325,8 @@ def read_times(
     Raises
     ------
     InvalidProblemError
-        If a time is neither, or negative, or the column mixes dates and numbers, offsets and none, or units.
+        If a time is negative or neither date nor number, or the column mixes dates and numbers, dates with and without
+        offset, or units.
     """
     return times_of(path, column, read_columns(path, (), (column,))[column], second)
 
@@ -468,7 +469,7 @@ def seconds_of(begin: datetime | None, text: str) -> float:
     Raises
     ------
     InvalidOptionError
-        If the text is neither, or a date although the trace has none.
+        If the text is neither a number nor a date, or is a date although the trace has no dates.
     """
     try:
         seconds = float(text)

@@ -116,10 +116,12 @@ class _List(msgspec.Struct):
 def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     """Read running and pending jobs from a list of pods, of Kueue's workloads, or of both.
 
-    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, and its type is a node selector of `PRODUCTS`. A
-    pod's queue is Kueue's (``namespace/name``), else the namespace. Pods that share one of the labels `GANGS` are one gang, which runs
-    once all of them run. A workload is named after its owner and has the GPUs of its pod sets. A workload runs since the time of its condition `Admitted`; its GPU type comes from the node labels of its flavor. Where workloads are listed, pods with a queue's label are counted
-    with their workload only. The current time is the latest in the file.
+    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, and its GPU type is the node selector
+    for a label of `PRODUCTS`. A pod's queue is Kueue's (``namespace/name``), else the namespace. Pods that share one of
+    the labels `GANGS` are one gang, which runs once all of them run. A workload is named after its owner and has the
+    GPUs of its pod sets. A workload runs since the time of its condition `Admitted`; its GPU type comes from the node
+    labels of its flavor. Where workloads are listed, pods with a queue's label are counted with their workload only.
+    The current time is the latest in the file.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class _Attempt(msgspec.Struct):
 
     @property
     def is_told(self) -> bool:
-        """Whether the log records the attempt's machines or times; otherwise it is no attempt."""
+        """Whether the log records the attempt's machines or times; otherwise the entry is ignored."""
         return self.num_gpus > 0 or not {self.start_time, self.end_time} & {None, "None", ""}
 
 

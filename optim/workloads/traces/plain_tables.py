@@ -98,7 +98,7 @@ STEP_TIME = "step_time"
 """Times per step in equal parts of a job's steps, separated by colons, for a job with an adaptive batch size."""
 MOST_STEP_TIME, MOST_PARTS = 1e9, 1_000
 LONGEST_MIN = 1e6
-"""Minutes between checkpoints: two years."""
+"""Maximum number of minutes between checkpoints: two years."""
 OWN = PlainForm(ignored=(), start="start", estimate="estimate")
 _SIMULATED: dict[str, Any] = {
     "submit": "submit_time",
@@ -107,8 +107,8 @@ _SIMULATED: dict[str, Any] = {
 }
 TIRESIAS = PlainForm(**_SIMULATED)
 MURI = PlainForm(**_SIMULATED, second=1000.0, computing="resource_time_1", iteration="iteration_time")
-"""Muri's times are milliseconds. Muri's second resource stands for the GPU: the first is long for data loading or
-environment simulation (ShuffleNet, DQN), the third for wide gangs."""
+"""Muri's times are milliseconds. Muri's second resource stands for the GPU: the first one takes long in jobs that load data or
+simulate environments (ShuffleNet, DQN), the third one in wide gangs."""
 HELIOS = PlainForm(
     submit="submit_time",
     gpus="gpu_num",
@@ -245,7 +245,7 @@ def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
 
 
 def _step_times(path: str | Path, texts: TextArray) -> FloatArray:
-    """Return times per step in equal parts of each job's steps, shape (jobs, parts), from numbers separated by colons; constant if empty."""
+    """Return times per step in equal parts of each job's steps, shape (jobs, parts); an empty text is a constant speed."""
     known: dict[str, list[float]] = {}
     for text in set(texts.tolist()):
         try:

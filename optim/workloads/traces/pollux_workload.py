@@ -25,7 +25,8 @@ class StepTimes:
     Parameters
     ----------
     nodes, replicas, local_batch, step_s
-        One entry per measurement.
+        Numbers of nodes and of replicas (GPUs), batch size per replica, and seconds per step, one entry per
+        measurement.
     """
 
     nodes: IntArray
@@ -111,7 +112,7 @@ def read_workload(path: str | Path, options: ReadOptions) -> JobTable:
 
     A job runs as many iterations as its application took at this batch size until the end of the measured training. A step
     takes the time measured on the fewest nodes. The slowdown of spread gangs is measured as well: twice as many nodes stand
-    for machines of one rack, one node per GPU for the cluster.
+    for a gang spread over one rack, one node per GPU for a gang spread over the cluster.
 
     Raises
     ------

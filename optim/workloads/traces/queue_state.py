@@ -32,7 +32,7 @@ NOT_ELIGIBLE = (
 """Reasons for which Slurm doesn't consider a pending job."""
 
 MAX_ENTRIES = 100_000
-"""Most names that one range or entry of a Slurm list may stand for."""
+"""Maximum number of names that one range or entry of a Slurm list may stand for."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -140,7 +140,7 @@ class QueueState:
         return np.array([np.nan if job.limit_s is None else job.limit_s for job in self.jobs])
 
     def table(self, default_s: float = 3600.0) -> JobTable:
-        """Return a table of the jobs. The unknown run time is the limit, or the elapsed time plus `default_s`."""
+        """Return a table of the jobs, with the limit as run time or, without or after a limit, elapsed time plus `default_s`."""
         submit = np.array([job.submit_s for job in self.jobs])
         held = np.array([0.0 if job.start_s is None else self.now_s - job.start_s for job in self.jobs])
         limit = self.limit_s

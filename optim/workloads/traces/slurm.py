@@ -55,7 +55,7 @@ SLICES, TYPES = "jobs with MIG slices instead of full GPUs", "jobs with GPUs of 
 NO_SUBMIT, NO_ELAPSED = "jobs with unknown submission", "jobs with unknown run time"
 UNKNOWN = ("", "Unknown", "None", "N/A", "INVALID")
 EARLIEST_S = 1e8
-"""Least submission in seconds since 1970: in 1973, before Slurm existed."""
+"""Earliest plausible submission in seconds since 1970: a time in 1973, before Slurm existed."""
 _GPU = re.compile(r"(?:^|,)gres/gpu(?::(?P<type>[^=,]+))?=(?P<count>\d+)(?=,|$)")
 _ANY_GPU = re.compile(r"(?:^|,)gres/gpu[:=]")
 _SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
@@ -222,7 +222,7 @@ def _counts(text: str) -> tuple[int, dict[str, int]]:
 
 
 def _amounts(texts: TextArray, pattern: re.Pattern[str]) -> FloatArray:
-    """Return one amount of each job's resources, 0 where absent; memory without a unit is in MB."""
+    """Return the amount that a pattern finds in each resource text, 0 where absent; memory without a unit is in MB."""
     found = [pattern.search(text) for text in texts.tolist()]
     return np.array([float(match[1]) * MB_OF[match[2]] if match else 0.0 for match in found])
 
@@ -302,7 +302,7 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
     """Read running and pending jobs from the output of `sacct -P`.
 
     Columns are those of `read_sacct`, and `Start` (required), `Timelimit`, `Account`, `Priority`, `NodeList`, `Reason`.
-    The current time is the latest start plus elapsed time of a running job, else the latest submission. Each remaining task of a
+    The current time is the latest submission, or start plus elapsed time of a running job. Each remaining task of a
     pending job array is one job; components of one gang (``900+0``) are one job together.
 
     Raises

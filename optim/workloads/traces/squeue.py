@@ -39,7 +39,7 @@ Number = _Number | int | float | str | None
 
 
 class _Job(msgspec.Struct):
-    """One job of the list."""
+    """One job of the output."""
 
     job_id: Number
     job_state: list[str] | str
@@ -61,7 +61,7 @@ class _Job(msgspec.Struct):
 
 
 class _Queue(msgspec.Struct):
-    """The document."""
+    """The output of ``squeue --json``."""
 
     jobs: list[_Job]
     last_update: Number = None

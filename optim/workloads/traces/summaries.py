@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_columns, require_whole
 
-SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name,"
+SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name"
 """Option for quotas that aren't multiples of a machine."""
 
 
@@ -19,17 +19,17 @@ class ClusterSummary:
     Parameters
     ----------
     id
-        Its name.
+        Name of the cluster.
     gpu_job_num
         Number of jobs with GPUs.
     avg_run_time_gpu, med_run_time_gpu, avg_que_time_gpu, med_que_time_gpu
-        Run and waiting times in seconds.
+        Mean and median run times, and mean and median waiting times, in seconds.
     avg_gpu_num, med_gpu_num
-        GPUs per job.
+        Mean and median number of GPUs per job.
     complete_rate_gpu, cancel_rate_gpu, fail_rate_gpu
-        Shares of the jobs.
+        Shares of completed, cancelled and failed jobs.
     complete_gpu_time, cancel_gpu_time, fail_gpu_time
-        GPU-seconds.
+        GPU-seconds of completed, cancelled and failed jobs.
     """
 
     id: str
@@ -84,7 +84,7 @@ def read_summaries(path: str | Path) -> tuple[ClusterSummary, ...]:
 
 
 def read_quotas(path: str | Path) -> dict[str, int]:
-    """Read the machines that Helios' authors assigned to each virtual cluster of Philly: ``vc, node num``.
+    """Read the number of machines of each virtual cluster of Philly, assigned by Helios' authors: columns ``vc, node num``.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def read_quotas(path: str | Path) -> dict[str, int]:
     columns = read_columns(path, ("node num",), ("vc",))
     require_columns(path, columns, "node num", least=0.0)
     nodes = columns["node num"]
-    due = f"expected an integer number of machines, or {SHARES} in place of the file"
+    due = f"expected an integer number of machines (for others replace the file by {SHARES})"
     refuse(path, "node num", nodes != np.floor(nodes), due, nodes)
     return {str(name): int(number) for name, number in zip(columns["vc"], nodes.tolist(), strict=True)}
 

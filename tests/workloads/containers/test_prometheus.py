@@ -138,7 +138,7 @@ def test_counters_that_are_given_become_rates(tmp_path, said):
         (POD, held(0, 300, 1), "memory", {}, r"--unit memory=UNIT with one of bytes, .*GiB"),
         (POD, held(0, 300, 1), "memory", {"units": {"memory": "GiB"}}, "1.07374e.09 GiB, above the plausible maximum"),
         (POD, counted(0, 300, first=1e6), "cpu", {"units": {"cpu": "cores"}}, "above the plausible maximum of 10000; .*--counter"),
-        (POD, held(0, 300, 1), "memory", {"counters": ["memory"]}, "memory is a level, not a counter"),
+        (POD, held(0, 300, 1), "memory", {"counters": ["memory"]}, "memory is a gauge, not a counter"),
         (POD, held(0, 300, 1), "memory", {"units": {"memory": "apples"}}, "memory must be in one of bytes"),
         (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "cores"}}, "a counter of cpu must be in one of seconds"),
         (POD, counted(0, 300), "cpu", {"counters": ["cpu"], "units": {"cpu": "cores"}}, "give --unit cpu=seconds for rates in cores"),
