@@ -376,10 +376,10 @@ def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
     assert result.exit_code == 0, result.output
     assert "the history of east is ignored" in result.stderr
     assert "hazards of losing machines come from 1 zone, 24 h" in result.stderr
-    assert "its ticks of 300 s are sampled every 600 s" in result.stderr
+    assert "ticks of 300 s in the history are sampled every 600 s" in result.stderr
     assert result.stderr.count("hazards of losing machines") == 1
     (history / "west.json").write_text("{")
-    assert "1 of 2 can't be used (--skip-bad leaves them out)" in run(*words, "--history", history).stderr
+    assert "1 of 2 traces can't be used (--skip-bad leaves them out)" in run(*words, "--history", history).stderr
     nothing = run(*words, "--history", history, "--skip-bad")
     assert nothing.exit_code == 0, nothing.output
     assert "the prior, because the usable part of" in nothing.stderr
@@ -402,7 +402,7 @@ def test_bad_files_of_a_folder_are_named_and_left_out_only_if_asked_for(windows)
     words = ("--availability", windows, *ON_WINDOWS, "--every-file", "--policy", "on-demand")
     refused = run(*words)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "2 of 4 can't be used (--skip-bad leaves them out)" in refused.stderr
+    assert "2 of 4 traces can't be used (--skip-bad leaves them out)" in refused.stderr
     assert "2.json: data[0]: is 3" in refused.stderr
     assert "\x1b[2J" not in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1

@@ -257,11 +257,12 @@ class GeneratorOptions:
     slot_s
         Length of a slot in seconds.
     chunks
-        Range of N, the maximum workers of a job. None for the paper's 5 to 100, or on fewer than ten worker
-        servers H for H to H^2 (at most the paper's limits), so that small clusters get small jobs.
+        Range of N, the maximum workers of a job. None for the paper's 5 to 100 or, with H < 10 worker servers,
+        min(5, H) to H^2, so that small clusters get small jobs.
     epochs, minibatches, gradient_mb, worker_mbps, ps_mbps
-        Ranges of E, M, e, b, B. If communication would take more than the share
-        `communication` (a range) of the drawn time of a mini-batch, the generator raises b, then lowers e.
+        Ranges of E (epochs), M (mini-batches per chunk), e (gradient size), b and B (bandwidths of a worker and of a
+        PS). If communication would take more than the share `communication` (a range) of the drawn time of a
+        mini-batch, the generator raises b, then lowers e.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb, storage_gb
         Integer ranges of the demands.
     target_delay
@@ -426,7 +427,7 @@ def draw_jobs(options: GeneratorOptions, arrival: IntArray, rng: np.random.Gener
 
 
 def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
-    """Return one-segment jobs, with those of `which` replaced by others, under the same names."""
+    """Return jobs of one segment each in which those at `which` are replaced by `others`, under the same names."""
     changed: dict[str, Any] = {}
     for name in {each.name for each in fields(jobs)} - {"ids", "segment_offset", "segment_start"}:
         column = getattr(jobs, name)
@@ -568,16 +569,17 @@ def _decimal_fraction(value: float) -> Fraction:
 
 
 SEED_STEP = 1000
-"""Up to this many days, different seeds share no day."""
+"""Different seeds share no generated day, for up to this many days per seed."""
 
 
 def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[AdmissionInstance, ...]:
-    """Generate days with the instance's number of jobs, on the instance's servers.
+    """Generate admission instances of further days, with an instance's servers and number of jobs.
 
     Parameters
     ----------
     instance
-        Servers, slots and rules. Its jobs give only their number, and are compared so that no day repeats the instance.
+        Instance with the servers, slots and rules. Its jobs determine only the number of jobs; a day with the same jobs
+        is left out.
     num_days, seed
         Number of days; equal seeds give equal days.
 
@@ -607,7 +609,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
 
 
 def _are_same(jobs: Jobs, others: Jobs) -> bool:
-    """Return whether two sets of jobs agree at arrival, which shows that the generator had the same seed."""
+    """Return whether jobs have equal data at arrival, as if generated with the same seed."""
     return all(
         np.array_equal(getattr(jobs, name), getattr(others, name))
         for name in ("arrival", "epochs", "chunks", "minibatches", "gradient_micro_mb", "worker_demand")

@@ -317,7 +317,7 @@ def _even_sizes(total: int, largest: int) -> list[int]:
 
 
 def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
-    """Return servers with this total: in order, skipping those that exceed it, then the smallest of the rest."""
+    """Return servers with at least this total: in order if not larger than the missing rest, then the smallest others."""
     chosen: list[int] = []
     missing = float(total)
     for server in order.tolist():
@@ -592,7 +592,7 @@ def _too_small(instance: AdmissionInstance, options: TraceOptions, *, has_nodes:
     if has_nodes or at == 0:
         return f"{said}; choose larger nodes, or jobs that ask for less"
     least = math.ceil(float((stuck / [options.worker_gpu, options.worker_vcpu, options.worker_memory_gb]).max()))
-    return f"{said}; enlarge servers with --instance-option worker_{name}={most:g} (a GPU of theirs) or gpus_per_server={least}"
+    return f"{said}; enlarge servers with --instance-option worker_{name}={most:g} (per GPU of a server) or gpus_per_server={least}"
 
 
 def _summary(

@@ -146,7 +146,7 @@ SIZE = (1.0, 1.0, 2.0, 2.0, 4.0, 7.0, 22.0, 85.0, 159.0, 481.0, 1169.0)
 """Quantiles of gaps within bursts, pauses between bursts, and burst sizes, from days 40 to 117 of the merged list."""
 
 BIG_BURST, BIG_SINGLE_SHARE = 20, 0.972
-"""Bursts of at least this size contain 60 % of the jobs; this share of them asks for one GPU."""
+"""Bursts of at least this size contain 60 % of the jobs; in this share of these bursts, jobs ask for one GPU."""
 
 GANGS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 
@@ -192,7 +192,7 @@ class PhillyOptions:
         A list of Philly's jobs, merged or Pollux', whose bursts are resampled with their gangs and run times; None to draw
         bursts from the quantiles above.
     load
-        Factor on the arrival rate of the list.
+        Factor on the arrival rate of the drawn jobs.
     cap_s
         Upper bound to which longer run times are cut.
 

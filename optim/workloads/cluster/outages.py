@@ -53,7 +53,7 @@ def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> 
 
 
 def _times(path: str | Path, column: str, texts: NDArray[Any], begin: datetime | None, empty: int) -> NDArray[np.int64]:
-    """Return times in microseconds after the first submission."""
+    """Return times in microseconds after the first submission; `empty` for empty texts."""
     is_told = texts != ""
     seconds, first, _ = times_of(path, column, texts, is_due=is_told)
     if first not in (None, EPOCH) or (first is EPOCH and begin is not None):

@@ -51,7 +51,7 @@ KINDS: Mapping[str, str] = {
     "Configuration": "config.kueue.x-k8s.io/",
     "Queue": KAI,
 }
-"""Kinds that are read, and the prefix of their ``apiVersion``."""
+"""Kinds of objects that are read, and the prefix of their ``apiVersion``."""
 
 ChoiceT = TypeVar("ChoiceT", Queueing, Reclaim, WithinQueue, ShareRule)
 

@@ -112,7 +112,7 @@ PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "priorityweightjobsize": ("weight_job_size", _whole, "an integer below 2^32"),
     "priorityweightpartition": ("weight_partition", _whole, "an integer below 2^32"),
     "priorityweightqos": ("weight_qos", _whole, "an integer below 2^32"),
-    "priorityfavorsmall": ("favor_small", _yes, "YES or NO is"),
+    "priorityfavorsmall": ("favor_small", _yes, "YES or NO"),
     "prioritymaxage": ("max_age_h", _hours, "a time such as 7-0"),
     "prioritydecayhalflife": ("half_life_h", _hours, "a time such as 7-0"),
     "prioritycalcperiod": ("calc_period_min", _minutes, "minutes above 0"),
@@ -126,7 +126,7 @@ DEFAULTS: Mapping[str, Any] = {
     "max_age_h": 168.0,
     "half_life_h": 168.0,
 }
-"""Slurm's defaults where the policy's options have others: no weight, and 7-0 for the times."""
+"""Slurm's defaults where they differ from those of the policy's options: weights of 0, and 7 days for the times."""
 
 DECIDED = {"prioritytype": "priority/multifactor", "preempttype": "preempt/qos", "preemptmode": "requeue"}
 """Parameters for which only the simulated value is allowed."""
@@ -292,7 +292,7 @@ class QualityOfService:
     name
         Name by which jobs refer to it.
     priority
-        At least 0.
+        Term in its jobs' priority, at least 0.
     preempts
         Names of the qualities of service whose jobs it may preempt.
     exempt_s

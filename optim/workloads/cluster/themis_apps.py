@@ -130,7 +130,7 @@ def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, 
 
 
 def _gangs(options: ThemisOptions, trials: IntArray, work_h: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw each app's gang size, likelier the nearer its trials come to the typical run time; any if none comes near."""
+    """Draw each app's gang size: likelier the nearer it brings trials to the typical run time, any if none is near."""
     if options.gang:
         return np.full(options.apps, options.gang, np.int64)
     minutes = work_h[:, None] * HOUR_MIN / trials[:, None] / np.array(GANGS)

@@ -105,8 +105,8 @@ LIST_PRICES: Mapping[str, int] = MappingProxyType(
         "v100_8": 24_480_000,
     }
 )
-"""On-demand micro-dollars per hour in us-east-1 by type, also under the names p2.xlarge, p3.2xlarge and p3.16xlarge of the
-traces without prices."""
+"""On-demand micro-dollars per hour in us-east-1 by type; traces without prices call p2.xlarge k80_1, p3.2xlarge v100_1 and
+p3.16xlarge v100_8."""
 
 SPOT_PERCENT = 30
 """Spot price in traces without prices, in per cent of on-demand; a usual value for these machines."""
@@ -457,15 +457,15 @@ class ZoneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Egress:
-    """Costs of moving, by pairs of zones or regions.
+    """Costs of moving a job's state, by pairs of zones or regions.
 
     Parameters
     ----------
     path
         Source file, for error texts.
     links
-        By (from, to). A pair of zones takes precedence over that of their regions; an absent pair within a region is free and
-        takes no time.
+        Links by pair (from, to). A pair of zones takes precedence over that of their regions; an absent pair within a
+        region is free and takes no time.
     """
 
     path: str = ""
@@ -613,7 +613,8 @@ class SpellHistory:
         other = sorted(length for length in lengths if abs(length - every_s) > JITTER * every_s)
         if other:
             said.append(
-                f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, the jobs' decision interval"
+                f"ticks of {', '.join(map(str, other))} s in the history are sampled every {every_s} s, "
+                "the jobs' decision interval"
             )
         key = (every_s, *used)
         if key not in self._learned:

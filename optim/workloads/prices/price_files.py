@@ -48,7 +48,7 @@ LINUX, WINDOWS = "Linux/UNIX", "Windows"
 """Products, in Amazon's words."""
 
 MAX_OF_HEAD = 4096
-"""Bytes within which a list's name must appear."""
+"""Number of bytes at the beginning of a JSON file in which its list's name must appear."""
 
 PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
 """Providers by the name of their list."""
@@ -189,7 +189,8 @@ def read_price_list(path: str | Path) -> PriceList:
     for price in prices:
         if not 0 < price.usd_per_hour < 1e6:
             raise InvalidProblemError(
-                f"{path}: {price.instance_type} in {price.zone} costs {price.usd_per_hour:g} dollars per hour; correct the entry"
+                f"{path}: {price.instance_type} in {price.zone} costs {price.usd_per_hour:g} dollars per hour; "
+                "a price must be above 0 and below 1e6; correct the entry"
             )
     return PriceList(provider=provider, prices=prices, left_out=dict(left_out))
 
@@ -356,7 +357,7 @@ def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
 _LOG = logging.getLogger(__name__)
 
 PRODUCT = "Linux/UNIX"
-"""Default of Amazon's products."""
+"""Product that is read by default."""
 
 SNAPSHOTS = ("Azure", "Google")
 """Providers whose lists have current prices, spot and on demand."""
@@ -365,7 +366,7 @@ NO_GAP_S = 2**40
 """Seconds longer than any history. Price lists state how long each price holds, so that joined lists have no gaps."""
 
 MIN_RATE = 1e-6
-"""Least work rate of a machine, relative to a c3.xlarge."""
+"""Minimum work rate of a machine, relative to a c3.xlarge."""
 
 
 class _AwsPrice(msgspec.Struct):
@@ -418,7 +419,7 @@ def read_prices(
     gap_s
         Shortest time without any change that counts as a gap of the recording; by default `history_of` estimates it.
     work
-        Unit of a machine's work; by default GPUs if every type in the file has GPUs, else processors.
+        Unit of a machine's work; by default GPUs if every type in the file has GPUs, else vCPUs.
 
     Raises
     ------
@@ -516,7 +517,7 @@ def read_rates(path: str | Path) -> dict[str, float]:
 def parse_times(
     path: str | Path, column: str, texts: Sequence[str] | NDArray[Any], *, is_table: bool = True
 ) -> IntArray:
-    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. `is_table` means that each has a row.
+    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. With `is_table` errors name the row.
 
     Raises
     ------
@@ -540,7 +541,7 @@ def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, I
 def _from_json(
     path: str | Path, data: bytes, product: str | None
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
-    """Read Amazon's JSON in order of time; later entries of one time stamp count as earlier."""
+    """Read Amazon's JSON in order of time; of equal time stamps the last entry comes first, as answers begin with the latest."""
     try:
         pages = [_page(page) for page in _pages(data)]
     except InvalidProblemError as error:
@@ -567,7 +568,7 @@ def _from_json(
 
 
 def _page(data: bytes) -> _AwsHistory:
-    """Return a document, either an answer or its list of entries."""
+    """Decode a document: an answer, or only its list of entries."""
     if first_sign(data) == b"[":
         return _AwsHistory(SpotPriceHistory=decode(data, list[_AwsPrice]))
     return decode(data, _AwsHistory)

@@ -22,7 +22,7 @@ ZONES = ("a", "b", "e")
 
 DAY_S = 24 * HOUR_S
 CAP = 10
-"""Upper bound of prices over on-demand, which was Amazon's limit on bids."""
+"""Maximum price, as a multiple of on-demand; this was Amazon's limit on bids."""
 
 TICK_MICRO = 100
 """Prices are integer multiples of $0.0001."""
@@ -157,7 +157,7 @@ def _path(
     options: PriceOptions,
     rng: np.random.Generator,
 ) -> PricePath:
-    """Return the price path: the base at Poisson times, and the spikes' begins and ends."""
+    """Return the price path: the base at Poisson times, and at the beginnings and ends of spikes."""
     number = rng.poisson(options.changes_per_hour * span_s / HOUR_S)
     times = np.concatenate([[0.0], rng.uniform(0, span_s, number), spikes[:, 0], spikes[:, 1]])
     time_s = np.unique(times[times < span_s].astype(np.int64))

@@ -3,7 +3,7 @@
 A file is ``{"metadata": {"gap_seconds": 600, ...}, "data": [0, 1, ...], "prices": [...]}``, where prices are optional. Two
 meanings of `data` are in use. The recordings of SkyPilot's authors count the available machines
 (https://github.com/skypilot-org/spot-traces); simulators that read them, and derived benchmarks, write 1 where
-there were none. The files don't distinguish them, so that the reader needs a `Polarity`.
+no machine was available. The files don't state the meaning, so that the reader needs a `Polarity`.
 """
 
 import logging
@@ -81,7 +81,7 @@ class Recording:
     time_s
         Shape (ticks + 1,): beginnings of the ticks, seconds since 1970, and the end of the last.
     is_available
-        Shape (ticks,).
+        Shape (ticks,): whether machines were available.
     price_micro
         Shape (ticks,): spot prices, micro-dollars per hour; None if the file has none.
     """
@@ -120,7 +120,7 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
     Raises
     ------
     InvalidOptionError
-        If there is no polarity.
+        If `polarity` is None.
     InvalidProblemError
         If the file is invalid: not such JSON, empty, too large, an entry above 1 where 1 means "not available", or
         numbers of prices and entries differ.
@@ -152,7 +152,7 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
 
 
 def need_polarity(path: str | Path, polarity: Polarity | None) -> Polarity:
-    """Return the polarity if there is one.
+    """Return the polarity, which must not be None.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def stem_of(path: str | Path) -> str:
 
 
 def _start_of(start: str | float | None) -> int:
-    """Return a recording's start in seconds since 1970; 0 if it isn't a date, since the clock is only shown in rows."""
+    """Return a recording's start in seconds since 1970; 0 if it is neither a date nor such a number."""
     if isinstance(start, str):
         parsed = utc_dates([start])
         return 0 if parsed.isna().to_numpy()[0] else int(parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)[0])
@@ -212,7 +212,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], Read], *, root: str 
     paths, read
         The files, and the function that reads one.
     root
-        Their folder, for the text.
+        Folder of the files, for the message.
     skip_bad
         Skip unusable files with a warning each, if at least one is usable.
 
@@ -231,7 +231,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], Read], *, root: str 
             bad.append(text if text.startswith(f"{path}:") else f"{path}: {text}")
     if bad and not (skip_bad and good):
         size, remedy = len(bad) + len(good), "--skip-bad leaves them out" if good else "none is left"
-        raise InvalidProblemError(f"{root}: {len(bad)} of {size} can't be used ({remedy}): {'; '.join(bad)}")
+        raise InvalidProblemError(f"{root}: {len(bad)} of {size} traces can't be used ({remedy}): {'; '.join(bad)}")
     for text in bad:
         LOG.warning("left out: %s", text)
     return good

@@ -304,6 +304,6 @@ def test_workers_that_fit_no_server_are_said_with_the_resource_and_the_option_th
         "only 1 of 3 sampled jobs can run at all: one worker needs up to 64 GB of memory, but the largest server has 32"
         in said
     )
-    assert "--instance-option worker_memory_gb=64 (a GPU of theirs) or gpus_per_server=4" in said
+    assert "--instance-option worker_memory_gb=64 (per GPU of a server) or gpus_per_server=4" in said
     for cure in ({"worker_memory_gb": 64.0}, {"gpus_per_server": 4}):
         assert read_trace(path, "csv", TraceOptions(**{**options, **cure}), 0)[1].schedulable_jobs == 3
