@@ -2,25 +2,22 @@
 
 Usage is aggregated over five minutes: CPU to a histogram of the samples, memory to the peak. Weights have a half-life of 12 h
 (CPU) or 48 h (memory). The limit is the weighted average, a percentile of the load-weighted histogram, or the maximum, times a
-margin, here the multiplier m. The recommendation is the maximum over the last hour.
+margin, here the multiplier m. The recommendation is the largest limit of the last hour.
 
-References
-----------
-Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2. doi:10.1145/3342195.3387524
-
-Each model m has a decay d_m and a margin M_m. Let b(x) be the smallest limit not below sample x. At the end of a cycle the
-numbers of samples above and below each limit L are
+In the ensemble, each model m has a decay d_m and a margin M_m. Let b(x) be the smallest limit not below sample x. At
+the end of a cycle the numbers of samples above and below each limit L are
 
     o(L) <- (1 - d) o(L) + d #{b(x) > L},    u(L) <- (1 - d) u(L) + d #{b(x) < L},
 
-and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != previous L]. The recommender selects the
-model with the least smoothed cost, computed with w_o, w_u and w_c from the model's limits, plus penalties for changes of model
-and of limit. The multiplier is a factor on the limit.
+and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != previous L]. The recommender
+selects the model with the least smoothed cost, computed with w_o, w_u and w_c from the model's limits, plus penalties
+for changes of model and of limit. The multiplier is a factor on the limit. The weights, decays and margins are
+unpublished, so the values here are assumptions.
 
 References
 ----------
-Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2.3, equations 1 to 5. The weights, decays and
-margins are unpublished, so the values here are assumptions. doi:10.1145/3342195.3387524
+Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2; the ensemble: section 3.2.3, equations
+1 to 5. doi:10.1145/3342195.3387524
 """
 
 import numpy as np
@@ -89,7 +86,7 @@ class Autopilot:
         return scaled_by(np.max([recommended[:count] for recommended in self._recent], axis=0))
 
     def _observe(self, part: FloatArray) -> None:
-        """Add an aggregate of the running containers, shape (A, samples, R)."""
+        """Add the samples of one aggregation interval, shape (A, samples, R)."""
         count, age_s = len(part), part.shape[1] * self._interval_s
         rows = np.arange(count)[:, None]
         for column, is_level in enumerate(self._is_level):
@@ -163,7 +160,7 @@ class AutopilotLearning:
         costs = costs + CHANGE * (np.arange(NUM_LIMITS) != before[..., None])
         place = np.argmin(costs, axis=3)
         is_changed = place != before
-        self._place[running] = place  # `before` is a view of it
+        self._place[running] = place  # only now, since `before` is a view of it
         limit = self._margin * np.take_along_axis(limits[None], place[..., None], axis=3)[..., 0]
         self._follow(view, limit, is_changed)
         model = self._model[: len(view.past)]

@@ -1,8 +1,8 @@
 """The clairvoyant plan of least allocation, and a lower bound on the allocation of any policy.
 
-A plan allocates one amount of each resource per cycle: the common amount in the first cycle, never more than a limit, and with
-at most the allowed violations. In cycle c it chooses a level y, either 0 or the demand of one of the samples (levels in between
-only cost more), with a cost a(y), restarts included, and violations h(y):
+A plan allocates one amount of each resource per cycle: in the first cycle the amount that all policies allocate, never
+more than the limit, and with at most the allowed violations. In cycle c it chooses a level y, either 0 or the demand of
+one of the samples (levels in between only cost more), with a cost a(y), restarts included, and violations h(y):
 
     minimise sum_c a_c(y_c)   subject to   sum_c h_c(y_c) <= H.
 
@@ -53,7 +53,7 @@ class Clairvoyant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Menu:
-    """Choices of a resource, each of shape (C, K, n + 1); unavailable choices have infinite cost."""
+    """Possible levels of a resource in each cycle, shape (C, K, n + 1), with infinite cost where unavailable."""
 
     level: FloatArray
     cost: FloatArray

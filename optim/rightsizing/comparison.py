@@ -52,7 +52,7 @@ class TunedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
-    """Tune and run policies, one piece per name."""
+    """Task that tunes and runs policies; a piece is the name of a policy."""
 
     split: CalibrationTestSplit
     slo: Slo
@@ -140,15 +140,14 @@ class Row:
     is_reached
         Whether any multiplier meets the requirement; if not, the metrics are those of the maximum multiplier.
     required
-        Allowed average over containers of the measured fraction: cycles with a kill or throttled samples, both without the
-        first cycle, or under-provisioned time; None in the row ``all``.
+        Allowed risk; None in the row ``all``.
     guaranteed, num_tuned
-        Guaranteed average of the fraction in `required` over similar containers, and number of calibration containers.
-        With few of these the guaranteed value is above `required`. It is None without a guarantee (parts of one series,
-        the paper's measure, no multiplier that meets the requirement, clairvoyant references), and in the row ``all``.
+        Guaranteed mean risk of similar containers, and number of calibration containers. With few of these the
+        guaranteed risk is above `required`. It is None without a guarantee (parts of one series, the paper's measure,
+        no multiplier that meets the requirement, clairvoyant references), and in the row ``all``.
     risk, risk_low, risk_high
-        Measured risk: mean over containers of the fraction of cycles with a kill or of throttled samples, both without the
-        first cycle, or of under-provisioned time.
+        Measured risk: the mean over containers of the fraction of cycles with a kill or of throttled samples, both
+        without the first cycle. Under the paper's measure it is `under_time`.
     per_day, per_day_low, per_day_high, per_day_unit
         Kills, or hours throttled, per container-day, including the first cycles; None in the row ``all``.
     restart_h_per_day
@@ -156,7 +155,7 @@ class Row:
     under_time
         Fraction of samples with less than 95 % of demand.
     throttled_time, delayed_share
-        Fraction of throttled samples, and demand above the allocation over demand; 0 for an incompressible resource.
+        Fraction of throttled samples, and share of demand above the allocation; 0 for an incompressible resource.
     kills
         Number of cycles with a kill.
     total_allocation, unit
@@ -170,7 +169,7 @@ class Row:
         Upper bound on the reduction by any plan with the same allowed violations; None except for the clairvoyant
         references.
     over_share, under_share
-        Allocation above 105 % and shortage below 95 % of demand, over demand.
+        Allocation above 105 % of demand, and shortage below 95 %, as fractions of total demand.
     changes
         Changes of allocations by more than 5 %.
     container_p05, container_p50, container_p95
@@ -394,7 +393,7 @@ def risk_of(world: World, outcome: Outcome, slo: Slo, counts: IntArray | None = 
 
 
 def post_warmup_share(world: World) -> FloatArray:
-    """Return each series' fraction of its unit's post-warm-up part, shape (C, R); it sums to 1 over units that have one."""
+    """Return the share of its unit's post-warm-up cycles or samples in each series, shape (C, R); a unit's shares sum to 1."""
     samples = world.samples[:, 1:]
     count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
     return np.asarray(post_warmup_weight(world) * count)
@@ -443,9 +442,9 @@ class TradePoint:
     allocation_over_demand
         Allocation over all containers relative to their demand, including restarts unless the measure is the paper's.
     over_share, under_share
-        Allocation above 105 % and shortage below 95 % of demand, over demand.
+        Allocation above 105 % of demand, and shortage below 95 %, as fractions of total demand.
     kills, throttled_time, delayed_share
-        Number of cycles with a kill, fraction of throttled samples, and delayed demand over demand.
+        Number of cycles with a kill, fraction of throttled samples, and share of demand above the allocation.
     changes
         Changes of allocations by more than 5 %.
     """

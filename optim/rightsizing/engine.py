@@ -49,9 +49,9 @@ class Violations:
     Attributes
     ----------
     kills
-        Shape (C, R): cycles with a kill, 0 for rates.
+        Shape (C, R): number of cycles with a kill, 0 for rates.
     throttled
-        Shape (C, R): samples throttled, 0 for incompressible resources.
+        Shape (C, R): number of throttled samples, 0 for incompressible resources.
     delayed
         Shape (C, R): demand above the allocation of rates, summed over samples.
     post_warmup
@@ -193,14 +193,14 @@ def under_time(world: World, allocation: FloatArray) -> FloatArray:
 
 
 def measure(world: World, allocation: FloatArray, restarts: Restarts | None = None) -> Outcome:
-    """Measure an allocation.
+    """Return the metrics of an allocation.
 
     Parameters
     ----------
     world
         Containers.
     allocation
-        Shape (C, K, R).
+        Shape (C, K, R): allocation in each cycle.
     restarts
         Cost of a kill; None for the defaults.
     """

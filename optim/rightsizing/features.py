@@ -156,7 +156,7 @@ class Examples:
     after
         Shape (N, n', R): logarithm of demand over the level, in at most MAX_AFTER evenly spaced samples of the next cycle.
     is_there
-        Shape (N, n'): whether this sample exists; at least one does.
+        Shape (N, n'): whether these samples exist; at least one of each example does.
     peak
         Shape (N, R): log ratio of the next cycle's peak to the level.
     is_censored
@@ -221,7 +221,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
         share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
     if not features:
         raise InvalidProblemError(
-            f"policies that learn need a training series of {2 * width if is_whole else 2} samples or more"
+            f"no training series has {2 * width if is_whole else 2} samples; give longer series, or name other policies"
         )
     return Examples(
         features=joined(features),

@@ -47,7 +47,7 @@ quantile. The scale is at least MIN_TAIL."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecast:
-    """Distributions of needs.
+    """Forecast distributions of the needs of A containers.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class KnnQuantiles:
         return Forecast(need=features.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
 
     def _similar(self, features: Features) -> list[NDArray[np.intp]]:
-        """Return the similar examples for each resource, shape (A, number)."""
+        """Return the indices of the similar examples for each resource, shape (A, number)."""
         _, neighbours = self._tree.query((features.values - self._mean) / self._deviation, k=self._number)
         neighbours = neighbours.reshape(len(features.level), self._number)
         return [

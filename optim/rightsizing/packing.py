@@ -176,7 +176,7 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
 
 
 def min_phase_samples(labels: IntArray, num_phases: int) -> int:
-    """Return the smallest number of samples from which `phase_spread` learns a phase."""
+    """Return the number of samples of the rarest phase, from which `phase_spread` learns its distribution."""
     counts = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
     return int(counts[counts > 0].min())
 
@@ -282,7 +282,7 @@ def replay(
     demands
         Requests of each job, as for `admission_instance`.
     capacity, num_servers, slot_samples
-        As for `admission_instance`; samples per slot.
+        Capacity and number of servers, as for `admission_instance`, and samples per slot.
     """
     width = len(capacity)
     load: dict[tuple[int, int], FloatArray] = {}
@@ -333,7 +333,7 @@ class Sizing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingOptions:
-    """Jobs, servers and sizing.
+    """Options of jobs, servers and sizing.
 
     Attributes
     ----------
@@ -418,7 +418,7 @@ def pack(
     Parameters
     ----------
     training
-        Containers from which spreads are learned.
+        Containers from which the distributions of `PhaseSpread` are learned.
     jobs
         Jobs to be packed, each a container on the grid; the replay uses their series.
     phases

@@ -3,18 +3,19 @@
 The rule of HotCloud 2020 uses absolute statistics over all containers, and so allocates the same to small and large
 ones.
 
-References
-----------
-HotCloud 2020 (AI4DL), section 4: phase.rule.
-
-At sampled times of the training containers, the demand of the next cycle is divided by the container's current level. The
-distribution of this ratio per phase describes how a phase continues, including its growth and end, independently of the
-container's size. A container of level v in phase z gets the allocation y that minimises
+For the other rule, at sampled times of the training containers, the demand of the next cycle is divided by the
+container's current level. The distribution of this ratio per phase describes how a phase continues, including its
+growth and end, independently of the container's size. A container of level v in phase z gets the allocation y that
+minimises
 
     y + m s P(0.95 v ratio > y | z),
 
 where s is the mean demand of the training containers and m the multiplier, so that risk is taken where it saves most. The
-variant with a single phase shows the benefit of phases.
+variant with a single phase, `level-price`, shows the benefit of phases.
+
+References
+----------
+HotCloud 2020 (AI4DL), section 4: phase.rule.
 """
 
 import numpy as np
@@ -80,7 +81,7 @@ LEVELS = np.linspace(0.0, 1.0, 201)
     has_phases=False,
 )
 class PricedPlan:
-    """The priced rule on a world.
+    """The plan of the rule with a price on risk.
 
     The level of a rate is the mean since the phase began, or of the last cycle without phases; the level of an incompressible
     resource is the last sample.

@@ -24,7 +24,7 @@ HISTORY = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """One encoder on one seed.
+    """Scores of one encoder with one seed.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverySummary:
-    """One encoder over all seeds.
+    """Scores of one encoder over all seeds.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class RecoverySummary:
     ari_inner, ami
         Means, see `Recovery`.
     f1
-        Mean F1 by true phase, over the seeds that have it; None where none has.
+        Mean F1 by true phase, over the seeds that have the phase; None if no seed has it.
     seeds, ari_by_seed
         The seeds, and the adjusted Rand index of each.
     """
@@ -191,7 +191,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
 def _scored(
     encoder: str, seed: int, num_phases: int, truth: IntArray, labels: IntArray, scored: Any, inner: Any
 ) -> Recovery:
-    """Compare truth and labels."""
+    """Return the scores of labels compared with the truth."""
     return Recovery(
         encoder=encoder,
         seed=seed,

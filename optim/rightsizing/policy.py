@@ -138,7 +138,7 @@ def scaled_by(value: FloatArray) -> Estimate:
 
 
 def require_phases(phase: IntArray | None) -> IntArray:
-    """Return phases.
+    """Return the phases, which must be known.
 
     Raises
     ------

@@ -38,7 +38,7 @@ SPARE = 3
 """Containers to choose for each one that tuning needs: half of them serve for learning, and some are too short for tuning."""
 
 ROUNDING = 1e-9
-"""Shares that differ by at most this are equal."""
+"""Shares that differ by at most this count as equal."""
 
 CPU_LIMIT_RISK = 0.001
 """Share of samples that exceed a recommended CPU limit according to the forecast."""

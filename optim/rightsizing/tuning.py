@@ -69,7 +69,7 @@ def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
     is_met
         Test of the requirement.
     num_resources
-        R.
+        Number of resources R.
     """
 
     def meets(multiplier: FloatArray) -> NDArray[np.bool_]:
@@ -207,12 +207,12 @@ def guaranteed(world: World, slo: Slo) -> FloatArray:
 
 
 def min_covered(number: int, share: float) -> int:
-    """Return how many of n draws must be covered to leave at most a fraction `share`; more than n if n is too small."""
+    """Return how many of n draws to cover so that a new draw is covered with probability 1 - `share`; above n if n is small."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)
 
 
 def num_needed(share: float) -> int:
-    """Return the fewest draws that can guarantee at most a fraction `share` > 0 of uncovered ones: about 1 / share - 1."""
+    """Return the fewest draws with which a coverage of 1 - `share` can be guaranteed, about 1 / share - 1."""
     return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
 
 

@@ -1,17 +1,13 @@
 """The recommender of the Kubernetes Vertical Pod Autoscaler, with its decaying histograms.
 
-References
-----------
-Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender/util: `histogram.go`, `decaying_histogram.go`,
-`histogram_options.go`.
-
 CPU uses a decaying histogram of one sample per minute, memory a decaying histogram of daily peaks. The target is the 90th
 percentile times a margin, here the multiplier m (1.15 in the source). OOM kills raise the recorded peak.
 
 References
 ----------
-Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container.go` (`addMemorySample`, `RecordOOM`),
-`model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, minimum amounts).
+Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `util/histogram.go`, `util/decaying_histogram.go`,
+`util/histogram_options.go`, `model/container.go` (`addMemorySample`, `RecordOOM`), `model/aggregate_container_state.go`
+(weights), `logic/recommender.go` (margin, minimum amounts).
 """
 
 from dataclasses import dataclass

@@ -279,8 +279,8 @@ def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> P
         return _split_by_time(grid, options)
     if grid.unit_index.max() + 1 < MIN_UNITS:
         raise InvalidProblemError(
-            "at least three containers of different pods are needed, for training, calibration and test; split fewer, long "
-            "ones by time (--by-time)"
+            "at least three containers of different pods are needed, for training, calibration and test; if there are fewer, "
+            "split long series by time (--by-time)"
         )
     rng = np.random.default_rng(seed)
     known, held_out = split_containers(grid, options.test_share, rng)
