@@ -50,7 +50,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
     owner
         Shape (n,): the container of each sample.
     rate
-        In (0, 1).
+        Allowed share of samples above the threshold, in (0, 1).
     noise
         Scores due to rounding and sensor noise: lower bound of the threshold, and of the deviation of a container's mean.
 
@@ -85,18 +85,18 @@ def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
 
 
 class DriftTrigger:
-    """Cumulative sum of containers' mean scores above the calibration, which detects small but lasting excesses.
+    """Cumulative sum of the excess of containers' mean scores over the calibration's; it detects small but lasting excesses.
 
-    ``s <- max(0, s + z - slack)`` with z a container's `excess`; triggered once s
-    exceeds `limit`, and until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would
-    otherwise accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many
-    containers, a false alarm occurs about once in 930 containers, and a shift of one deviation is found after about ten
-    (Montgomery, Introduction to Statistical Quality Control, table of average run lengths of the one-sided sum).
+    The sum is ``s <- max(0, s + z - slack)`` with z a container's `excess`. It triggers as soon as s exceeds `limit`,
+    until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would otherwise
+    accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many containers, a false alarm
+    occurs about once in 930 containers, and a shift of one deviation is found after about ten (Montgomery, Introduction
+    to Statistical Quality Control, table of average run lengths of the one-sided sum).
 
     Parameters
     ----------
     calibration
-        Calibration of the model.
+        Calibration of the model's anomaly score.
     slack, limit
         Slack and limit, in deviations.
 
@@ -180,7 +180,7 @@ class LinearForecast:
         return cls(matrix=matrix, bias=bias, deviation=np.maximum(errors.std(axis=0), MIN_ERROR))
 
     def errors(self, series: ScaledSeries) -> FloatArray:
-        """Return scaled errors at ``series.ends(3)``, shape (n, R)."""
+        """Return the errors of the forecasts of samples ``series.ends(3)``, in scaled units, shape (n, R)."""
         windows = series.windows(DELAYS)
         history = windows[:, :-1].reshape(len(windows), len(self.matrix))
         return np.asarray(windows[:, -1] - history @ self.matrix - self.bias)
@@ -210,7 +210,7 @@ class Scoring:
     linear_forecast: LinearForecast
 
     def scores(self, grid: ContainerSeries, kind: AnomalyKind) -> FloatArray:
-        """Return the score of each sample, shape (T,), NaN where history is insufficient; `kind` must be allowed."""
+        """Return the score of each sample, shape (T,), NaN where history is insufficient; see `anomaly_kinds`."""
         series = self.scaling.scaled(grid)
         scores = np.full(grid.num_samples, np.nan)
         if kind == AnomalyKind.FREE_ENERGY and isinstance(self.encoder, CrbmEncoder):

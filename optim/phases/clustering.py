@@ -222,7 +222,7 @@ def assign(embeddings: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def squared_distances(embeddings: FloatArray, centres: FloatArray) -> FloatArray:
-    """Return squared distances, shape (n, k)."""
+    """Return the squared distance of each embedding to each centre, shape (n, k)."""
     origin = centres.mean(axis=0)
     moved, middle = embeddings - origin, centres - origin
     product = moved @ middle.T

@@ -29,7 +29,7 @@ class PhaseStatistics:
     mean, deviation
         Shape (K, R): over all samples of a phase; population deviation.
     within
-        Shape (K, R): deviation from the mean of the sample's run, over all containers.
+        Shape (K, R): root mean square deviation of samples from the mean of their run.
     quantiles
         Shape (K, R, 201): quantiles 0, 0.005, ..., 1.
     slope
@@ -225,16 +225,16 @@ def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray,
 
 
 RISING_SHARE = 0.6
-"""Share of windows in which an incompressible resource rises (or falls) above which a phase is named growth (or release)."""
+"""A phase is named growth (release) if an incompressible resource rises (falls) in more than this share of windows."""
 
 MIN_CHANGE = 0.01
-"""Mean change per minute, as a share of the mean, below which the use of an incompressible resource counts as constant."""
+"""An incompressible resource counts as constant if its mean change per minute is below this share of its mean."""
 
 BURST_VARIATION = 0.4
-"""Deviation within runs over the mean above which a rate is bursty."""
+"""A rate is bursty if its deviation within runs is above this share of its mean."""
 
 IDLE_SHARE = 0.5
-"""Share of the mean over all phases below which a phase's use of a resource is small."""
+"""A phase's use of a resource is small if it is below this share of the mean over all phases."""
 
 
 def phase_names(statistics: PhaseStatistics, resources: Sequence[Resource]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ SHRINKAGE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DwellModel:
-    """Hazards of K phases.
+    """Distributions of the dwell time, the number of samples of a run, of K phases.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class DwellModel:
     survival
         Shape (K, L): Kaplan-Meier estimate of the probability that a run is longer than ``l + 1`` samples.
     mean, p90
-        Shape (K,): mean, up to L samples, and the 90 % quantile of the samples in a run.
+        Shape (K,): mean dwell time, of runs cut at L samples, and its 90 % quantile.
     """
 
     hazard: FloatArray
@@ -106,7 +106,7 @@ class PhaseForecaster:
         self._chains: dict[tuple[tuple[int, ...], int, int], FloatArray] = {}
 
     def forecast(self, phases: IntArray, dwell: int, num_steps: int, method: ForecastMethod | str) -> FloatArray:
-        """Return the probabilities of the phases 1, ..., num_steps samples ahead.
+        """Return the probability of each phase 1, ..., num_steps samples ahead.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class PhaseForecaster:
         return probabilities
 
     def _semi_markov(self, current: int, dwell: int, num_steps: int) -> FloatArray:
-        """Propagate the probability of each phase and dwell time."""
+        """Forecast by propagating the joint probability of phase and dwell time."""
         state = np.zeros((self.num_phases, MAX_DWELL))
         state[current, min(dwell, MAX_DWELL) - 1] = 1.0
         probabilities = np.empty((num_steps, self.num_phases))
@@ -165,7 +165,7 @@ class PhaseForecaster:
         return probabilities
 
     def _prototype(self, phases: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
-        """Mix the forecasts along the continuations of training paths."""
+        """Return the mean of the forecasts along the continuations of training paths, weighted by frequency."""
         ways = self._continuations(phases)
         total = sum(ways.values())
         probabilities = np.zeros((num_steps, self.num_phases))

@@ -135,7 +135,7 @@ class Pipeline:
         return scaled.padded(self.encoder.num_delays) if self.is_padded else scaled
 
     def embeddings(self, grid: ContainerSeries) -> tuple[FloatArray, IntArray]:
-        """Return embeddings, shape (n, width), and their rows of the grid, shape (n,), increasing."""
+        """Return embeddings, shape (n, width), and the rows of the grid to which they belong, shape (n,), increasing."""
         embeddings = self.encoder.encode(self.scaled(grid))
         if self.is_padded:
             return embeddings, np.arange(grid.num_samples)
@@ -321,7 +321,7 @@ class FittedPhases(PhaseParameters):
         return fit_changes(self.runs_, self.num_phases_, self.order_)
 
     def graph(self, order: int | None = None) -> "nx.DiGraph[tuple[int, ...]]":
-        """Return the graph of changes, by default of order `order_`; see `transition_graph`."""
+        """Return the graph of changes of phase, by default of order `order_`; see `transition_graph`."""
         self._require_fit()
         return transition_graph(self.runs_, self.names_, order or self.order_)
 
@@ -508,7 +508,7 @@ class PhaseModel(FittedPhases):
     Attributes
     ----------
     num_phases_, names_, centres_
-        K, a name for each phase, and the clusters' centres.
+        Number of phases K, a name for each phase, and the clusters' centres.
     statistics_
         Resource use of each phase.
     runs_
@@ -518,7 +518,7 @@ class PhaseModel(FittedPhases):
     count_rows_
         Rows of `choose_count`; empty if `num_phases` was given.
     calibrations_
-        Calibrations of the anomaly scores.
+        Calibration of each anomaly score, by name.
 
     Examples
     --------
@@ -530,7 +530,7 @@ class PhaseModel(FittedPhases):
     """
 
     def fit(self, series: ContainerSeries, y: object = None) -> Self:
-        """Find phases.
+        """Find the phases of containers.
 
         A fifth of the containers is held out to determine the number of phases and the order of changes, and to calibrate
         the anomaly scores. Statistics, runs, tree and graph use all containers.
@@ -784,7 +784,9 @@ def _check_relations(model: "PhaseModel") -> None:
 def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:
     header: dict[str, Any] = json.loads(arrays["header"].tobytes())
     if header["schema"] != SCHEMA:
-        raise InvalidProblemError(f"{path}: a model of schema {header['schema']!r}; this version reads {SCHEMA!r}")
+        raise InvalidProblemError(
+            f"{path}: the model has schema {header['schema']!r}, but this version reads {SCHEMA!r}; {REMEDY}"
+        )
     return header
 
 

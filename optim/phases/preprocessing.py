@@ -16,7 +16,7 @@ CLOCK_TOL = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
-    """Series on a grid.
+    """Series on a grid of equidistant times.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Gri
     Raises
     ------
     InvalidOptionError
-        If the interval isn't positive, is longer than the gap, or gives more points than `ReadLimits.rows`.
+        If the interval isn't positive, is longer than `max_gap_s`, or gives more points than `ReadLimits.rows`.
     InvalidProblemError
         If most neighbouring samples are more than `max_gap_s` apart.
     """
@@ -148,7 +148,7 @@ class ScaledSeries(Segmented):
     Attributes
     ----------
     values
-        Shape (T, R).
+        Shape (T, R): scaled samples.
     lengths
         Shape (S,): number of samples per segment.
     """

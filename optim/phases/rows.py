@@ -30,9 +30,9 @@ class Reading:
     score
         Mean score; `score`, `excess` and `drift_sum` are None if no sample has enough history.
     excess
-        The score in deviations above the calibration's mean.
+        Number of deviations by which the score is above the calibration's mean.
     drift_sum
-        The trigger's cumulative sum after this container.
+        Cumulative sum of the drift trigger after this container.
     is_update_due
         Whether the trigger has fired, at this container or before.
     """

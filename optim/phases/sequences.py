@@ -60,14 +60,14 @@ def _pack_once(tokens: tuple[str, ...], period: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseRuns:
-    """Runs of many segments, in sequence.
+    """Runs of equal phases in many segments, one segment after the other.
 
     Attributes
     ----------
     phase
         Shape (N,): phase of each run; it differs between neighbouring runs of a segment.
     dwell
-        Shape (N,): samples of each run.
+        Shape (N,): number of samples of each run.
     offsets
         Shape (S + 1,): runs of segment s are ``offsets[s]`` to ``offsets[s + 1]``.
     """
@@ -161,7 +161,7 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
     labels
         Shape (T,); samples without a phase form separate runs.
     segment
-        Shape (T,): series of each sample, in order of time.
+        Shape (T,): segment of each sample; its samples are in order of time.
     """
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
@@ -231,9 +231,9 @@ class ChangeModel:
     def probabilities(self, history: Sequence[int]) -> FloatArray:
         """Return the probabilities of phases 0 to K - 1 and, last, of the end, given all phases so far; shape (K + 1,).
 
-        Interpolation: with N the occurrences and T the distinct followers of a context, its weight is N / (N + T), and the next
-        shorter context has the rest (Witten and Bell 1991, doi:10.1109/18.87000, method C). The current phase has
-        probability zero.
+        Estimates after contexts of all lengths are interpolated. With N the occurrences and T the distinct followers of
+        a context, its weight is N / (N + T), and the rest of the weight goes to the next shorter context (Witten and
+        Bell 1991, doi:10.1109/18.87000, method C). The current phase has probability zero.
         """
         padded = (START, *history)
         symbols = [*range(self.num_phases), END]
@@ -296,8 +296,8 @@ def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> t
 def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "nx.DiGraph[Context]":
     """Return the graph of changes: one node per context of `order` phases, with beginnings and ends.
 
-    Edges have `count` and `probability`, the share of a node's departures. Nodes have `label`, and `count`, the number of
-    entries; for orders above one, contexts with fewer than five occurrences are left out.
+    Edges have `count` and `probability`, their share of the departures from a node. Nodes have `label`, and `count`,
+    the number of entries; for orders above one, contexts with fewer than five occurrences are left out.
     """
     import networkx as nx
 
@@ -338,7 +338,7 @@ def packed_sequences(runs: PhaseRuns) -> list[Path]:
 
 
 def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]:
-    """Return distinct sequences with their counts, the most frequent first, then by their tokens."""
+    """Return distinct sequences with their counts, the most frequent first; ties by length, then by tokens."""
     counts = Counter(tuple(sequence) for sequence in sequences)
     return sorted(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
 
@@ -346,8 +346,8 @@ def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]
 def prefix_tree(sequences: Iterable[Sequence[str]]) -> "nx.DiGraph[Path]":
     """Return the prefix tree of sequences.
 
-    The tree's nodes are prefixes, and the root is the empty prefix; `count` is the number of sequences with this prefix, `ends` the number
-    that end with it, and `token` its last token.
+    The tree's nodes are prefixes, and the root is the empty prefix; `count` is the number of sequences with this
+    prefix, `ends` the number that end with it, and `token` its last token.
     """
     import networkx as nx
 

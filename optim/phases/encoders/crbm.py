@@ -46,7 +46,7 @@ class Autoregression(StrEnum):
 
 
 class Output(StrEnum):
-    """Embedding of a hidden unit."""
+    """Output of a hidden unit that embeddings use."""
 
     PROBABILITY = "probability"
     LOGIT = "logit"
@@ -228,7 +228,7 @@ class CrbmEncoder(Encoder):
 
 
 def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
-    """Return the deviation of each segment's last `size` outputs, or of all if there are fewer; shape (n, H)."""
+    """Return at each output the deviation of the last `size` outputs of its segment, of all if fewer; shape (n, H)."""
     if not len(outputs):
         return np.zeros_like(outputs)
     counts = np.maximum(series.lengths - num_delays, 0)
@@ -247,7 +247,7 @@ def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int,
 
 
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return training windows, and windows of held-out segments; with few segments both are all windows."""
+    """Return the last rows of training windows, and of windows in held-out segments; all windows twice if segments are few."""
     ends = series.ends(num_delays)
     segment = series.segment[ends]
     usable = np.unique(segment)
@@ -261,7 +261,7 @@ def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntAr
 def _with_autoregression(
     parameters: "CrbmParameters", series: ScaledSeries, ends: IntArray, autoregression: Autoregression
 ) -> "CrbmParameters":
-    """Return the CRBM with its direct connections initialised."""
+    """Return the CRBM, with the best linear forecast as its direct connections for ``least-squares``."""
     import jax.numpy as jnp
 
     if autoregression == Autoregression.TRAINED:

@@ -32,8 +32,8 @@ class HmmOptions:
     stickiness
         Pseudo-counts of transitions from each state to itself.
     num_restarts, max_iterations
-        Parameters of the fit. On generated containers, twelve restarts on 200 series found phases as well with the worst of ten seeds
-        as six restarts on 100 series did on average.
+        Number of restarts of the fit, and maximum iterations of each. On generated containers, twelve restarts on 200
+        series found phases as well with the worst of ten seeds as six restarts on 100 series did on average.
     max_series, max_samples
         Maximum series and samples to fit on; beyond this the fit uses random series, and random crops of long ones.
     """
