@@ -30,7 +30,7 @@ WITH_OFFSET = (
 def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
     """Return dates in UTC as a pandas series without a zone, NaT for other texts; a date without an offset is in UTC.
 
-    This function subtracts the offsets: pandas before 3.1 may ignore them if rows have several.
+    The function subtracts offsets itself: pandas before 3.1 may ignore them if they differ between rows.
     """
     pd = require_package("pandas", "reading dates")
 
@@ -336,7 +336,7 @@ def _open(path: str | Path) -> Source:
 
 
 def _records(path: str | Path, separator: str, errors: str = "replace") -> Iterator[tuple[int, list[str]]]:
-    """Yield the fields of header and rows with the number of their first line; blank lines are skipped."""
+    """Yield the first line's number and the fields of the header and of each row; blank lines are skipped."""
     with _open(path) as source:
         lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors=errors, newline="")
         reader = csv.reader(lines, delimiter=separator, quoting=_quoting(separator))
@@ -382,7 +382,7 @@ def refuse(
 ) -> None:
     """Raise InvalidProblemError at the first row with an invalid field; the message gives place, expectation (`due`) and value.
 
-    Without `is_table` the value alone identifies the field.
+    Without `is_table` the message gives no row.
     """
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
@@ -399,7 +399,7 @@ def require_columns(
     may_lack: bool = False,
     is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first field of these columns below `least`, or empty unless `may_lack`."""
+    """Raise InvalidProblemError at the first field of these columns that is below `least` or, unless `may_lack`, empty."""
     for name in names:
         values = columns[name]
         is_wrong = (values < least) | (np.isnan(values) & (not may_lack))
@@ -419,7 +419,7 @@ def require_order(
     steps = np.diff(times)
     for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
         row = line_of(path, int(rows[place + 1]))
-        raise InvalidProblemError(f"{path}: row {row}: {name} goes back in time; sort the rows of each by {by}")
+        raise InvalidProblemError(f"{path}: row {row}: {name} goes back in time; sort its rows by {by}")
 
 
 def groups(keys: NDArray[Any]) -> dict[str, NDArray[np.int64]]:

@@ -94,7 +94,7 @@ def generator_of(problem: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Generator options of an admission instance, and the first 16 digits of the SHA-256 of its document."""
+    """Generator options of an admission instance, and the first 16 digits of the SHA-256 of the instance's document."""
 
     options: GeneratorOptions
     seed: int

@@ -269,7 +269,7 @@ def test_times_of_a_group_rise_or_may_stand_still(times, is_strict, row):
     if not row:
         require_order("f", "g", rows, np.array(times), by="t", is_strict=is_strict)
         return
-    with pytest.raises(InvalidProblemError, match=f"f: row {row}: g goes back in time; sort the rows of each by t"):
+    with pytest.raises(InvalidProblemError, match=f"f: row {row}: g goes back in time; sort its rows by t"):
         require_order("f", "g", rows, np.array(times), by="t", is_strict=is_strict)
 
 

@@ -56,7 +56,7 @@ class GeneratorOptions:
     Parameters
     ----------
     num_apps, num_gpus, num_machines
-        Sizes; GPUs are spread over the machines as evenly as possible.
+        Numbers of apps, GPUs and machines; GPUs are spread over the machines as evenly as possible.
     slots_per_machine
         Groups of fast links per machine.
     allocated_share
@@ -71,7 +71,8 @@ class GeneratorOptions:
         Widest locality that apps bid for: `cluster`, `rack`, `machine` or `slot`; bundles within one machine are
         hardest to pack.
     bids
-        `classes`: by number and locality; `named`: each bid names one machine, at the app's speed on it.
+        `classes`: bids for a number of GPUs and a locality; `named`: each bid names one machine, at the app's speed on
+        it.
     network_share
         Share of the apps whose training is bound by the network instead of computation.
     new_share
@@ -86,9 +87,9 @@ class GeneratorOptions:
 
     Notes
     -----
-    Trials per app and work follow the shape of the paper's workload (20 % of apps with at most 5 trials, half
-    with at most 80; median work 250 GPU-hours). A named speed is uniform on 0.3 to 1; on a sixth of the machines,
-    the app's home, it is 1.
+    Trials per app and work follow the shape of the paper's workload (20 % of apps with at most 5 trials, half with at
+    most 80; median work 250 GPU-hours). With named bids, an app's speed on a machine is uniform on 0.3 to 1; on a sixth
+    of the machines it is 1.
 
     References
     ----------
@@ -195,7 +196,7 @@ def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdo
 
 
 def draw_cluster(options: GeneratorOptions, rng: np.random.Generator) -> Cluster:
-    """Draw the allocated GPUs; racks are filled in order."""
+    """Return a cluster with randomly allocated GPUs, whose machines fill the racks in order."""
     machines, rack = options.num_machines, RACK if options.num_machines > SMALL_CLUSTER else RACK_OF_SMALL
     num_slots = machines * options.slots_per_machine
     gpus = np.full(num_slots, options.num_gpus // num_slots)

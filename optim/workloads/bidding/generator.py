@@ -96,7 +96,7 @@ class CapacityDraw:
     instance
         The decision.
     shocks
-        The hour's shocks by cause.
+        Expected shocks of the hour by cause.
     capacity
         Shape (kinds,): GPUs of one machine.
     """
@@ -262,14 +262,14 @@ OF_BIDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorOptions(BiddingOptions):
-    """Sizes of the history behind an instance, and the decision (`BiddingOptions`).
+    """Options of the price history behind an instance, and of the decision (`BiddingOptions`).
 
     Parameters
     ----------
     num_types, num_zones
         Every type in every zone is a market; at most 5 types and 3 zones.
     days
-        Length of the history.
+        Length of the history in days.
     prices, on_demand
         Files of a recorded history and of on-demand prices, which replace the generated one.
     zone_types, preemptions

@@ -79,7 +79,7 @@ def kind_of_work(types: Iterable[str]) -> Work:
 def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work: Work = Work.VCPUS) -> float:
     """Return the work of one instance per hour, from `rates`, else from the tables.
 
-    A V100 does 1 by `Work.GPUS`. 4 vCPUs, a c3.xlarge, do 1 by `Work.VCPUS`, which ignores GPUs.
+    The unit is the work of a V100 with `Work.GPUS`, and of 4 vCPUs (a c3.xlarge) with `Work.VCPUS`, which ignores GPUs.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def instance_at(
 def instance_of_windows(
     history: PriceHistory, begin_s: IntArray, options: BiddingOptions, name: str
 ) -> BiddingInstance:
-    """Return the decision over one-hour windows with equal probability."""
+    """Return the decision with one-hour windows that begin at `begin_s` as scenarios of equal probability."""
     deltas = np.array(options.deltas_micro, dtype=np.int64)
     charges, evictions = [], []
     for path in history.paths:

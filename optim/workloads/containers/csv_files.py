@@ -23,7 +23,8 @@ def read_containers(
 
     - AI4DL's: `timestamp`, `service`, `pod.id`, `cpu.usage.cores`, `mem.working.set`, `mem.limit`.
     - MIT Supercloud's, one job: `EpochTime`, `CPUUtilization` (per cent of a core), `RSS` (KiB).
-    - Bitbrains' joined: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes cores.
+    - Bitbrains', joined into one table: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes
+      cores.
     - Custom: `container`, `time_s`, and one column per resource. A column ``NAME_limit`` has limits, ``NAME_kills`` the kills for
       lack of the resource since the container's previous row, `phase` (text) the true phase.
 
@@ -32,7 +33,8 @@ def read_containers(
     path
         The file.
     units
-        Unit by resource in the custom form, also for limits, if it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...
+        Unit of each resource and its limits in the custom form, if it isn't cores, GiB or MB/s; such as bytes or
+        millicores.
     drop_incomplete
         Whether to continue if more than half of the containers lack a resource.
 

@@ -111,13 +111,13 @@ def _burst(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray
 
 
 def _stable(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, _rng: np.random.Generator) -> _Shape:
-    """All levels stay constant."""
+    """All resources stay constant, except for noise."""
     cpu = sizes.busy_cores * (1 + 0.03 * unit[0])
     return cpu, (memory * (1 + 0.004 * unit[1]), memory), sizes.network_mb_per_s * (1 + 0.05 * unit[2])
 
 
 def _growth(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
-    """Memory grows linearly while CPU idles, with an occasional spike."""
+    """Memory grows linearly while CPU is at half of its busy level, with an occasional spike."""
     end = memory * rng.uniform(MIN_GROWTH, MAX_GROWTH)
     line = np.linspace(memory, end, n + 1)[1:]
     cpu = sizes.busy_cores * (0.55 * (1 + 0.08 * unit[0]) + 0.8 * (rng.random(n) < 0.08))
@@ -184,7 +184,7 @@ class ContainerOptions:
     idle_share
         Mean share of a container's life that it idles after its job; these samples have no phase (-1).
     idle_memory
-        Share of its last memory, above its initial memory, that an idling container keeps.
+        Share of the memory above its initial memory that an idling container keeps.
     has_network
         Whether network is a third resource: downloads in load phases, gradient exchange in bursts.
     """
@@ -221,7 +221,7 @@ def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries
     Parameters
     ----------
     options
-        Number and difficulty.
+        Options of the generator.
     seed
         Equal options and seeds give equal series.
 

@@ -297,7 +297,7 @@ def _table_parts(path: str | Path) -> Iterator[Part]:
 def _large_blocks(
     path: str | Path, time: str, value: str, names: tuple[str, ...]
 ) -> Iterator[tuple[FloatArray, FloatArray, IntArray, list[dict[str, str]]]]:
-    """Yield times, utilisation and index of the GPU and holder, in blocks with several rows per GPU; and names by index."""
+    """Yield large blocks of rows (times, utilisation, index of GPU and holder), and the names of GPU and holder by index."""
     numbers: dict[tuple[str, ...], int] = {}
     said: list[dict[str, str]] = []
     held: list[tuple[FloatArray, FloatArray, IntArray]] = []

@@ -97,7 +97,7 @@ class _Part:
     times: FloatArray
     values: FloatArray
     gaps: FloatArray
-    """Gaps between samples, including those that aren't numbers."""
+    """Seconds between neighbouring samples, including those whose values aren't numbers."""
 
     @property
     def is_counter(self) -> bool:
@@ -245,7 +245,7 @@ def _matched(
     where: str, usage: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], gaps: Mapping[str, Sequence[FloatArray]]
 ) -> dict[tuple[str, float], dict[str, float]]:
     """Return the values of each container and time by resource, with times moved to those of the earliest query."""
-    # Medians of integer gaps: of an even number the smaller middle one.
+    # The median; of an even number of gaps the smaller middle one, so that the step is a gap that occurs.
     steps = {
         resource: float(np.quantile(part_gaps, 0.5, method="lower"))
         for resource, parts in gaps.items()
@@ -379,7 +379,8 @@ def answer_of(path: str | Path) -> _Answer:
     if answer.status != "success" or answer.data is None or answer.data.resultType != "matrix":
         result = None if answer.data is None else answer.data.resultType
         raise InvalidProblemError(
-            f"{path}: status {answer.status!r} with a {result!r}; save the response of query_range"
+            f"{path}: expected status 'success' with a 'matrix', got {answer.status!r} with a {result!r}; "
+            "save the response of query_range"
         )
     return answer
 

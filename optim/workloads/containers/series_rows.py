@@ -205,7 +205,7 @@ def _by_name(path: object, resource_name: str, metric: str) -> Reading:
 
 
 def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
-    """Return the unit in a metric's name, whether it names a counter, and whether a rate (``level:metric:operations``)."""
+    """Return the unit in a metric's name, and whether it names a counter or a recorded rate (``level:metric:operations``)."""
     parts = metric.split(":")
     base, operations = (parts[1], parts[-1]) if len(parts) > 2 else (metric, "")
     is_rate = "rate" in operations
@@ -216,7 +216,7 @@ def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
 
 
 def _of_other(resource_name: str, unit: str, *, is_counter: bool, is_level: bool = False) -> Reading:
-    """Return the conversion for a resource of the user's files: bytes to GiB or MB/s, other units unchanged."""
+    """Return the conversion for a resource without a standard unit: bytes to GiB or MB/s, other units unchanged."""
     level_units, rate_units = LEVELS[MEMORY.name], TOTALS[NETWORK.name] if is_counter else LEVELS[NETWORK.name]
     if unit in rate_units:
         resource, factor = Resource(name=resource_name, unit=NETWORK.unit), rate_units[unit]
@@ -234,7 +234,7 @@ MAX_PLAUSIBLE: Mapping[str, float] = {"cpu": 1e4, "memory": 1e5, "network": 1e6}
 """Upper bounds on plausible cores, GiB and MB/s of one container."""
 
 MAX_SHOWN = 5
-"""Containers that a message lists."""
+"""Maximum number of containers that a message lists."""
 
 MAX_LACKING = 0.05
 """Share of samples that may be dropped without a remark: a counter always loses its first sample."""
@@ -271,7 +271,7 @@ def series_of_rows(
     values
         Shape (rows, R); NaN where missing.
     resources
-        The R columns.
+        Resources of the R columns.
     limit
         Shape (rows, R) or None, NaN where unknown; the last known one of each container and column counts.
     phase, phase_names

@@ -180,7 +180,7 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     throughput table has rates for few numbers of GPUs. Other rates are proportional to the GPUs, extrapolated
     from the largest measured number below, and counted in the notes. Rates of GPUs on one machine and on
     several give the slowdown of gangs that don't fit one machine.
-    Virtual clusters don't overlap in time: the time window is chosen in each of them.
+    Since virtual clusters have separate clocks, a time window lies within one of them.
 
     Raises
     ------

@@ -84,7 +84,7 @@ class NodeTable:
     kind
         Name of each server's type.
     capacity
-        Shape (servers, resources).
+        Shape (servers, resources): amount of each resource.
     """
 
     kind: tuple[str, ...]
@@ -313,9 +313,9 @@ def read_times(
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:
     """Return a column of times, numbers or dates, as seconds; the date of second 0, if known; and remarks.
 
-    Dates are ISO 8601, to the day, minute, second or fraction of a second. Either all have an offset from UTC, and are converted
-    to UTC, or none has. Numbers too large for seconds are milli-, micro- or nanoseconds since 1970. Seconds that are all after 2001 also
-    count from 1970.
+    Dates are ISO 8601, to the day, minute, second or fraction of a second. Either all have an offset from UTC, and are
+    converted to UTC, or none has. Numbers too large for seconds are milli-, micro- or nanoseconds since 1970. Numbers
+    of seconds that are all after 2001 also count from 1970.
 
     Parameters
     ----------
@@ -498,7 +498,7 @@ def _numbers(texts: TextArray) -> NDArray[np.float64]:
 
 
 def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
-    """Return dates in UTC, as a pandas series without zones, and which texts start like a date such as 2017-10-03."""
+    """Return dates in UTC, as a pandas series without zones, and which texts are dates such as 2017-10-03."""
     pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts, dtype=object)

@@ -121,7 +121,7 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     the labels `GANGS` are one gang, which runs once all of them run. A workload is named after its owner and has the
     GPUs of its pod sets. A workload runs since the time of its condition `Admitted`; its GPU type comes from the node
     labels of its flavor. Where workloads are listed, pods with a queue's label are counted with their workload only.
-    The current time is the latest in the file.
+    The current time is the latest time in the file.
 
     Raises
     ------

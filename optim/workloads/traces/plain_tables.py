@@ -255,7 +255,7 @@ def _step_times(path: str | Path, texts: TextArray) -> FloatArray:
     # The least common multiple lets every job have the same number of parts.
     parts = math.lcm(*{len(times) for times in known.values()})
     is_wrong = np.array([not all(0 < each <= MOST_STEP_TIME for each in known[text]) for text in texts.tolist()])
-    refuse(path, STEP_TIME, is_wrong, "expected times per step above 0 with colons, such as 1:1:0.5", texts)
+    refuse(path, STEP_TIME, is_wrong, "expected times per step above 0, separated by colons, such as 1:1:0.5", texts)
     if parts > MOST_PARTS:
         raise InvalidProblemError(
             f"{path}: column {STEP_TIME!r}: the least common multiple of the jobs' numbers of parts is {parts}, above {MOST_PARTS}; "
@@ -296,7 +296,7 @@ def _unread(
 def _counts(
     path: str | Path, columns: Mapping[str, NDArray[Any]], counts: Mapping[str, str], kept: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return the integer columns."""
+    """Return the integer columns by the field of `JobTable` that they fill."""
     for name, column in counts.items():
         require_columns(path, columns, column, least=-np.inf if name == "priority" else 1.0)
     return {name: require_whole(path, column, columns[column])[kept] for name, column in counts.items()}

@@ -1,4 +1,4 @@
-"""The command with which Slurm prints jobs, apart from their reader so that help loads fast."""
+"""The command with which Slurm prints jobs, in a separate module so that help loads fast."""
 
 COMMAND = (
     "sacct -a -P -S now-30days --format=JobID,User,Account,QOS,Partition,Submit,Start,End,ElapsedRaw,Timelimit,ReqTRES,"

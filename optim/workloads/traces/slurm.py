@@ -275,7 +275,7 @@ def _waited(
 
 
 def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:
-    """Return which rows equal an earlier one in all fields, as in two prints that overlap in time."""
+    """Return which rows equal an earlier one in all fields, as where two outputs overlap in time."""
     pd = require_package("pandas", "reading traces")
 
     return np.asarray(pd.DataFrame(dict(columns)).duplicated().to_numpy(), bool)

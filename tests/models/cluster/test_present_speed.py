@@ -72,7 +72,7 @@ def test_shortest_job_first_goes_by_the_present_speed(tmp_path):
 def test_bad_step_times_are_told(tmp_path, text):
     path = tmp_path / "jobs.csv"
     path.write_text(f"id,submit,gpus,duration,step_time\na,0,1,10,{text}\n")
-    with pytest.raises(InvalidProblemError, match="times per step above 0 with colons"):
+    with pytest.raises(InvalidProblemError, match="times per step above 0, separated by colons"):
         read_jobs(path, "csv", ReadOptions())
 
 
