@@ -253,7 +253,7 @@ class GeneratorOptions:
     Parameters
     ----------
     num_jobs, num_slots, num_worker_servers, num_ps_servers
-        Sizes.
+        Numbers of jobs, of slots, and of servers for workers and for PSs.
     slot_s
         Length of a slot in seconds.
     chunks
@@ -279,7 +279,7 @@ class GeneratorOptions:
     arrival_swing, arrival_burstiness
         Amplitude of the daily wave and variance of the slots' random rate (`draw_arrivals`).
     worker_types, ps_types
-        Server types; each server's type is uniform.
+        Server types; each server's type is drawn uniformly.
     shared_servers
         Whether workers and PSs may use all servers.
     chunk_integral, max_share_per_server, min_utility
@@ -484,7 +484,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw
     Returns
     -------
     AdmissionInstance
-        Its quantities are decimals with at most six decimal places.
+        Instance whose quantities have at most six decimal places.
 
     Raises
     ------

@@ -33,22 +33,22 @@ class TraceOptions:
     num_worker_servers, num_ps_servers
         Numbers of servers; None for a cluster sized by `cluster_share` and `ps_per_gpu`.
     cluster_share
-        GPU-slots of the cluster over those of all of the sample's jobs. None for the trace's ratio of GPUs to
-        jobs: the maximum of GPUs in use at once, over the number of the window's submissions.
+        GPU-slots of the cluster, as a multiple of those that all sampled jobs need. None to scale the trace's maximum
+        of GPUs in use at once by the sampled share of the window's submissions.
     ps_per_gpu
         PSs that the default cluster can host per GPU: a job of one GPU with two workers
         needs one.
     gpus_per_server, pss_per_server
         Workers (PSs) that fit on one of the default cluster's servers.
     chunks_per_gpu
-        N over the job's recorded GPUs, which bounds its speed-up over the recorded run.
+        Maximum workers N of a job, as a multiple of its recorded GPUs.
     workers_per_ps
         B / b: workers that one PS serves.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb
         Demands of one worker and one PS, if the trace lacks them; a default server always fits
         `gpus_per_server` or `pss_per_server` of these.
     target_delay
-        Range of theta3 over the job's shortest duration, uniform.
+        Range of theta3 as a multiple of the job's shortest duration, uniform.
     utilities
         Classes of utilities and their shares.
     max_duration_s
@@ -166,7 +166,7 @@ def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator
     Parameters
     ----------
     table
-        At least one job.
+        Jobs of a trace, at least one.
     options
         `num_jobs`, `num_slots`, `slot_minutes`, `window_start_s`.
     rng
@@ -299,7 +299,7 @@ def cluster_of_nodes(
             raise InvalidProblemError(f"{name} must be at most {len(order)}, the trace's usable nodes, got {number}")
         chosen = _until_full(order, size, total) if number is None else order[:number]
         if not len(chosen):
-            raise InvalidProblemError(f"the node list has no node that counts as {name}; give a list with such nodes")
+            raise InvalidProblemError(f"the node list has no usable node for {name}; give a list with such nodes")
         sides.append(_grouped(nodes, chosen, options))
     return sides[0], sides[1]
 
@@ -335,7 +335,7 @@ def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
 
 
 def _grouped(nodes: NodeTable, which: IntArray, options: TraceOptions) -> ServerClasses:
-    """Return sampled nodes grouped into classes of equal nodes, largest classes first."""
+    """Return sampled nodes grouped into classes of equal nodes, by type, the most frequent class of a type first."""
     counts = Counter((nodes.kind[k], tuple(nodes.capacity[k].tolist())) for k in which.tolist())
     ordered = sorted(counts.items(), key=lambda entry: (entry[0][0], -entry[1], entry[0][1]))
     return _classes([(kind, np.array(capacity), count) for (kind, capacity), count in ordered], options)
@@ -357,7 +357,7 @@ UNITS = ("GPUs", "vCPUs", "GB of memory")
 """Units of these resources."""
 
 WORKER_MBPS = 1000
-"""b; only its ratio to B matters, since run times already include communication (e = 0)."""
+"""Bandwidth b of a worker; only its ratio to B matters, since run times already include communication (e = 0)."""
 
 
 def map_sample(
@@ -528,10 +528,10 @@ def read_trace(
 ) -> tuple[AdmissionInstance, TraceSummary]:
     """Sample an admission instance from a trace.
 
-    A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
-    N = `chunks_per_gpu` G, so that it may run faster or slower than recorded. The job's utility, which no trace
-    records, is drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the
-    number of PSs. The cluster's size follows `TraceOptions.cluster_share`. The summary lists the assumed data.
+    A job with G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with N = `chunks_per_gpu` G, so
+    that it may run faster or slower than recorded. The job's utility, which no trace records, is drawn according to the
+    options. Sending gradients is part of the run time, so that e = 0, and b / B alone determines the number of PSs. The
+    cluster's size follows `TraceOptions.cluster_share`. The summary lists the assumed data.
 
     Parameters
     ----------
@@ -573,8 +573,8 @@ def read_trace(
         median_h = float(np.median(table.duration_s[sample.rows])) / 3600
         raise InvalidProblemError(
             f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can finish before the horizon even "
-            f"alone: it is {options.num_slots} slots of {options.slot_minutes:g} min, {horizon_h:.3g} h, and half of them run "
-            f"{median_h:.3g} h or longer; raise --slots or --slot-minutes, or --worker-servers where gangs don't fit"
+            f"alone: the horizon is {options.num_slots} slots of {options.slot_minutes:g} min, {horizon_h:.3g} h, and half of the "
+            f"jobs run {median_h:.3g} h or longer; raise --slots or --slot-minutes, or --worker-servers where gangs don't fit"
         )
     return instance, summary
 

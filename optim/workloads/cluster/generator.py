@@ -190,7 +190,7 @@ class PhillyOptions:
         Number of jobs.
     bursts_from
         A list of Philly's jobs, merged or Pollux', whose bursts are resampled with their gangs and run times; None to draw
-        bursts from the quantiles above.
+        bursts from the quantiles in this module.
     load
         Factor on the arrival rate of the drawn jobs.
     cap_s

@@ -61,7 +61,7 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
 
 
 def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
-    """Raise InvalidProblemError for jobs that no GPU of the cluster may run.
+    """Raise InvalidProblemError for jobs that may run on no GPU of the cluster.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         If no job is left, the remaining jobs are on several clocks, the trace lacks run times on one of the cluster's GPU types,
         or a job asks for a missing type or partition and `oversized` doesn't drop it.
     InvalidOptionError
-        If `since` isn't a date, or is one although the trace has none.
+        If `since` is neither a date nor a number, or is a date although the trace has none.
     """
     order = np.argsort(table.submit_s, kind="stable")
     dropped, dropped_gpu_h = dict(table.dropped), dict(table.dropped_gpu_h)

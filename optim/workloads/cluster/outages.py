@@ -28,9 +28,10 @@ Window = tuple[int, int, int]
 def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> tuple[Window, ...]:
     """Return each machine's planned outages, in order, with adjacent windows of one machine merged.
 
-    The table has columns `machine` (a number from 0 on, or a range such as `40-59`), `start` and `end`; an empty start is the
-    beginning, an empty end means forever. Alternatively it has `start` and `machines`, the number of machines from then on, of which the
-    lowest-numbered stay. Times are seconds after the first simulated submission, or dates if the jobs have dates.
+    The table has columns `machine` (a number from 0 on, or a range such as `40-59`), `start` and `end`; an empty start
+    is the beginning, an empty end means forever. Alternatively it has `start` and `machines`, the number of machines
+    from then on; the lowest-numbered ones stay. Times are seconds after the first simulated submission, or dates if the
+    jobs have dates.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class QueueFile:
     path
         Source file.
     kinds
-        Its objects by kind and then name.
+        Objects of the file, by kind and then by name.
     ignored
         Fields without effect here.
     is_kai
@@ -83,7 +83,7 @@ class QueueFile:
         Raises
         ------
         InvalidProblemError
-            If a field can't be read, cohorts form a cycle, or a queue names a missing one.
+            If a field can't be read, cohorts form a cycle, or a queue refers to a missing one.
         """
         with naming(self.path):
             return _kai_tree(self, num_gpus) if self.is_kai else _kueue_tree(self)
@@ -127,7 +127,7 @@ class _Object:
         return ""
 
     def choice(self, holder: Mapping[str, Any], key: str, default: ChoiceT) -> ChoiceT:
-        """Return a value of an enumeration."""
+        """Return a value of an enumeration, the default if absent."""
         value = holder.get(key)
         if value is None:
             return default
@@ -137,7 +137,7 @@ class _Object:
         return type(default)(value)
 
     def whole(self, holder: Mapping[str, Any], key: str, default: int) -> int:
-        """Return a 32-bit integer."""
+        """Return a 32-bit integer, the default if absent."""
         value = holder.get(key)
         if value is None:
             return default
@@ -146,7 +146,7 @@ class _Object:
         return value
 
     def quantity(self, value: Any, key: str) -> int:
-        """Return an amount in thousandths."""
+        """Return an amount of GPUs in thousandths."""
         number = _amount(value)
         if number is None or number * MILLI > MAX_QUOTA:
             raise InvalidProblemError(
@@ -415,7 +415,7 @@ def _cluster_queue(one: _Object) -> _Node:
 
 
 def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> QuotaTree:
-    """Return a tree of nodes, each after its cohort."""
+    """Return the tree of nodes, each of which comes after its cohort."""
     row = {node.name: at for at, node in enumerate(nodes) if not node.is_queue}
     amounts = np.zeros((3, len(nodes), len(flavors)), np.int64)
     amounts[1:] = UNLIMITED

@@ -49,9 +49,9 @@ def read_queue_state(path: Path, now: str | None = None) -> QueueState:
 def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, FloatArray]:
     """Return a state's jobs, their allocations and starts, and limits of run times (NaN for none; shape (jobs,)).
 
-    Unknown run times are the limits, or an hour more than the elapsed time. Machines, in the order of their names, are each mapped to the
-    first machine of the cluster that is large enough and has a type of its jobs. Jobs without named machines are placed largest first,
-    on one machine if it has enough free GPUs, else on idle machines, else anywhere.
+    Unknown run times are the limits, or an hour more than the elapsed time. Machines, in the order of their names, are
+    each mapped to the first machine of the cluster that is large enough and has a type of its jobs. Jobs without named
+    machines are placed largest first, on one machine if it has enough free GPUs, else on idle machines, else anywhere.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def _check_held(state: QueueState, cluster: Cluster) -> None:
 def _named_machines(
     nodes: dict[int, tuple[tuple[str, int], ...]], usable: "list[np.typing.NDArray[np.bool_]]", cluster: Cluster
 ) -> dict[str, int]:
-    """Return the cluster's machine for each name."""
+    """Return the cluster's machine for each recorded machine name."""
     users: dict[str, list[int]] = {}
     held: dict[str, int] = {}
     for row, named in nodes.items():
@@ -125,8 +125,8 @@ def _named_machines(
         fits = is_open & (cluster.gpus >= held[name]) & np.logical_and.reduce([usable[row] for row in users[name]])
         if not fits.any():
             raise InvalidProblemError(
-                f"machine {name[:40]!r}, with {held[name] or 'some'} allocated GPUs, fits none of the cluster's "
-                f"{cluster.num_machines} that are left; give the cluster the jobs run on (--gpus)"
+                f"machine {name[:40]!r}, with {held[name] or 'some'} allocated GPUs, fits no unassigned machine of "
+                f"the cluster's {cluster.num_machines}; give the cluster the jobs run on (--gpus)"
             )
         machine_of[name] = int(np.flatnonzero(fits)[0])
         is_open[machine_of[name]] = False

@@ -118,7 +118,7 @@ OnDemand = int | Mapping[str, int] | None
 class ZoneTraces(Mapping[str, AvailabilityTrace]):
     """Traces by zone, each built on first access, so that only requested zones need an on-demand price.
 
-    `num_ticks` is the sum over all traces.
+    `num_ticks` is the number of ticks of all traces.
     """
 
     def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]], num_ticks: int = 0) -> None:
@@ -151,11 +151,12 @@ def read_availability(
 ) -> ZoneTraces:
     """Read availability by zone: a table, a JSON recording, or a folder of both.
 
-    The header distinguishes two forms of tables. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
-    `price_usd_per_hour`, and optionally `instance_type` and `on_demand_usd_per_hour`, constant within a zone.
-    Without: `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (number of instances that were running or
-    obtainable); a tick counts as available if all `nodes` are. In both, 1 means "available"; in JSON (`read_recording`),
-    recognised by its suffix, `polarity` gives the meaning. Of a folder, all such files directly in it are read.
+    The header distinguishes two forms of tables. A table with prices has `tick`, `timestamp_local`, `zone`, `available`
+    (0 or 1), `price_usd_per_hour`, and optionally `instance_type` and `on_demand_usd_per_hour`, constant within a zone.
+    A table without prices has `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (number
+    of instances that were running or obtainable); a tick counts as available if all `nodes` are. In tables 1 means
+    "available"; in JSON (`read_recording`), recognised by its suffix, `polarity` gives the meaning. Of a folder, all
+    such files directly in it are read.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ def read_availability(
         The file, plain or gzip, or the folder.
     on_demand_micro
         On-demand price of a machine, micro-dollars per hour, for all or by type (`instance_type` or `resource`; for JSON the
-        type in the names of file and folders). Where absent, the file's column counts, then `LIST_PRICES`.
+        type in the names of file and folders). Without it the file's column is used, else `LIST_PRICES`.
     spot_micro
         Spot price of all nodes if the file has none; by default `SPOT_PERCENT` of the on-demand price.
     polarity
@@ -217,7 +218,7 @@ def read_availability(
 
 
 def _check_polarity(path: str | Path, files: Sequence[str | Path], polarity: Polarity | None) -> None:
-    """Raise InvalidOptionError if there is JSON without a polarity, or only tables and a polarity that inverts them."""
+    """Raise InvalidOptionError if JSON has no polarity, or if `UNAVAILABLE` is given for tables only."""
     if any(map(is_json, files)):
         need_polarity(path, polarity)
     elif polarity is Polarity.UNAVAILABLE:
@@ -257,11 +258,11 @@ def read_windows(
     zones
         If empty, each file is a recording of one zone. Otherwise each folder with a file per zone is one recording.
     least_s
-        Minimum length of a recording.
+        Minimum length of a recording in seconds.
     tick_s, skip_bad
         See `market_of` and `read_availability`.
     told
-        Prices and polarity, for `read_availability`.
+        Further arguments of `read_availability`: prices and polarity.
 
     Returns
     -------
@@ -393,7 +394,8 @@ def _require_one(path: str | Path, zone: str, name: str, values: NDArray[Any]) -
     other = np.flatnonzero(values != values[0])
     if len(other):
         raise InvalidProblemError(
-            f"{path}: zone {zone} has more than one {name} ({values[0]} and {values[other[0]]}); give each a file or zone"
+            f"{path}: zone {zone} has more than one {name} ({values[0]} and {values[other[0]]}); "
+            "give a separate file or zone for each"
         )
 
 
@@ -427,9 +429,9 @@ class ZoneOptions:
     Parameters
     ----------
     job_hours, deadline_hours
-        Work, and time available for it; to the second.
+        Hours of work, and hours available for it; rounded to seconds.
     changeover_hours
-        Time between a launch and the first work, without a transfer; to the second, of any length.
+        Hours between a launch and the first work, without a transfer of state; rounded up to seconds.
     state_gb
         Size of the state that moves with the job.
     machines
@@ -437,7 +439,7 @@ class ZoneOptions:
     probe_s
         Charged seconds of a probe that finds machines.
     tick_s
-        Tick length in seconds to resample the traces to; by default their length.
+        Tick length in seconds to resample the traces to; by default the traces' tick length.
     """
 
     job_hours: float
@@ -512,7 +514,7 @@ def read_egress(path: str | Path) -> Egress:
 
 
 def region_of(zone: str) -> str:
-    """Return a zone's region, its name without the letter; for a campaign's series that of its zone."""
+    """Return a zone's region, its name without the letter; for ``campaign/zone/...`` the region of the zone."""
     name = series_zone(zone)
     found = ZONE.fullmatch(name)
     return found.group(1) if found else name
@@ -655,7 +657,8 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
     Raises
     ------
     InvalidOptionError
-        If a zone is unknown (the message lists all) or named twice, ticks differ in length, or no time is common.
+        If a zone is unknown (the message lists all) or named twice, ticks differ in length, or the zones have no time
+        in common.
     """
     chosen = [zone_named(traces, zone) for zone in zones]
     if tick_s is not None:

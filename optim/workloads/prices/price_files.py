@@ -342,7 +342,7 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
 
 
 def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
-    """Return the dollars per hour of one of Google's prices, None if it isn't one."""
+    """Return the dollars per hour of one of Google's prices, None if it isn't in dollars per hour."""
     rates = pricing.pricing_expression.tiered_rates[-1:]
     if not rates or pricing.pricing_expression.usage_unit != "h":
         left_out["without a price per hour"] += 1
@@ -625,7 +625,7 @@ def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None)
     if "" in products:
         which = "no" if products == [""] else "some"
         raise InvalidProblemError(
-            f"{path}: {which} entries have a ProductDescription; give all the same form, and leave --product out without it"
+            f"{path}: {which} entries have a ProductDescription; give one in all entries, or in none and leave --product out"
         )
     wanted = product or PRODUCT
     for name in (wanted, f"{wanted} (Amazon VPC)"):

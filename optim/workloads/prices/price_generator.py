@@ -43,7 +43,7 @@ class PriceOptions:
     num_types, num_zones
         Numbers of types and zones, at most 5 and 3; each pair is a market.
     days
-        Length of the history.
+        Length of the history in days.
     changes_per_hour
         Rate of changes of the base price.
     discount

@@ -283,7 +283,10 @@ def test_the_error_of_a_short_horizon_says_how_short_it_is_and_what_changes_it(t
         read_trace(path, "philly", options, 0)
     said = str(caught.value)
     assert "only 0 of 4 sampled jobs" in said
-    assert "it is 4 slots of 30 min, 2 h, and half of them run 10 h or longer; raise --slots or --slot-minutes" in said
+    assert (
+        "the horizon is 4 slots of 30 min, 2 h, and half of the jobs run 10 h or longer; raise --slots or --slot-minutes"
+        in said
+    )
 
 
 def test_attempts_of_one_job_are_one_job_here_too(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_kinds_without_bids_take_the_options_that_go_with_them_and_refuse_the_ot
     ],
 )
 def test_options_of_bids_are_refused_for_kinds_without_bids(other):
-    with pytest.raises(InvalidOptionError, match=f"without bids; leave it out, or {', '.join(other)}$"):
+    with pytest.raises(InvalidOptionError, match=f"without bids; leave out zone_types, or {', '.join(other)}$"):
         GeneratorOptions(zone_types=6, **other)
     GeneratorOptions(**other)
 

@@ -175,7 +175,7 @@ def test_every_bad_file_is_named_and_the_others_are_used_only_if_asked_for(tmp_p
     write(tmp_path / "b.json", [5])
     (tmp_path / "d.csv").write_text("nothing")
     with pytest.raises(
-        InvalidProblemError, match=r"2 of 5 can't be used \(--skip-bad leaves them out\): .*b\.json: .*d\.csv"
+        InvalidProblemError, match=r"2 of 5 traces can't be used \(--skip-bad leaves them out\): .*b\.json: .*d\.csv"
     ):
         read_availability(tmp_path, **told)
     assert list(read_availability(tmp_path, skip_bad=True, **told)) == ["a", "c", "e"]
@@ -204,7 +204,7 @@ def test_every_recording_is_a_market_of_its_own(tmp_path):
     assert [(name, market.zones) for name, market in paired] == [("0", ("b", "a")), ("1", ("b", "a"))]
     assert paired[0][1].is_available.tolist() == [[False, True], [False, False], [True, True]]
     (tmp_path / "1" / "a.json").unlink()
-    with pytest.raises(InvalidProblemError, match=r"1 of 2 can't be used.*/1: unknown zone 'a'"):
+    with pytest.raises(InvalidProblemError, match=r"1 of 2 traces can't be used.*/1: unknown zone 'a'"):
         read_windows(tmp_path, ("b", "a"), **told)
     assert [name for name, _ in read_windows(tmp_path, ("b", "a"), skip_bad=True, **told)] == ["0"]
     with pytest.raises(InvalidProblemError, match="3 ticks of 600 s are shorter than the deadline of 1 h"):

@@ -67,7 +67,7 @@ def test_refuses_a_cluster_that_the_nodes_cannot_give(tmp_path: Path) -> None:
     with pytest.raises(InvalidProblemError, match="num_worker_servers must be at most 2"):
         read_trace(path, "alibaba", TraceOptions(num_worker_servers=3), 0)
     only_gpus = alibaba_file(tmp_path, [pod("one", 1, 1000, (0, 900, 0))], [("n0", 96_000, 393_216, 8, "G2")])
-    with pytest.raises(InvalidProblemError, match="no node that counts as num_ps_servers"):
+    with pytest.raises(InvalidProblemError, match="no usable node for num_ps_servers"):
         read_trace(only_gpus, "alibaba", TraceOptions(), 0)
     (tmp_path / "openb_node_list_all_node.csv").unlink()
     with pytest.raises(InvalidProblemError, match="no node list"):
