@@ -221,7 +221,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
         share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
     if not features:
         raise InvalidProblemError(
-            f"no training series has {2 * width if is_whole else 2} samples; give longer series, or name other policies"
+            f"no training series has {2 * width if is_whole else 2} samples or more; give longer series, or name other policies"
         )
     return Examples(
         features=joined(features),

@@ -97,5 +97,5 @@ def test_the_phase_and_how_long_it_has_lasted_are_numbers():
 
 
 def test_series_of_single_samples_teach_nothing():
-    with pytest.raises(InvalidProblemError, match="of 2 samples or more"):
+    with pytest.raises(InvalidProblemError, match="has 2 samples or more"):
         examples_of(world_of([np.ones(8)], training=[np.ones(1)] * 3), has_phases=False)

@@ -182,7 +182,7 @@ def test_every_bad_file_is_named_and_the_others_are_used_only_if_asked_for(tmp_p
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["left out", "left out"]
     for name in ("a", "c", "e"):
         (tmp_path / f"{name}.json").unlink()
-    with pytest.raises(InvalidProblemError, match=r"2 of 2 can't be used \(none is left\)"):
+    with pytest.raises(InvalidProblemError, match=r"2 of 2 traces can't be used \(none is left\)"):
         read_availability(tmp_path, skip_bad=True, **told)
 
 
