@@ -324,7 +324,7 @@ def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray,
 
 
 def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
-    """Return the embeddings' weights in random halves of the containers; with one container, in halves of its embeddings."""
+    """Return weights, 0 or 1, that select random halves of the containers or, of a single container, of its embeddings."""
     groups = np.unique(owner)
     if len(groups) < 2:
         owner = groups = np.arange(len(owner))

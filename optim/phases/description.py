@@ -175,7 +175,7 @@ def _autocorrelation(
     known, follows = np.flatnonzero(labels >= 0), np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
     product = group_sums(around[follows] * around[follows + 1], labels[follows], num_phases)
     square, size = (group_sums(part[known] ** 2, labels[known], num_phases) for part in (around, values))
-    # Rounding leaves a residue around the mean of equal values.
+    # Equal values differ from their mean by rounding errors.
     varies = square > 1e-18 * size
     return np.where(varies, product / np.where(varies, square, 1.0), 0.0)
 

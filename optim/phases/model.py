@@ -405,7 +405,7 @@ class TrainingSplit:
 
 
 def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.random.Generator) -> TrainingSplit:
-    """Hold out a fifth of the containers; if only one is long enough, both parts are all containers.
+    """Hold out a fifth of the containers; if only one is long enough, both parts consist of all containers.
 
     Parameters
     ----------
@@ -640,7 +640,7 @@ PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
         "statistics": ("statistics_", PhaseStatistics),
     }
 )
-"""Attributes that are dataclasses of arrays, by the prefix of their arrays' names."""
+"""Attribute and dataclass of each part of a model that consists of arrays, by the prefix of their names."""
 
 
 def save_model(model: "PhaseModel", path: str | Path) -> None:

@@ -132,7 +132,7 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
 
 
 def _summed(kills: FloatArray, row: IntArray, total: int) -> FloatArray:
-    """Return the kills of each point's samples, NaN where all are unknown, shape (total, R)."""
+    """Return the number of kills in each grid point's samples, NaN where all are unknown, shape (total, R)."""
     is_known = np.isfinite(kills)
     number, known = (
         np.stack([np.bincount(row, column, total) for column in amounts.T], axis=1)

@@ -100,7 +100,7 @@ Rows = list[dict[str, Any]]
 
 
 def phase_rows(model: FittedPhases) -> Rows:
-    """Return one row per phase and resource: frequency, duration and amount."""
+    """Return one row per phase and resource: share of the phase, mean dwell time, and use of the resource."""
     statistics = model.statistics_
     p95, maximum = statistics.quantile(0.95), statistics.quantile(1.0)
     return [

@@ -33,7 +33,7 @@ def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
 
 
 def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> FloatArray:
-    """Return the sums over all containers in each resample, shape (B, R), from shape (C, R)."""
+    """Return the sums over all containers in each resample, shape (B, R), from values of shape (C, R)."""
     return np.asarray(counts @ by_unit(world, values))
 
 

@@ -106,7 +106,7 @@ def post_warmup_weight(world: World) -> FloatArray:
 
 
 def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
-    """Return sums over the series of each unit, shape (G, R), from shape (C, R)."""
+    """Return the sums over the series of each unit, shape (G, R), from values of shape (C, R)."""
     return group_sums(values, world.group, world.num_units)
 
 

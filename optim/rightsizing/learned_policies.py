@@ -317,7 +317,7 @@ class Forest(KnnQuantiles):
 
 
 def _targets(examples: Examples, world: World) -> FloatArray:
-    """Return the trees' targets of each example in standard deviations, shape (N, targets)."""
+    """Return the standardised targets of the trees for each example, shape (N, targets)."""
     targets = []
     for column, is_level in enumerate(world.is_level.tolist()):
         if is_level:

@@ -240,7 +240,7 @@ class Recommender:
     def _exceeding(
         self, recommendations: Sequence[Recommendation], column: int, share: float, what: str
     ) -> Iterator[str]:
-        """Warn of the number of containers with more expected violations than are allowed on average."""
+        """Warn if containers have more expected violations than are allowed on average."""
         name = self.resources[column].name
         expected = np.array([1.0 - recommendation.amounts[name].quantile for recommendation in recommendations])
         worst = int(expected.argmax()) if len(recommendations) else 0
@@ -258,7 +258,7 @@ class Recommender:
         min_covered = num_to_cover(len(draws.need), self._allowed)
 
         class Drawn:
-            """Allocations at the draws, shape (n, R)."""
+            """Plan for the drawn cycles only, with allocations of shape (n, R)."""
 
             def allocate(self, multiplier: FloatArray) -> FloatArray:
                 allocations = [
@@ -339,7 +339,8 @@ class Recommender:
         """Return forecasts, limits and last segments at the end of each container's series."""
         if series.resources != self._world.resources:
             raise InvalidProblemError(
-                f"the series have {series.names}, but the training series have {[r.name for r in self._world.resources]}"
+                f"the series have resources {', '.join(series.names)}, but the training series have "
+                f"{', '.join(resource.name for resource in self._world.resources)}; give the same resources"
             )
         seen = uncensor(series)
         grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series

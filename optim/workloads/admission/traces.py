@@ -317,7 +317,10 @@ def _even_sizes(total: int, largest: int) -> list[int]:
 
 
 def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
-    """Return servers with at least this total: in order if not larger than the missing rest, then the smallest others."""
+    """Return servers with at least this total.
+
+    Servers are taken in order unless they exceed the missing rest, then the smallest of the others.
+    """
     chosen: list[int] = []
     missing = float(total)
     for server in order.tolist():

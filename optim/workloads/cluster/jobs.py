@@ -126,7 +126,7 @@ def _by_partition(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bo
 
 
 def _say_lost_types(table: JobTable, order: IntArray, notes: list[str]) -> None:
-    """Note the recorded types that a cluster without names can't distinguish."""
+    """Add a note on recorded GPU types, which a cluster without type names ignores."""
     if table.gpu_type is None:
         return
     said = _counted(table.gpu_type[order])
@@ -138,7 +138,7 @@ def _say_lost_types(table: JobTable, order: IntArray, notes: list[str]) -> None:
 
 
 def _say_lost_partitions(table: JobTable, order: IntArray, notes: list[str]) -> None:
-    """Note the recorded partitions that a cluster without partitions can't distinguish."""
+    """Add a note on recorded partitions, which a cluster without partitions ignores."""
     said = "" if table.virtual_cluster is None else _counted(table.virtual_cluster[order])
     if said:
         notes.append(
@@ -385,7 +385,7 @@ def _check_clock(table: JobTable, order: IntArray) -> None:
     known = f" (there are: {', '.join(shown)})" if names else ""
     raise InvalidProblemError(
         f"the trace's jobs are on {clocks} separate clocks, so that their times can't be compared; choose one virtual cluster "
-        f"by trace.virtual_cluster=NAME{known}, or leave one in the file"
+        f"by trace.virtual_cluster=NAME{known}, or keep only one in the file"
     )
 
 

@@ -38,10 +38,10 @@ PAUSE_CONTAINER = "POD"
 """Name of the pause container, which holds a pod's network."""
 
 STEP_TOL = 0.01
-"""Relative difference up to which steps count as equal."""
+"""Steps count as equal up to this relative difference."""
 
 HALF_DIGITS = 6
-"""Digits to which times, in steps, are rounded before halves are recognised, since time stamps are floats."""
+"""Times, in steps, are rounded to this many digits, so that half-way points are recognised despite float errors."""
 
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series without any of `LABELS`."""
@@ -351,7 +351,7 @@ def _is_pause(labels: Mapping[str, str]) -> bool:
 
 
 def _is_group(labels: Mapping[str, str], above: Collection[str]) -> bool:
-    """Return whether a series belongs to a control group instead of a container: the machine's, or one above others."""
+    """Return whether a series is of a control group, not of a container: a group of the machine, or one with subgroups."""
     group = labels.get("id", "")
     if not group or any(labels.get(name) for name in ("pod", "container", "name", "image")):
         return False

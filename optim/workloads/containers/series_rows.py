@@ -156,7 +156,7 @@ def reading_of(path: object, name: str, metric: str, overrides: ResourceOverride
     reading = Reading(resource=KNOWN_RESOURCES[resource_name], factor=allowed[unit], is_counter=is_counter)
     if _parse_metric_name(metric)[0] is not None and _by_name(path, resource_name, metric) != reading:
         raise InvalidOptionError(
-            f"{path}: {metric} has another unit of {resource_name} than --unit or --counter; leave them out"
+            f"{path}: the unit of {metric} isn't that of --unit or --counter for {resource_name}; leave these options out"
         )
     return reading
 

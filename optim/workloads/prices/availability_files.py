@@ -181,7 +181,7 @@ def read_availability(
     Raises
     ------
     InvalidOptionError
-        If a recording is JSON and there is no polarity, or for a table with the polarity "not available".
+        If a recording is JSON and there is no polarity, or there are only tables and the polarity is `UNAVAILABLE`.
     InvalidProblemError
         If a file is invalid, out of order, or a value is out of range; or two files of a folder have the same zone.
     """

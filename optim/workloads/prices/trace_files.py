@@ -122,7 +122,7 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
     InvalidOptionError
         If `polarity` is None.
     InvalidProblemError
-        If the file is invalid: not such JSON, empty, too large, an entry above 1 where 1 means "not available", or
+        If the file is invalid: JSON of another form, empty, too large, an entry above 1 where 1 means "not available", or
         numbers of prices and entries differ.
     """
     told = need_polarity(path, polarity)

@@ -39,7 +39,7 @@ TRACE_FORMATS = tuple(_READERS)
 """Names of the formats that `read_jobs` knows."""
 
 DEFAULT_FORMAT = "csv"
-"""Format of a trace without a stated one: the user's table."""
+"""Format of a trace if none is stated: the user's table."""
 
 
 def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:

@@ -169,7 +169,7 @@ FORMS: Mapping[int, tuple[str, ...]] = MappingProxyType(
         12: (*_COMMAND, "total_steps", "scale_factor", "mode", "weight", "deadline", "duration_s", "arrival_s"),
     }
 )
-"""Columns, by their number, of the headerless tables that Gavel's and Shockwave's simulators read."""
+"""Columns of the headerless tables that Gavel's and Shockwave's simulators read, by number of columns."""
 
 
 def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
@@ -177,9 +177,9 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
 
     Columns: `vc` (virtual cluster, each with a separate clock), `idx`, `job_type`, `total_steps`,
     `arrival_s`, `scale_factor` (GPUs); or a headerless table separated by tabs, as simulators read it (`FORMS`). The
-    throughput table has rates for few numbers of GPUs. Other rates are proportional to the GPUs, extrapolated
-    from the largest measured number below, and counted in the notes. Rates of GPUs on one machine and on
-    several give the slowdown of gangs that don't fit one machine.
+    throughput table has rates for some numbers of GPUs only. The rate for another number is extrapolated from the
+    largest measured number below it, in proportion to the GPUs; a note counts these jobs. Rates of GPUs on one machine
+    and on several give the slowdown of gangs that don't fit one machine.
     Since virtual clusters have separate clocks, a time window lies within one of them.
 
     Raises

@@ -273,7 +273,9 @@ def _gpus_of(path: str | Path, name: str, spec: _PodSpec) -> int:
 def _whole(path: str | Path, name: str, value: str | int) -> int:
     text = str(value)
     if not (text.isascii() and text.isdecimal() and len(text) <= 6):
-        raise InvalidProblemError(f"{path}: {name[:60]!r} must request an integer of {RESOURCE}, got {text[:20]!r}")
+        raise InvalidProblemError(
+            f"{path}: {name[:60]!r} must request an integer number of {RESOURCE}, got {text[:20]!r}"
+        )
     return int(text)
 
 

@@ -208,7 +208,7 @@ def expand_list(text: str) -> list[str]:
             raise InvalidProblemError(f"{part[:40]!r} stands for more than {MAX_ENTRIES:,} entries; list fewer")
         names.extend(map("".join, product(*choices)))
     if "[" in text and text.count("[") != text.count("]"):
-        raise InvalidProblemError(f"list of names {text[:40]!r} lacks a bracket")
+        raise InvalidProblemError(f"list of names {text[:40]!r} lacks a bracket; add it")
     return names
 
 

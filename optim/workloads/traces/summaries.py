@@ -14,7 +14,7 @@ SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSummary:
-    """GPU jobs of one cluster; None for statistics that its summary lacks.
+    """Statistics of the GPU jobs of one cluster; None if the published summary lacks one.
 
     Parameters
     ----------

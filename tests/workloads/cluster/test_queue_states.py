@@ -223,7 +223,7 @@ def test_other_files_and_kinds_are_refused(tmp_path):
     path.write_text("submit,gpus\n1,2\n")
     with pytest.raises(InvalidProblemError, match="not a state; give the output of squeue --json"):
         read_queue_state(path)
-    with pytest.raises(InvalidProblemError, match=r"must request an integer of nvidia\.com/gpu, got '-1'"):
+    with pytest.raises(InvalidProblemError, match=r"must request an integer number of nvidia\.com/gpu, got '-1'"):
         read_queue_state(kubectl(tmp_path, pod("a", -1)))
 
 
