@@ -70,7 +70,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
 
 
 CONTINUATION = 4
-"""Maximum number of phases that a prototype forecast matches in a training path, and of phases that it takes from there."""
+"""Number of phases after a match that a prototype forecast uses, and of last phases that it matches within a path."""
 
 
 class ForecastMethod(StrEnum):

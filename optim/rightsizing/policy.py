@@ -97,7 +97,9 @@ class Stepper(Protocol):
 
 
 class AbstractPolicy(ABC):
-    """Base class of custom policies. Each run creates a policy with the world; of the series it may use only `world.training`.
+    """Base class of custom policies.
+
+    Each run creates a policy. It may use the demand in `world.training` and in views, but not `world.values`.
 
     Attributes
     ----------
@@ -183,7 +185,7 @@ class SteppedPlan:
     world
         Containers.
     start
-        Function that starts the policy on a world; of the series it may use only those of the training containers.
+        Function that starts the policy on a world, of whose demand it may use only that of the training containers.
     has_feedback
         Whether answers depend on past allocations.
     """

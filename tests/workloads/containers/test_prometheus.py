@@ -148,7 +148,7 @@ def test_counters_that_are_given_become_rates(tmp_path, said):
         ({"__name__": MEMORY, **POD}, held(0, 300, 1), "cpu", {}, f"{MEMORY} is memory, not cpu; give memory="),
         ({"__name__": "rss_pages", **POD}, held(0, 300, 1), "memory", {}, "the name rss_pages gives no unit"),
         ({"__name__": "up_seconds", **POD}, held(0, 300, 1), "cpu", {}, "the name up_seconds gives no unit"),
-        ({"__name__": "rss_mib", **POD}, held(0, 300, 1), "memory", {"units": {"memory": "bytes"}}, "the unit of rss_mib isn.t that of --unit"),
+        ({"__name__": "rss_mib", **POD}, held(0, 300, 1), "memory", {"units": {"memory": "bytes"}}, "the unit of rss_mib isn't that of --unit"),
         (POD, [(60 * k, 9 - k) for k in range(9)], "cpu", {"counters": ["cpu"]}, "falls in 8 of 8 steps"),
     ],
 )  # fmt: skip
