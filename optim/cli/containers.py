@@ -58,7 +58,7 @@ def recommend(
         float, option("--interval,--interval-s", "Sampling interval in seconds.", "S", SERIES)
     ] = 15.0,
     max_gap_s: Annotated[
-        float, option("--max-gap,--max-gap-s", "Longest gap to interpolate, in seconds.", "S", SERIES)
+        float, option("--max-gap,--max-gap-s", "Longest gap that the last sample fills, in seconds.", "S", SERIES)
     ] = 60.0,
     seed: SeedOption = 0,
 ) -> ExitCode:

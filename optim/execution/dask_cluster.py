@@ -359,9 +359,7 @@ def own_security() -> Security | None:
 
 
 @contextmanager
-def dask_cluster(
-    scheduler: str | None = None, num_processes: int = 1, *, has_page: bool = False
-) -> Iterator["DaskExecutor"]:
+def dask_cluster(scheduler: str | None = None, num_processes: int = 1) -> Iterator["DaskExecutor"]:
     """Yield an engine on an existing Dask cluster, or on a local cluster that ends with the block.
 
     Parameters

@@ -298,13 +298,10 @@ def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray
 CLIP = 10.0
 """Maximum of ratios; larger ones are clipped."""
 
-PHASE_WEIGHT = 2.0
-"""Value of the indicator of the current phase; without effect where features are standardised, as in `KnnQuantiles`."""
-
 
 def _phase_features(phase: IntArray, now: IntArray, num_phases: int) -> FloatArray:
     """Return indicators of the current phase, and how long it has lasted, shape (N, K + 1)."""
     change = np.flatnonzero(np.diff(phase, prepend=phase[0] - 1))
     begun = change[np.searchsorted(change, now - 1, side="right") - 1]
-    current = np.where(phase[now - 1, None] == np.arange(num_phases), PHASE_WEIGHT, 0.0)
+    current = (phase[now - 1, None] == np.arange(num_phases)).astype(np.float64)
     return np.concatenate([current, np.log1p(now - begun)[:, None]], axis=1)

@@ -78,7 +78,7 @@ class Amount:
         Request in the resource's unit; for an incompressible resource also the limit.
     limit
         Limit of a rate: the amount that one sample in a thousand exceeds according to the forecast, at least the
-        request and at most the present limit. None for no limit.
+        request and at most the present limit.
     quantile
         Quantile level of the request in the forecast of the next cycle's peak (incompressible) or samples (rate).
     reason
@@ -94,7 +94,7 @@ class Amount:
     """
 
     request: float
-    limit: float | None
+    limit: float
     quantile: float
     reason: str
     compared_with: str
@@ -498,12 +498,12 @@ def _names(container: str) -> tuple[str | None, str, str]:
 
 def _resources(amounts: dict[str, Amount]) -> list[str]:
     known = {name: amounts[name] for name in KUBERNETES if name in amounts}
-    lines = [
+    return [
         "      requests:",
         *(f"        {name}: {_quantity(name, amount.request)}" for name, amount in known.items()),
+        "      limits:",
+        *(f"        {name}: {_quantity(name, amount.limit)}" for name, amount in known.items()),
     ]
-    limits = {name: amount.limit for name, amount in known.items() if amount.limit is not None}
-    return [*lines, "      limits:", *(f"        {name}: {_quantity(name, value)}" for name, value in limits.items())]
 
 
 def _quantity(name: str, value: float) -> str:

@@ -92,8 +92,8 @@ def test_the_phase_and_how_long_it_has_lasted_are_numbers():
     own = np.ones((12, 2))
     world = world_of([own], training=[own], labels=[np.array([0] * 5 + [1] * 7)])
     found = examples_of(world, has_phases=True).features.values[:, -3:]
-    assert found[0].tolist() == [2.0, 0.0, np.log1p(4)]
-    assert found[1].tolist() == [0.0, 2.0, np.log1p(3)]
+    assert found[0].tolist() == [1.0, 0.0, np.log1p(4)]
+    assert found[1].tolist() == [0.0, 1.0, np.log1p(3)]
 
 
 def test_series_of_single_samples_teach_nothing():
