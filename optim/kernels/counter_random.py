@@ -58,7 +58,7 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
     seed
         Shape (2,), uint32.
     draw
-        Scalar uint32: number of the draw for this seed; no two draws share a word.
+        Scalar uint32: number of the draw for this seed. Different draws use different random words.
     probability
         Shape (rows, columns), fewer than 2^32 elements. An element's draw depends on its row, its column and the number
         of columns. More rows of padding change no draw.
@@ -73,7 +73,7 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
 
 
 def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Array:
-    """Return the words that `bernoulli` compares with probabilities times 2^24; shape (rows, columns), uint32 of 24 bits."""
+    """Return the words that `bernoulli` compares with probabilities times 2^24: uint32 below 2^24, (rows, columns)."""
     half = -(-columns // 2)
     counter = jnp.arange(rows * half, dtype=jnp.uint32).reshape(rows, half)
     words = jnp.concatenate(threefry(seed, counter, draw), axis=1)[:, :columns]
@@ -83,8 +83,8 @@ def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Arra
 def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.Array:
     """Return the image of each index under a pseudo-random permutation of ``0, ..., outer * inner - 1``.
 
-    An index is split into two digits. Each digit in turn is shifted, modulo its base, by a hash of the other. Every
-    such round has an inverse, so their composition is a permutation, and any element is computed without the others.
+    An index is split into two digits. Each round shifts one digit, modulo its base, by a hash of the other. Every round
+    has an inverse, so their composition is a permutation, and each element can be computed alone.
 
     Parameters
     ----------

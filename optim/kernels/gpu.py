@@ -19,12 +19,12 @@ import jax
 from jax import lax
 
 STAGES = 1
-"""Turns of a loop whose reads are in flight at once. With more, Triton reads ahead of writes to the same memory."""
+"""Loop iterations whose reads Triton overlaps. With more, Triton reads memory before an earlier iteration has written it."""
 
 
 @cache
 def triton() -> Any:
-    """Return Pallas' parts for Triton, or None where this JAX has none."""
+    """Return Pallas' module for Triton, or None if the installed JAX has none."""
     try:
         from jax.experimental.pallas import triton as parts
     except ImportError:
@@ -33,7 +33,7 @@ def triton() -> Any:
 
 
 def on_cuda(kernel: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
-    """Return ``kernel(*operands)`` where this is lowered for CUDA, else ``otherwise(*operands)``; both give the same arrays."""
+    """Return ``kernel(*operands)`` if lowered for CUDA, else ``otherwise(*operands)``; both must compute the same arrays."""
     if triton() is None:
         return otherwise(*operands)
     return lax.platform_dependent(*operands, cuda=kernel, default=otherwise)
@@ -49,7 +49,7 @@ def call(
     in_place: Mapping[int, int] | None = None,
     interpret: bool = False,
 ) -> Any:
-    """Run a kernel for each point of a grid; its arguments are references to all operands and then all results, unsliced.
+    """Run a kernel for each point of a grid; it receives references to all operands and then all results, unsliced.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def call(
     warps
         Warps of 32 threads per program.
     in_place
-        From the number of an operand to the number of the result that takes its memory.
+        Map from the index of an operand to the index of the result that reuses its memory.
     interpret
         Interpret the kernel on any device; slow, for tests.
     """
@@ -77,7 +77,7 @@ def call(
 
 
 def power_of_two(least: int) -> int:
-    """Return the least power of two that isn't below a number from 1 on: the only lengths of vectors in such a kernel."""
+    """Return the smallest power of two that is at least `least` (1 or more); vectors in a kernel must have such lengths."""
     return 1 << (least - 1).bit_length()
 
 

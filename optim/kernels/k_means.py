@@ -1,4 +1,4 @@
-"""k-means: Lloyd's iterations from k-means++ seeds, restarted, in one compiled call."""
+"""k-means: Lloyd's iterations, restarted from several k-means++ seeds, in one compiled call."""
 
 from functools import partial
 from typing import NamedTuple
@@ -54,14 +54,14 @@ def fit(
     num_clusters
         Number k of clusters.
     most_clusters
-        Centres to compile for, at least k: one compilation then serves every k up to it, with the same results. k if
-        absent.
+        Number of centres to compile for, at least k; by default k. One compilation then serves every k up to this number,
+        with the same results.
     num_restarts
         Number of restarts, in sequence on a CPU and in parallel on an accelerator. The one with the least inertia is returned.
     max_iterations
         Maximum number of iterations per restart; a restart also ends once no point changes its cluster.
     weights
-        Shape (n,): weights of the points; those of weight 0 don't count, so that arrays may be padded. None for ones.
+        Shape (n,): weights of the points; None for ones. Points of weight 0 are ignored, so that arrays may be padded.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def _fit(
     num_restarts: int,
     max_iterations: int,
 ) -> Clusters:
-    # Around their mean the squares of points and centres are small, and their differences exact to more digits.
+    # Relative to the mean, the squares of points and centres are small, and their differences lose fewer digits.
     origin = jnp.sum(weights[:, None] * points, axis=0) / jnp.maximum(jnp.sum(weights), 1e-30)
     columns = (points - origin[None, :]).T
 
@@ -140,7 +140,7 @@ def inertia(centres: jax.Array, points: jax.Array) -> jax.Array:
 def plus_plus(
     points: jax.Array, weights: jax.Array, key: jax.Array, num_clusters: int | jax.Array, width: int
 ) -> jax.Array:
-    """Return k points, each drawn with probability proportional to weight times squared distance to those before it.
+    """Draw k points, each with probability proportional to its weight times squared distance to the nearest earlier one.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def plus_plus(
     Returns
     -------
     jax.Array
-        Shape (width, p), zeros beyond the k-th row. Once every point is drawn, further ones repeat them.
+        Shape (width, p), zeros beyond the k-th row. Once all distinct points are drawn, points repeat.
     """
     first = points[jax.random.categorical(jax.random.fold_in(key, 0), jnp.log(weights))]
     centres = jnp.zeros((width, points.shape[1]), points.dtype).at[0].set(first)
@@ -172,7 +172,7 @@ def plus_plus(
 def _nearest(
     columns: jax.Array, centres: jax.Array, num_clusters: jax.Array | int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the nearest of the first few centres and its squared distance for each point; points are columns."""
+    """Return for each point (column) the nearest of the first `num_clusters` centres, and its squared distance."""
     squares = jnp.sum(centres * centres, axis=1)
     if num_clusters is not None:
         squares = jnp.where(jnp.arange(centres.shape[0]) < num_clusters, squares, jnp.inf)
@@ -185,7 +185,7 @@ def _nearest(
 def _lloyd(
     columns: jax.Array, weights: jax.Array, centres: jax.Array, num_clusters: jax.Array | int, max_iterations: int
 ) -> Clusters:
-    """Move the first few centres to the means of their points until no point changes its cluster."""
+    """Move the first `num_clusters` centres to the means of their points until no point changes its cluster."""
     index = jnp.arange(centres.shape[0], dtype=jnp.int32)
 
     def is_going_on(carry: _Progress) -> jax.Array:

@@ -1,7 +1,7 @@
 """Batched min-plus recursions in JAX: the best completion of many jobs at once.
 
 For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over slots; all jobs advance
-together, padded to the largest. On a CPU a loop over jobs that stops early is faster (see the benchmark suite
+together, padded to the largest target. On a CPU a loop over jobs that stops early is faster (see the benchmark suite
 `pricing`). On an accelerator the batch fills the machine. On an NVIDIA GPU one Pallas kernel visits all slots of all
 jobs, and skips states that a job can't reach.
 """
@@ -18,7 +18,8 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels import gpu
 
 STRIDE_BYTES, TURN_BYTES, FEW_COUNTS = 4096, 64, 32
-"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and counts for which four warps suffice."""
+"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and maximum number of
+counts for which four warps suffice."""
 
 
 class PricedJobs(NamedTuple):
@@ -64,7 +65,7 @@ def payoffs_at_prices(
     worker_extra, ps_extra
         Shape (jobs, classes, slots): extra cost of one worker (PS) of a job; None for 0.
     width
-        Largest target.
+        Largest target of all jobs.
     """
 
     def cost(demand: jax.Array, price: jax.Array, extra: jax.Array | None) -> jax.Array:
@@ -88,11 +89,11 @@ def slot_tables(
     Parameters
     ----------
     worker_cost, worker_limit
-        Shape (jobs, slots, classes): cost of one worker, and most workers, by server class.
+        Shape (jobs, slots, classes): cost of one worker, and maximum number of workers, by server class.
     ps_cost, ps_limit
-        Likewise for parameter servers.
+        Likewise for parameter servers (PSs).
     ps_needed
-        Shape (jobs, largest Y + 1): PSs that Y workers need; negative where Y exceeds the job's workers.
+        Shape (jobs, largest Y + 1): PSs that Y workers need; negative where Y exceeds the job's maximum.
 
     Returns
     -------
@@ -107,9 +108,10 @@ def slot_tables(
 
 
 def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the cost of the `count` cheapest units, infinity beyond all limits; (jobs or 1, slots or 1, counts).
+    """Return the cost of the `count` cheapest units, infinity if all limits together allow fewer.
 
-    Classes of equal cost are used in their order. Classes are few, so each is compared with all others instead of sorting.
+    `count` has shape (jobs or 1, slots or 1, counts). Classes of equal cost are used in their order. Classes are few, so
+    each is compared with all others instead of sorting.
     """
     columns = [(cost[:, :, column], limit[:, :, column]) for column in range(cost.shape[-1])]
 
@@ -131,7 +133,7 @@ def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax
 
 @partial(jax.jit, static_argnames=("width",))
 def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: int) -> tuple[jax.Array, jax.Array]:
-    """Return each job's best payoff max(0, value - cost) and its completion slot, -1 where it is 0.
+    """Return each job's best payoff max(0, value - cost) and its completion slot, -1 where the payoff is 0.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     value
         Shape (jobs, slots): value of completing in a slot; at most 0 where a job cannot complete.
     target
-        Shape (jobs,): worker-slots due, at least 1 and at most `width`.
+        Shape (jobs,): work to complete, in worker-slots, from 1 to `width`.
     width
         Largest target; fixes the state's shape (jobs, width + 1).
 
@@ -156,7 +158,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     """
     if tables.ndim != 3 or 0 in tables.shape[1:] or value.shape != tables.shape[:2]:
         raise InvalidOptionError(
-            "tables must have shape (jobs, slots, largest Y + 1) with a slot and a count at least, and value (jobs, slots), "
+            "tables must have shape (jobs, slots, largest Y + 1) with at least one slot and one count, and value (jobs, slots), "
             f"got {tables.shape} and {value.shape}"
         )
     return gpu.on_cuda(  # type: ignore[no-any-return]
@@ -185,8 +187,8 @@ def in_one_launch(
     """Compute `best_payoffs` by one launch of one kernel: a block of threads goes through the slots of a job.
 
     The state is in two rows of memory that stay in the cache. In each slot the kernel computes one row from the other, several
-    entries at a time, up to the job's target. Infinite entries before the first one serve as padding. The kernel
-    skips slots without possible work, and slots after the last one of positive value.
+    entries at a time, up to the job's target. Infinite entries before the first entry serve as padding. The kernel
+    skips slots in which no work is possible, and slots after the last slot of positive value.
 
     Parameters
     ----------
@@ -288,5 +290,5 @@ def at_once(state: jax.Array, table: jax.Array) -> jax.Array:
 
 
 def _padded(state: jax.Array, table: jax.Array) -> jax.Array:
-    """Return the state behind as many impossible ones as Y may reach back."""
+    """Return the state with infinite entries in front, so that ``d - Y`` is a valid index for every d and Y."""
     return jnp.pad(state, ((0, 0), (table.shape[1] - 1, 0)), constant_values=jnp.inf)

@@ -1,13 +1,13 @@
 """Contrastive divergence on one batch, with all parameters in one matrix.
 
-With columns ``z = (u, v, 1)`` and the matrix
+With a window's history u and sample v in a column ``z = (u, v, 1)`` and the matrix
 
     P = [ A^T  0    a ]      (V rows)
         [ B^T  W^T  b ]      (H rows)
 
-``P z`` is the visibles' dynamic bias above the hiddens' input. The statistics are nearly one product as well: with the
-residuals ``e = v - v_k`` and ``r = p_0 - p_k`` the product ``(e, r) z^T`` holds those of A, B and both biases, and of W the
-part ``r v^T``. The missing part is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
+the product ``P z`` stacks the visibles' dynamic bias and the hiddens' input. The gradient is nearly one product as well.
+With the residuals ``e = v - v_k`` and ``r = p_0 - p_k``, the product ``(e, r) z^T`` contains the gradients of A, B and
+both biases, and the part ``r v^T`` of W's. The rest of W's gradient is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
 """
 
 from enum import StrEnum
@@ -25,9 +25,9 @@ class Sampling(StrEnum):
     """Form in which hidden units enter the reconstruction."""
 
     BERNOULLI = "bernoulli"
-    """As ones and zeros drawn with their probabilities."""
+    """Ones and zeros, drawn with the hidden units' probabilities."""
     MEAN_FIELD = "mean-field"
-    """As the probabilities themselves, as in the public code of AI4DL."""
+    """The probabilities themselves, as in the public code of AI4DL."""
 
 
 class Divergence(NamedTuple):
@@ -38,9 +38,9 @@ class Divergence(NamedTuple):
     gradient
         Direction of ascent for the packed parameters, shape (V + H, D + V + 1); the entries at P's block of zeros have no meaning.
     squared_error
-        Shape (V,): squared error of the reconstruction, summed over the windows that count.
+        Shape (V,): squared error of the reconstruction, summed over the windows with mask 1.
     activity
-        Shape (H,): mean of p_0 over the windows that count.
+        Shape (H,): mean of p_0 over the windows with mask 1.
     """
 
     gradient: jax.Array
@@ -87,13 +87,13 @@ def contrastive_divergence(
     packed
         The parameters' matrix P, shape (V + H, D + V + 1).
     windows
-        Shape (D + V, n): histories above samples.
+        Shape (D + V, n): one window per column, its history above its sample.
     mask
-        Shape (n,): one for each window that counts, zero otherwise.
+        Shape (n,): 1 for each window to include, 0 for padding.
     seed
         Shape (2,), uint32: seed of all draws.
     draw
-        Scalar uint32: number of the batch; it takes draws ``draw * k, ..., draw * k + k - 1``.
+        Scalar uint32: number of the batch, which uses the draws ``draw * k, ..., draw * k + k - 1`` of `bernoulli`.
     num_visible
         Number V of visibles.
     num_gibbs_steps
@@ -120,7 +120,7 @@ def contrastive_divergence(
         if sampling == Sampling.BERNOULLI:
             hidden = bernoulli(seed, first_draw + jnp.uint32(step), probability)
         error = sample - bias - jnp.matmul(weights.T, hidden, precision=FULL)
-        # The input changes by the change of the visibles alone: v_k W = v W - e W.
+        # Only the visibles change between steps, so the input follows from the first one: v_k W = v W - e W.
         probability = jax.nn.sigmoid(first_input - jnp.matmul(weights, error, precision=FULL))
     error = error * mask[None, :]
     change = (first - probability) * mask[None, :]

@@ -1,4 +1,4 @@
-"""Codes of windows: the hiddens' probabilities at the sample itself, without lag."""
+"""Codes of windows: the hidden units' probabilities given a window's last sample and its history."""
 
 from functools import partial
 
@@ -17,11 +17,11 @@ def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array
     Parameters
     ----------
     parameters
-        The machine.
+        Parameters of the CRBM.
     series
         Shape (T, V), concatenated series.
     ends
-        Shape (n,): windows, see `window_ends`.
+        Shape (n,): positions of the windows' last samples, see `window_ends`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Free energy and the quantities that it is made of, for windows given as columns."""
+"""Free energy and its terms, for windows given as columns."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from optim.kernels.crbm.parameters import CrbmParameters
 from optim.kernels.crbm.windows import windows_of
 
 FULL = lax.Precision.HIGHEST
-"""No product is rounded to fewer bits than float32, on any device."""
+"""Precision of matrix products: full float32 on every device."""
 
 
 def split_windows(parameters: CrbmParameters, windows: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -40,7 +40,7 @@ def window_free_energy(parameters: CrbmParameters, windows: jax.Array) -> jax.Ar
 
 @partial(jax.jit)
 def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
-    """Return how unlikely each sample is given its history, up to a constant that depends on the history.
+    """Return each sample's free energy: minus its log-density given its history, up to a term of the history alone.
 
     ``F(v | u) = |v - uA - a|^2 / 2 - sum over j of softplus((vW + uB + b)_j)``, so that exp(-F) is the sum over all
     hidden states of exp(-energy).
@@ -48,11 +48,11 @@ def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) 
     Parameters
     ----------
     parameters
-        The machine. Each padded hidden unit lowers the energy by log 2, so trim the machine first.
+        Parameters of the CRBM. Each padded hidden unit lowers the energy by log 2, so call `trim_parameters` first.
     series
         Shape (T, V), concatenated series.
     ends
-        Shape (n,): windows, see `window_ends`.
+        Shape (n,): positions of the windows' last samples, see `window_ends`.
 
     Returns
     -------

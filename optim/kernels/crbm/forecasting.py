@@ -43,9 +43,9 @@ def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> 
 
 @partial(jax.jit)
 def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
-    """Return the mean squared error of `forecast` by feature, shape (V,); windows with negative ends don't count.
+    """Return the mean squared error of `forecast` by feature, shape (V,).
 
-    The error is NaN if no window counts.
+    Windows with negative ends are ignored; the error is NaN if there are no others.
     """
     history, sample = split_windows(parameters, windows_of(parameters, series, ends))
     error = sample - _forecast(parameters, history)
@@ -54,14 +54,14 @@ def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Arra
 
 
 def spectral_radius(parameters: CrbmParameters) -> float:
-    """Return the largest modulus of the autoregression's eigenvalues: above 1, long continuations grow without end.
+    """Return the largest modulus of the autoregression's eigenvalues; if it exceeds 1, long continuations diverge.
 
     Hidden units add at most the sum of their weights to each step, so only the autoregression can diverge.
     The radius is computed on the host, from the companion matrix.
     """
     matrix = np.asarray(parameters.autoregression, np.float64)
     width = parameters.num_visible
-    # The history's frames, oldest first: each moves up by one, and the newest is the sample that follows.
+    # In each step every frame of the history (oldest first) moves up by one, and the new sample becomes the newest frame.
     companion = np.zeros((len(matrix), len(matrix)))
     companion[:-width, width:] = np.eye(len(matrix) - width)
     companion[-width:] = matrix.T
@@ -87,7 +87,7 @@ def roll_out(
     Parameters
     ----------
     parameters
-        Parameters of the machine.
+        Parameters of the CRBM.
     history
         Shape (d, V): the last samples, oldest first.
     key
@@ -97,7 +97,8 @@ def roll_out(
     num_gibbs_steps
         Number of Gibbs steps between hiddens and visibles per sample.
     is_noisy
-        Whether each sample is drawn with its unit variance; otherwise it is its mean given the hiddens, which are always drawn.
+        Whether each sample is drawn with unit variance around its mean given the hidden units; otherwise it is that
+        mean. The hidden units are drawn in both cases.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def roll_out(
     num_visible = parameters.num_visible
     if history.shape != (parameters.num_delays, num_visible):
         raise InvalidOptionError(
-            f"history must have shape ({parameters.num_delays}, {num_visible}) to fit the machine, got {history.shape}"
+            f"history must have shape ({parameters.num_delays}, {num_visible}) to fit the CRBM, got {history.shape}"
         )
     start = jnp.broadcast_to(history.reshape(-1)[:, None], (history.size, num_chains)).astype(jnp.float32)
     seed = seed_words(jax.random.fold_in(key, 0), 2)

@@ -4,13 +4,13 @@ With one launch per batch, launches would dominate an epoch of small batches. On
 batches in order, one thread per window. The block loads the windows of the next batch while it computes the current one.
 It reads the parameters from memory for each batch, and writes them back.
 
-All sums over a batch are entries of one product of two matrices, whose rows run over windows:
+All sums over a batch are entries of one product of two matrices. Each row of a matrix is one quantity over all windows:
 
-- left: errors of the visibles, p_0 - p_k, p_k and p_0 of the hiddens (before, p_0, and after, p_k, the Gibbs steps);
+- left: errors of the visibles, then p_0 - p_k, p_k and p_0 (the hiddens' probabilities before and after the Gibbs steps);
 - right: samples and histories, ones, and errors of the visibles.
 
-Here rows and columns of P are permuted so that visibles come first in both (columns: sample, history, one), and P is
-padded with zeros to a square.
+The parameters' matrix P (see `divergence`) is permuted so that visibles come first in its rows and in its columns
+(sample, history, one), and is padded with zeros to a square.
 """
 
 from functools import partial
@@ -41,7 +41,7 @@ LARGEST_BATCH = 256
 """Maximum windows of a batch for the kernel with one block; larger batches are cut into tiles, one block per tile."""
 
 BLOCKS, CHUNK, UNROLLED = 128, 4, 16
-"""Maximum number of blocks that sum a batch, number of block sums read at a time, and batches per turn of the loop over launches."""
+"""Maximum number of blocks that sum a batch, number of block sums read at a time, and launches per unrolled loop turn."""
 
 LAUNCH_WINDOWS = 1 << 20
 """Windows for which random words are generated at once, before the launch that uses them."""
@@ -64,46 +64,47 @@ class Sizes(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Entries of a history."""
+        """Number of entries of a window's history."""
         return self.num_delays * self.num_visible
 
     @property
     def num_inputs(self) -> int:
-        """Columns of P but the last: sample and history."""
+        """Number of P's columns without the biases: sample and history."""
         return self.num_visible + self.length
 
     @property
     def side(self) -> int:
-        """Side of the square."""
+        """Number of rows and columns of P after padding."""
         return _filled(max(self.num_visible + self.num_hidden, self.num_inputs + 1))
 
     @property
     def product(self) -> tuple[int, int]:
-        """Shape of the product."""
+        """Shape of the product that contains all sums over a batch, with padding."""
         return max(HEIGHT, _filled(self.num_visible + 3 * self.num_hidden)), _filled(
             self.num_inputs + 1 + self.num_visible
         )
 
     @property
     def tile(self) -> int:
-        """Windows of a tile."""
+        """Number of windows per tile."""
         return min(TILE, max(MIN_SIDE, gpu.power_of_two(self.batch)))
 
     @property
     def tiles(self) -> int:
-        """Tiles of a batch."""
+        """Number of tiles per batch."""
         return -(-self.batch // self.tile)
 
 
 class Steps(NamedTuple):
-    """Arguments of a step other than the machine: squares of the shape of P, or numbers.
+    """Settings of a training step: arrays in the layout of `squared`, and numbers.
 
     Attributes
     ----------
     support, step, decay, sparsity
-        Mask of the parameters, their rates, their decays, and the change of the hiddens' biases per unit of activity.
+        For each parameter: whether it is trained, its learning rate, its weight decay, and (for hidden biases) the
+        gradient per unit by which the activity is below its target.
     numbers
-        Momentum, largest norm of a gradient, and the hiddens' target: shape (3,), or three numbers in a kernel.
+        Momentum, maximum norm of a gradient, and the hiddens' target activity: shape (3,), or three numbers in a kernel.
     """
 
     support: jax.Array
@@ -114,7 +115,7 @@ class Steps(NamedTuple):
 
 
 def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
-    """Return whether a machine is small enough for the kernels."""
+    """Return whether a CRBM is small enough for the kernels."""
     return (num_visible + num_hidden) * ((num_delays + 1) * num_visible + 1) <= MAX_WEIGHTS
 
 
@@ -142,20 +143,20 @@ def epoch(
     steps: Steps,
     sizes: Sizes,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Perform one step per batch; return machine, velocity, and the squared errors (V,) summed over all windows.
+    """Perform one step per batch; return parameters, velocity, and the squared errors (V,) summed over all windows.
 
     Parameters
     ----------
     square, velocity
-        See `squared`.
+        The parameters and the last step, in the layout of `squared`.
     series
         Shape (T, V).
     order
-        Shape (batches, batch), int32: ends of windows, negative where there is none.
+        Shape (batches, batch), int32: positions of the windows' last samples; negative entries are padding.
     seed
-        Shape (2,), uint32, of all draws.
+        Shape (2,), uint32: seed of all draws.
     steps, sizes
-        Arguments of a step.
+        Settings of the steps, and sizes of the kernels.
     """
     num_batches = order.shape[0]
     at_once = max(1, min(num_batches, LAUNCH_WINDOWS // sizes.batch))
@@ -177,7 +178,7 @@ def epoch(
 def _launches(
     series: jax.Array, seed: jax.Array, steps: Steps, sizes: Sizes, carry: Any, order: jax.Array, first: jax.Array
 ) -> Any:
-    """Perform the steps of some batches."""
+    """Perform one step per batch of `order`; the number of its first batch in the epoch is `first`."""
     missing = sizes.tiles * sizes.tile - sizes.batch
     ends = jnp.pad(order, ((0, 0), (0, missing)), constant_values=-1)
     counts = jnp.sum(order >= 0, axis=1).astype(jnp.float32)
@@ -187,7 +188,7 @@ def _launches(
 
 
 def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
-    """Perform the steps in one launch of one block."""
+    """Perform the steps of all given batches in one launch of one block."""
     count, tiles = inputs[0].shape[0], sizes.tiles
     last = count * tiles - 1
 
@@ -205,7 +206,7 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
 
             def one(place: jax.Array, carry: Any) -> Any:
                 sums, inputs, end = carry
-                # Issued now and waited for in later turns: the inputs of the next tile, and the ends of the one after it.
+                # Prefetch for later turns: the inputs of the next tile, and the windows' ends of the tile after it.
                 following = number * tiles + place + 1
                 ahead = read(end, jnp.minimum(following, last)), ends_of(jnp.minimum(following + 1, last))
                 return sums + _product(weights, inputs, sizes), *ahead
@@ -230,7 +231,7 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
 def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
     """Perform the steps with one launch per batch: every block performs the previous batch's step, and then sums some tiles.
 
-    All blocks compute the same machine, and write it to the same memory. A further launch performs the last step.
+    All blocks compute the same parameters, and write them to the same memory. One more launch performs the last step.
     """
     count, tiles = inputs[0].shape[0], sizes.tiles
     blocks = min(tiles, BLOCKS)
@@ -282,7 +283,7 @@ def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, c
 
 
 def _sum_of_chunk(parts: Any, blocks: int, chunk: int, turn: jax.Array, sizes: Sizes) -> jax.Array:
-    """Return the sum of some blocks' products, in their order."""
+    """Return the sum of the products of one chunk of blocks, added in the blocks' order."""
     rows, columns = (lax.iota(jnp.int32, length) for length in sizes.product)
     place = tuple(jnp.broadcast_to(each, sizes.product) for each in (rows[:, None], columns[None, :]))
     load, total = gpu.triton().load, jnp.zeros(sizes.product, jnp.float32)
@@ -294,7 +295,10 @@ def _sum_of_chunk(parts: Any, blocks: int, chunk: int, turn: jax.Array, sizes: S
 
 
 def _words(seed: jax.Array, first: jax.Array, count: int, sizes: Sizes) -> jax.Array:
-    """Return the random words of several batches, shape (batches, k, H, windows), float32; equal to those of single batches."""
+    """Return the random words of several batches, shape (batches, k, H, windows), float32.
+
+    Each batch has the same words as in `contrastive_divergence`.
+    """
     if not sizes.is_drawn:
         return jnp.zeros((1,), jnp.float32)
     draws = (first + jnp.arange(count, dtype=jnp.uint32))[:, None] * jnp.uint32(sizes.num_gibbs_steps)
@@ -305,18 +309,18 @@ def _words(seed: jax.Array, first: jax.Array, count: int, sizes: Sizes) -> jax.A
 
 
 def _place(sizes: Sizes, number: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the batch of a tile, and the places of its windows there."""
+    """Return the batch that contains a tile, and the positions of the tile's windows in the batch."""
     tiles = jnp.int32(sizes.tiles)
     return lax.div(number, tiles), lax.rem(number, tiles) * sizes.tile + lax.iota(jnp.int32, sizes.tile)
 
 
 def _read_ends(ends: Any, sizes: Sizes, number: jax.Array) -> jax.Array:
-    """Return the ends of a tile's windows, shape (tile,)."""
+    """Return the positions of the last samples of a tile's windows, shape (tile,)."""
     return ends[_place(sizes, number)]
 
 
 def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: jax.Array) -> tuple[Any, ...]:
-    """Return a tile's inputs, the mask of its windows, and its random words by hidden and step, (1, tile) each."""
+    """Return a tile's inputs, its mask of windows, and its random words by step and hidden unit, (1, tile) each."""
     batch, lane = (each if each.ndim == 0 else each[None, :] for each in _place(sizes, number))
     begin = (jnp.maximum(end - sizes.num_delays, 0) * sizes.num_visible)[None, :]
     offsets = (*range(sizes.length, sizes.num_inputs), *range(sizes.length))
@@ -331,7 +335,7 @@ def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: ja
 
 
 def _read_weights(machine: Any, sizes: Sizes) -> list[list[jax.Array]]:
-    """Return the entries of P, row by row; those between visibles are zeros, and left out."""
+    """Return the entries of P, row by row, without the block of zeros between visibles."""
     rows, columns = range(sizes.num_visible + sizes.num_hidden), range(sizes.num_inputs + 1)
     return [[machine[row, column] for column in columns if max(row, column) >= sizes.num_visible] for row in rows]
 
@@ -383,7 +387,7 @@ def _sigmoid(activation: jax.Array) -> jax.Array:
 
 
 def _stacked(rows: tuple[jax.Array, ...], height: int, sizes: Sizes) -> jax.Array:
-    """Return rows (1, tile) below one another, filled up with zeros."""
+    """Return rows of shape (1, tile) stacked into a matrix of `height` rows, padded with zeros."""
     number, stacked = lax.iota(jnp.int32, height)[:, None], jnp.zeros((height, sizes.tile), jnp.float32)
     for place, row in enumerate(rows):
         stacked = jnp.where(number == place, row, stacked)
@@ -399,7 +403,7 @@ def _stepped(
     sizes: Sizes,
     *where: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return machine and velocity after the step along a batch's sums, and squared errors, on a square's diagonal."""
+    """Return parameters and velocity after the step for a batch's sums, and the squared errors on a square's diagonal."""
     visible, hidden, last = sizes.num_visible, sizes.num_hidden, sizes.num_inputs
     shape = (sizes.side, sizes.side)
     row, column = (

@@ -1,4 +1,4 @@
-"""The machine's parameters, and how machines of different sizes are padded to one."""
+"""Parameters of a CRBM, and padding of CRBMs of different sizes to one size."""
 
 from typing import NamedTuple
 
@@ -38,24 +38,24 @@ class CrbmParameters(NamedTuple):
 
     @property
     def num_visible(self) -> int:
-        """V."""
+        """Number V of visible units."""
         return int(self.weights.shape[-2])
 
     @property
     def num_hidden(self) -> int:
-        """H."""
+        """Number H of hidden units."""
         return int(self.weights.shape[-1])
 
     @property
     def num_delays(self) -> int:
-        """Frames of history, d."""
+        """Number d of frames of history."""
         return int(self.autoregression.shape[-2]) // self.num_visible
 
 
 def initial_parameters(
     key: jax.Array, num_visible: int, num_delays: int, num_hidden: int, deviation: float = INITIAL_DEVIATION
 ) -> CrbmParameters:
-    """Return normal weights of small deviation and biases of zero, float32.
+    """Return weights drawn from a normal distribution with a small deviation, and zero biases, all float32.
 
     Raises
     ------
@@ -81,18 +81,18 @@ def initial_parameters(
 
 
 def pad_parameters(parameters: CrbmParameters, num_delays: int, num_hidden: int) -> CrbmParameters:
-    """Return the same machine in larger arrays: zeros for older frames and further hiddens.
+    """Return the same CRBM in larger arrays, with zeros for older frames and additional hidden units.
 
     Raises
     ------
     InvalidOptionError
-        If the machine is larger than that.
+        If the CRBM has more frames of history or hidden units than requested.
     """
     more_delays, more_hidden = num_delays - parameters.num_delays, num_hidden - parameters.num_hidden
     if min(more_delays, more_hidden) < 0:
         raise InvalidOptionError(
-            f"a machine of {parameters.num_delays} delays and {parameters.num_hidden} hiddens can't be padded to "
-            f"{num_delays} and {num_hidden}; choose the largest of all"
+            f"a CRBM of {parameters.num_delays} delays and {parameters.num_hidden} hiddens can't be padded to "
+            f"{num_delays} delays and {num_hidden} hiddens; choose the largest sizes of all CRBMs"
         )
     older, further = (more_delays * parameters.num_visible, 0), (0, more_hidden)
     return CrbmParameters(
@@ -105,7 +105,7 @@ def pad_parameters(parameters: CrbmParameters, num_delays: int, num_hidden: int)
 
 
 def trim_parameters(parameters: CrbmParameters, num_delays: int, num_hidden: int) -> CrbmParameters:
-    """Return the machine without the older frames and further hiddens of its padding."""
+    """Return the CRBM without the frames of history and hidden units that `pad_parameters` added."""
     first = (parameters.num_delays - num_delays) * parameters.num_visible
     return CrbmParameters(
         weights=parameters.weights[:, :num_hidden],
@@ -119,6 +119,6 @@ def trim_parameters(parameters: CrbmParameters, num_delays: int, num_hidden: int
 def parameter_mask(
     num_visible: int, num_delays: int, num_hidden: int, max_delays: int, max_hidden: int
 ) -> CrbmParameters:
-    """Return ones where a machine has parameters and zeros where they are padding, shaped as the padded machine."""
+    """Return a mask shaped as the padded CRBM: one for each parameter of the CRBM, zero for padding."""
     ones = jax.tree.map(jnp.ones_like, initial_parameters(jax.random.key(0), num_visible, num_delays, num_hidden))
     return pad_parameters(ones, max_delays, max_hidden)

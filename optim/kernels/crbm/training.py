@@ -1,4 +1,4 @@
-"""Training by contrastive divergence: many epochs in one compiled call, one machine or a sweep of them."""
+"""Training by contrastive divergence: many epochs in one compiled call, for one CRBM or several at once."""
 
 from functools import partial
 from typing import Literal, NamedTuple
@@ -23,7 +23,7 @@ class Rates(NamedTuple):
     Attributes
     ----------
     learning_rate
-        Step along a batch's mean gradient. A start is the rate for one window per batch, times min(batch size, 32).
+        Step along a batch's mean gradient. A good first try is the rate for one window per batch, times min(batch size, 32).
     autoregression_factor
         Learning rate of A relative to that of the other parameters; 0 keeps A constant.
     momentum, early_momentum, early_epochs
@@ -31,9 +31,9 @@ class Rates(NamedTuple):
     decay, autoregression_decay
         Weight decay of W and B, and of A. Biases don't decay.
     sparsity_target, sparsity_cost
-        Target probability of active hiddens, and cost of deviations; only the biases of hiddens are adapted.
+        Target probability of active hiddens, and cost of deviations from it, which changes only the hiddens' biases.
     gradient_limit
-        Largest norm of a batch's gradient; larger ones are scaled down to it.
+        Maximum norm of a batch's gradient; a larger gradient is scaled down to it.
     """
 
     learning_rate: jax.Array | float = 1e-3
@@ -54,7 +54,7 @@ class TrainingState(NamedTuple):
     Attributes
     ----------
     parameters
-        Parameters of the machine.
+        Parameters of the CRBM.
     velocity
         The last step, shaped as the parameters.
     epoch
@@ -81,7 +81,7 @@ Way = Literal["scan", "launches", "interpreted"]
 
 
 class _Plan(NamedTuple):
-    """Rates and mask as a step uses them, each packed like the parameters."""
+    """Mask, learning rates and decays of a step, packed like the parameters, and the hiddens' sparsity costs, shape (H,)."""
 
     support: jax.Array
     step: jax.Array
@@ -90,7 +90,7 @@ class _Plan(NamedTuple):
 
 
 def _plan(rates: Rates, mask: CrbmParameters) -> _Plan:
-    """Pack rates and mask; all are zero in padding and in the block of zeros."""
+    """Pack rates and mask; all arrays are zero in padding and in P's block of zeros."""
     zero = jax.tree.map(jnp.zeros_like, mask)
     rate = jnp.asarray(rates.learning_rate, jnp.float32)
     scaled = jax.tree.map(lambda ones: rate * ones, mask)
@@ -122,7 +122,7 @@ def _train(
     sampling: Sampling,
     way: Way,
 ) -> tuple[TrainingState, jax.Array]:
-    """Train for some epochs; see `train`."""
+    """Train for `num_epochs` epochs; see `train`."""
     num_visible, num_delays = state.parameters.num_visible, state.parameters.num_delays
     rates = Rates(*rates)
     num_batches = -(-ends.shape[0] // batch_size)
@@ -177,7 +177,7 @@ def _train(
             norm = jnp.sqrt(jnp.sum(gradient * gradient))
             gradient = gradient * jnp.minimum(1.0, rates.gradient_limit / jnp.maximum(norm, 1e-30))
             push = plan.sparsity * (rates.sparsity_target - statistics.activity)
-            # A pad adds where an indexed update would scatter, ten times slower on a CPU.
+            # Add a padded array: an indexed update would be a scatter, ten times slower on a CPU.
             gradient = gradient + jnp.pad(push[:, None], ((num_visible, 0), (packed.shape[1] - 1, 0)))
             velocity = momentum * velocity + plan.step * (gradient - plan.decay * packed)
             return (packed + velocity, velocity), statistics.squared_error
@@ -218,7 +218,7 @@ def train(
     sampling: Sampling | str = Sampling.BERNOULLI,
     mask: CrbmParameters | None = None,
 ) -> tuple[TrainingState, jax.Array]:
-    """Train a machine for some epochs in one compiled call; `state` is donated.
+    """Train a CRBM for `num_epochs` epochs in one compiled call; `state` is donated.
 
     Each epoch visits every window once, in batches of a fresh shuffle. Each batch makes the step
     ``m <- momentum m + rate (g - decay theta)``, ``theta <- theta + m`` along its mean statistics g of CD-k. Histories
@@ -231,11 +231,11 @@ def train(
     series
         Shape (T, V), float32: concatenated series, standardised.
     ends
-        Shape (n,), int32: windows, see `window_ends`. Negative entries are padding.
+        Shape (n,), int32: positions of the windows' last samples, see `window_ends`. Negative entries are padding.
     rates
         Rates of training.
     key
-        Key of shuffles and draws; the same for all calls of a training.
+        Key of shuffles and draws. Calls that continue one training must all use the same key.
     num_epochs, batch_size
         Number of passes over the windows, and windows per step.
     num_gibbs_steps
@@ -243,7 +243,7 @@ def train(
     sampling
         Form in which hiddens enter the reconstruction.
     mask
-        Ones where parameters may change, shaped as the machine; None for all.
+        Shaped as the parameters: 1 where a parameter may change, 0 where not. None if all may change.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def train(
     Raises
     ------
     InvalidOptionError
-        If a count is below 1, a shape doesn't fit, or no such sampling exists.
+        If a count is below 1, a shape doesn't fit, or `sampling` is unknown.
     """
     static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
     return _train_one(state, series, ends, _in_one_array(rates), key, mask, **static)  # type: ignore[no-any-return]
@@ -273,22 +273,22 @@ def sweep(
     num_gibbs_steps: int = 1,
     sampling: Sampling | str = Sampling.BERNOULLI,
 ) -> tuple[TrainingState, jax.Array]:
-    """Train many machines on the same windows at once; `state` is donated.
+    """Train several CRBMs on the same windows at once; `state` is donated.
 
     Parameters
     ----------
     state, rates, keys, masks
-        As for `train`, each array with a leading axis of machines. Machines of different sizes are padded by
-        `pad_parameters`, and their masks are `parameter_mask`; a padded machine is trained as it would be alone.
+        As for `train`, each array with a leading axis over CRBMs. Pad CRBMs of different sizes by `pad_parameters`, and
+        mask them by `parameter_mask`; training changes a padded CRBM as it would change the CRBM alone.
     series, ends
-        Shared by all machines; `ends` must suit the longest history.
+        Shared by all CRBMs. Each window in `ends` needs enough earlier samples for the longest history.
     num_epochs, batch_size, num_gibbs_steps, sampling
         As for `train`.
 
     Returns
     -------
     tuple
-        New state, and errors of shape (machines, num_epochs, V).
+        New state, and errors of shape (CRBMs, num_epochs, V).
 
     Raises
     ------
@@ -310,14 +310,14 @@ def _in_one_array(rates: Rates, leading: tuple[int, ...] = ()) -> jax.Array:
 def _checked(  # type: ignore[no-untyped-def]
     state: TrainingState, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling
 ):
-    """Return the options that a compiled function is made for."""
+    """Check the arguments, and return the static ones of the compiled functions."""
     counts = {"num_epochs": num_epochs, "batch_size": batch_size, "num_gibbs_steps": num_gibbs_steps}
     check_in("[1, inf)", counts)
     if sampling not in list(Sampling):
         raise InvalidOptionError(f"sampling must be one of {', '.join(Sampling)}, got {sampling!r}")
     if series.ndim != 2 or series.shape[1] != state.parameters.num_visible:
         raise InvalidOptionError(
-            f"series must have shape (samples, {state.parameters.num_visible}) to fit the machine, got {series.shape}"
+            f"series must have shape (samples, {state.parameters.num_visible}) to fit the CRBM, got {series.shape}"
         )
     if ends.ndim != 1 or ends.shape[0] == 0:
         raise InvalidOptionError(

@@ -19,12 +19,12 @@ def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndar
     lengths
         Lengths of the segments, in the order in which they are concatenated; a series with gaps is several segments.
     num_delays
-        Frames of history.
+        Number of frames of history.
 
     Returns
     -------
     numpy.ndarray
-        int32, increasing. A segment of n samples gives max(0, n - num_delays).
+        int32, increasing. A segment of n samples gives max(0, n - num_delays) positions.
 
     Raises
     ------
@@ -46,16 +46,16 @@ def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndar
 
 
 def windows_of(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
-    """Return a machine's windows as columns, see `gather_windows`.
+    """Return the windows for a CRBM as columns, see `gather_windows`.
 
     Raises
     ------
     InvalidOptionError
-        If the series has another number of features than the machine.
+        If the series has another number of features than the CRBM.
     """
     if series.ndim != 2 or series.shape[1] != parameters.num_visible:
         raise InvalidOptionError(
-            f"series must have shape (samples, {parameters.num_visible}) to fit the machine, got {series.shape}"
+            f"series must have shape (samples, {parameters.num_visible}) to fit the CRBM, got {series.shape}"
         )
     return gather_windows(series, ends, parameters.num_delays)
 
@@ -68,9 +68,9 @@ def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.A
     series
         Shape (T, V).
     ends
-        Shape (n,): positions of the windows' last samples, from `num_delays` on; smaller ones are moved there.
+        Shape (n,): positions of the windows' last samples. Positions below `num_delays` are raised to it.
     num_delays
-        Frames of history, d.
+        Number d of frames of history.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.A
     """
     if series.ndim != 2 or (len(ends) and len(series) <= num_delays):
         raise InvalidOptionError(
-            f"series must have shape (more than {num_delays}, V), got {series.shape}; give longer ones"
+            f"series must have shape (more than {num_delays}, V), got {series.shape}; give longer series"
         )
     num_visible = series.shape[1]
 

@@ -1,4 +1,4 @@
-"""Fitting by expectation maximisation, from k-means++ seeds, restarted."""
+"""Fitting by expectation maximisation (EM), restarted from several k-means++ seeds."""
 
 from functools import partial
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_emission,
 from optim.kernels.k_means import plus_plus
 
 PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
-"""Prior of each covariance, equivalent to this number of samples with this variance (a standard deviation of a thirtieth in
-standardised series). The prior prevents a state with constant samples from collapsing, and has little weight compared with the data."""
+"""Prior of each covariance: it counts as PRIOR_SAMPLES samples with the variance PRIOR_VARIANCE (series are standardised).
+It prevents a state with constant samples from collapsing, and has little weight compared with the data."""
 
 RIDGE = 1e-3
 """Prior precision of the regression, in units of the state's covariance; it makes the regression of a state without samples solvable."""
 
 _Progress = tuple[HmmParameters, jax.Array, jax.Array, jax.Array]
-"""Parameters, history, iterations, and the gain of the last one."""
+"""Parameters, history, number of iterations, and the gain of the last iteration."""
 
 
 class Fit(NamedTuple):
@@ -35,8 +35,7 @@ class Fit(NamedTuple):
     num_iterations
         Scalar int32.
     history
-        Shape (max_iterations,): log-likelihood with the logarithm of the priors (see `log_prior`) before each iteration, NaN
-        beyond the last. It never falls.
+        Shape (max_iterations,): log-likelihood plus `log_prior` before each iteration, NaN beyond the last. It never falls.
     """
 
     parameters: HmmParameters
@@ -57,7 +56,7 @@ def fit(
     tol: float = 1e-5,
     stickiness: float = 0.0,
 ) -> Fit:
-    """Fit a model by expectation maximisation, from k-means++ seeds, restarted.
+    """Fit a model by expectation maximisation, restarted from several k-means++ seeds.
 
     Parameters
     ----------
@@ -68,12 +67,12 @@ def fit(
     num_states
         Number K of states.
     is_autoregressive
-        Whether means depend on the last sample: a switching autoregression.
+        Whether means depend on the previous sample: a switching autoregression.
     num_restarts
-        Seeds tried, one after another on a processor, at once on an accelerator; the greatest log-likelihood wins, the first
-        among equals.
+        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The fit with the greatest log-likelihood
+        is returned, the first among equals.
     max_iterations, tol
-        Maximum number of iterations of a restart, which also ends once the mean log-likelihood per sample rises by less than `tol`.
+        A restart ends after `max_iterations` iterations, or once the mean log-likelihood per sample rises by at most `tol`.
     stickiness
         Pseudo-count of transitions from each state to itself.
 
@@ -172,7 +171,7 @@ def _maximise(
     stickiness: jax.Array,
     is_autoregressive: bool,
 ) -> HmmParameters:
-    """Return the parameters that the expected statistics suggest; samples (L, N, V), belief (L, N, K)."""
+    """Perform the M step: return the best parameters given the probabilities `belief` (L, N, K) of states at each sample."""
     num_states, num_features = belief.shape[2], samples.shape[2]
     usable = counts.at[0].set(0.0) if is_autoregressive else counts
     weight = (belief * usable[:, :, None]).reshape(-1, num_states)
@@ -186,7 +185,7 @@ def _maximise(
     spread = jnp.einsum("tk,tkv,tkw->kvw", weight, error, error, precision=FULL)
     prior = RIDGE * jnp.einsum("krv,krw->kvw", regression, regression, precision=FULL)
     prior += PRIOR_SAMPLES * PRIOR_VARIANCE * jnp.eye(num_features, dtype=flat.dtype)[None]
-    # One extra transition, shared among all states, keeps every state reachable.
+    # One extra transition from each state, shared among all states, keeps every state reachable.
     seen = pairs + 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=flat.dtype)
     start = jnp.sum(belief[0] * counts[0][:, None], axis=0) + 1.0 / num_states
     return HmmParameters(

@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_density, log_emission
 
 FEW_STATES = 8
-"""Up to this number of states, an accelerator processes full series by doubling; work per sample grows with its cube."""
+"""Up to this number of states K, an accelerator processes full series by doubling, with O(K^3) operations per sample."""
 
 MIN_PROBABILITY = 1e-30
 """Lower limit of probabilities, so that they can be normalised even after a sample that no state allows."""
@@ -30,7 +30,7 @@ def filter(  # the usual term; the built-in of that name isn't used here
     series
         Shape (N, L, V): N series, padded.
     lengths
-        Shape (N,), int32.
+        Shape (N,), int32: number of samples of each series.
 
     Returns
     -------
@@ -44,10 +44,10 @@ def filter(  # the usual term; the built-in of that name isn't used here
 
 @partial(jax.jit)
 def negative_log_likelihood(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return minus the log-density of each sample given those before it, shape (N, L); see `filter`.
+    """Return minus the log-density of each sample given the earlier samples, shape (N, L); see `filter`.
 
-    0 beyond a series' end, and at the first sample of an autoregressive model. A series' sum is
-    minus its log-likelihood.
+    The result is 0 beyond a series' end, and at the first sample for an autoregressive model. Its sum over a series is
+    minus the series' log-likelihood.
     """
     emission = log_emission(parameters, series, lengths)
     _, predicted, _ = forward(parameters, emission)
@@ -74,7 +74,7 @@ def advance(
     belief
         Shape (K,): probabilities after the previous sample.
     sample, previous
-        Shape (V,) each; a plain model ignores the previous one.
+        Shape (V,) each. Only an autoregressive model uses the previous sample.
     """
     pair = jnp.stack([previous, sample])[None]
     emission = log_density(parameters, pair)[1, 0]
@@ -84,12 +84,12 @@ def advance(
 
 
 def is_by_doubling(parameters: HmmParameters) -> bool:
-    """Return whether to scan series by doubling: a processor is faster sample by sample, an accelerator is slower."""
+    """Return whether to scan series by doubling, which is faster on an accelerator with few states, but slower on a CPU."""
     return bool(parameters.log_initial.shape[-1] <= FEW_STATES) and jax.default_backend() != "cpu"
 
 
 def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return probabilities after each sample and before it, shape (L, K, N) each, and log-likelihoods (N,)."""
+    """Return the states' probabilities after and before each sample, (L, K, N) each, and log-likelihoods (N,)."""
     way = forward_by_doubling if is_by_doubling(parameters) else forward_by_sample
     return way(parameters, log_emission)
 
@@ -131,12 +131,12 @@ def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tup
 def smoothed_by_sample(
     parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return smoothed probabilities of all samples but the last, and those of all but the first over the predicted ones."""
+    """Return smoothed probabilities of all samples but the last, and ratios smoothed / predicted of all but the first."""
     transition = jnp.exp(parameters.log_transition)
 
     def step(after: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         filtered, predicted = inputs
-        # Bayes backwards: P(i now | j next) is the filtered i times the transition over the predicted j.
+        # Bayes' rule: P(i now | j next) = filtered[i] * transition[i, j] / predicted[j].
         ratio = after / predicted
         smoothed = filtered * jnp.matmul(transition, ratio, precision=FULL)
         return smoothed, (smoothed, ratio)
@@ -148,8 +148,8 @@ def smoothed_by_sample(
 def forward_by_doubling(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Compute `forward` by products of 1, 2, 4, ... steps at once, in as many rounds as the length has binary digits.
 
-    A step is a matrix: of the transition to each state, and the sample's likelihood there. Products are stored as logarithms
-    relative to their largest entry, to avoid underflow and loss of digits in large sums.
+    The matrix of a step contains each transition's probability times the sample's likelihood in the new state. Products are
+    stored as logarithms relative to their largest entry, to avoid underflow and loss of digits in large sums.
     """
     least = float(np.log(MIN_PROBABILITY))
     largest = jnp.max(log_emission, axis=2)

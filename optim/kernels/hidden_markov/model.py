@@ -15,16 +15,15 @@ LOG_2_PI = float(np.log(2.0 * np.pi))
 class HmmParameters(NamedTuple):
     """A model of K states for V features.
 
-    A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. The regressors x are (1), or (1, last
-    sample) where the model is autoregressive; the first sample of an autoregressive series carries no evidence on its
-    state.
+    A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. The regressors x are (1), or (1, previous
+    sample) if the model is autoregressive. The first sample of an autoregressive series gives no evidence on its state.
 
     Attributes
     ----------
     log_initial
-        Shape (K,).
+        Shape (K,): log-probability of each state at the first sample.
     log_transition
-        Shape (K, K): from row to column.
+        Shape (K, K): log-probability of each transition, from row to column.
     regression
         M, shape (K, 1, V), or (K, 1 + V, V) where autoregressive.
     covariance
@@ -38,19 +37,19 @@ class HmmParameters(NamedTuple):
 
     @property
     def is_autoregressive(self) -> bool:
-        """Whether means depend on the last sample."""
+        """Whether means depend on the previous sample."""
         return bool(self.regression.shape[-2] > 1)
 
     @property
     def num_free(self) -> int:
-        """Free parameters, as information criteria count them."""
+        """Number of free parameters, as information criteria count them."""
         num_states, num_regressors, num_features = self.regression.shape[-3:]
         emission = num_regressors * num_features + num_features * (num_features + 1) // 2
         return int(num_states * (num_states - 1) + num_states - 1 + num_states * emission)
 
 
 def pad_series(series: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return concatenated series (T, V) as an array (series, longest, V), zeros beyond each one's end."""
+    """Return concatenated series (T, V) of the given lengths as an array (series, longest, V), padded with zeros."""
     counts = np.asarray(lengths, dtype=np.int64)
     begins = np.cumsum(counts) - counts
     padded = np.zeros((counts.size, int(counts.max(initial=0)), series.shape[1]), np.float32)
@@ -82,7 +81,7 @@ def log_density(parameters: HmmParameters, series: jax.Array) -> jax.Array:
 
 
 def log_emission(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return log-densities (L, N, K), 0 for samples without evidence: padding, and the first of an autoregression."""
+    """Return log-densities (L, N, K), 0 for padding and for the first sample of an autoregressive series."""
     time = jnp.arange(series.shape[1])[:, None]
     counts = time < lengths[None, :]
     if parameters.is_autoregressive:

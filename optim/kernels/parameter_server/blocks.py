@@ -1,4 +1,4 @@
-"""Updates of parameters and slots at one pass over memory."""
+"""Updates of parameters and slots (the optimiser's state) in one pass over memory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Arrays,
 Aggregate = Callable[[Arrays], jax.Array]
 
 BLOCK = 1 << 13
-"""Elements of a block: twenty arrays of it fit the second-level cache of a core."""
+"""Elements per block: twenty arrays of this length fit into the second-level cache of a core."""
 
 
 def update_in_blocks(
@@ -26,9 +26,9 @@ def update_in_blocks(
     """Return ``optimiser.update`` with the gradient ``aggregate(pushes)``; both functions are elementwise on flat arrays.
 
     On a CPU, XLA compiles one loop per output, and each loop computes the shared terms again. An optimiser with slots would
-    therefore read all pushes once per slot. Block by block, the second and third reading come from the cache. The loop over
-    blocks runs on one core, so that several shards need one thread each. An accelerator fuses several outputs, and an
-    optimiser without slots has one output: there one fusion does the update.
+    therefore read all pushes once per output. Block by block, the second and third reading come from the cache. The loop
+    over blocks runs on one core, so several shards need one thread each. An accelerator fuses several outputs, and an
+    optimiser without slots has only one output. In both cases the update is one fusion.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _by_blocks(visit_blocks: Callable[..., Arrays], arrays: Arrays, pushes: Arra
     """
     size = arrays[0].size
     start = size // BLOCK * BLOCK
-    # A 0 unknown to XLA: it would unroll a loop with one known iteration, and round that block differently.
+    # A 0 that XLA can't know: it would unroll a loop of one known iteration, and round that block differently.
     unknown = (step & 1) >> 1
     if start:
         arrays = visit_blocks(arrays, pushes, start // BLOCK + unknown)

@@ -1,8 +1,8 @@
 """Dense push, aggregate and apply.
 
 Pushes are separate arguments that are summed in the order given. Over stacked pushes XLA's reduction is tens of times
-slower on a CPU. The fixed order makes two runs equal bit for bit. An update is reproduced by the same compiled
-function; plain NumPy rounds once more, because the compiler contracts products and sums.
+slower on a CPU. The fixed order makes two runs equal bit for bit. Only the same compiled function reproduces an update
+exactly: plain NumPy rounds once more, because the compiler fuses each product with the following sum.
 """
 
 from collections.abc import Sequence
@@ -37,17 +37,17 @@ def apply_pushes(
     Parameters
     ----------
     parameters, slots
-        Shape (n,) each, float32; donated, except the parameters if `keep` is set.
+        Parameters and the arrays of the optimiser's state, shape (n,) each, float32; donated, except the parameters if
+        `keep` is set.
     pushes
         One array of shape (n,) for each data partition, float32 or bfloat16. Any number: more than `MAX_FOLD` are added
         in groups, in the same order. Each group costs two more passes over the sum.
     weights
-        Shape (pushes,): number of examples of each push. Where their sum is zero there is no mean, and the gradient
-        counts as zero.
+        Shape (pushes,): number of examples of each push. If they sum to zero, the gradient is zero.
     version
         Scalar int32: updates applied before this one.
     optimiser
-        The rule.
+        The update rule.
     keep
         Do not reuse the old parameters' memory, because readers may still use it.
 
@@ -59,8 +59,8 @@ def apply_pushes(
     Raises
     ------
     InvalidOptionError
-        If there is no push, the number of weights differs from that of pushes, a push and the parameters differ in length, or parameters or
-        pushes are pytrees.
+        If there is no push, if the numbers of weights and pushes differ, if a push and the parameters differ in length,
+        or if parameters or pushes are pytrees.
     """
     for name, vector in (("parameters", parameters), *(("each push", push) for push in pushes)):
         if not hasattr(vector, "shape"):
@@ -99,7 +99,7 @@ def copy_arrays(arrays: Any) -> Any:
 def _ordered_weighted_sum(
     pushes: Sequence[jax.Array], weights: jax.Array, partial_sum: jax.Array | None = None
 ) -> jax.Array:
-    """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
+    """Return the weighted sum as a chain of additions in the order given, in float32, starting from `partial_sum`."""
     for index, push in enumerate(pushes):
         # The product is the first summand, because compilers fuse a sum's first product with the addition: the partial
         # sum is rounded, and the new product isn't.
@@ -119,7 +119,7 @@ def _updated(
     *,
     optimiser: AbstractOptimiser,
 ) -> Updated:
-    """Aggregate and apply in one pass; by the sum of the weights where no other total is given."""
+    """Aggregate and apply in one pass. The weighted sum is divided by `total`, or by the sum of the weights if None."""
     inverse = 1.0 / (_total(weights) if total is None else total)
 
     def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
@@ -130,7 +130,7 @@ def _updated(
 
 @partial(jax.jit)
 def _total(weights: jax.Array) -> jax.Array:
-    """Return the sum of weights, infinite where it is zero, so that its inverse is zero."""
+    """Return the sum of weights; infinity if it is zero, so that its inverse is zero."""
     total = jnp.sum(weights)
     return jnp.where(total == 0, jnp.inf, total)
 

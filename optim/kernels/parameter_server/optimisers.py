@@ -1,7 +1,7 @@
-"""Optimisers, by optax: how a mean gradient changes parameters and their slots.
+"""Optimisers, built on optax: rules by which a mean gradient updates the parameters and the optimiser's state.
 
-All are elementwise, so cutting a vector into shards or rows changes no bit of the result. The arrays of optax's state are
-the slots; its counters equal the number of the update, and are not stored.
+All are elementwise, so cutting a vector into shards or rows changes no bit of the result. *Slots* are the arrays of
+optax's state, such as momentum. Its counters equal the number of the update, and are not stored.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class WarmupCosine:
     peak
         The largest rate.
     warmup_steps, num_steps
-        Updates until the peak, and in all; the rate is 0 after them.
+        Number of updates until the peak, and in total. Afterwards the rate is 0.
 
     References
     ----------
@@ -64,14 +64,15 @@ class AbstractOptimiser(ABC):
     Attributes
     ----------
     num_slots
-        Number of arrays of the parameters' shape in the rule's state; they are zeros before the first update.
+        Number of state arrays of the parameters' shape; they are zeros before the first update.
     learning_rate
         Positive, or a schedule: a hashable function of the number of earlier updates. It may be traced: a caller may compile, map or
         differentiate over it.
     zero_grad_is_noop
-        Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
+        Whether a gradient of 0 changes neither parameters nor slots. If so, pushing only the rows with nonzero gradients
+        gives the same update.
     intervals
-        Range of each further option.
+        Range of each option other than the learning rate.
     """
 
     num_slots: ClassVar[int]
@@ -89,7 +90,7 @@ class AbstractOptimiser(ABC):
             check_in(interval, self, name)
         if has_traced_rate(self) or callable(self.learning_rate):
             return
-        if isinstance(self.learning_rate, jax.Array):  # which has no hash
+        if isinstance(self.learning_rate, jax.Array):  # a JAX array has no hash
             if self.learning_rate.ndim:
                 raise InvalidOptionError(
                     f"learning_rate must be one number, got shape {self.learning_rate.shape}; for several, map over it with jax.vmap"
@@ -147,7 +148,7 @@ class Sgd(AbstractOptimiser):
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum(AbstractOptimiser):
-    """Heavy ball: u = decay u + g; w -= rate u, or w -= rate (decay u + g) after Nesterov."""
+    """Heavy ball: u = decay u + g; w -= rate u, or w -= rate (decay u + g) with Nesterov's method."""
 
     num_slots: ClassVar[int] = 1
     intervals: ClassVar[Mapping[str, str]] = {"decay": "[0, 1)"}
@@ -221,17 +222,17 @@ class AdamW(Adam):
 
 
 def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
-    """Return an integer that is `value`, and that XLA computes only after an array of float32 has been written.
+    """Return `value` as an integer that XLA computes only after a float32 array has been written.
 
     Parameters and slots change in place, one after the other, each computed from the old values. Without this
-    dependence XLA may change a slot before the parameters have read it, and would copy the entire slot for that.
+    dependence XLA may change a slot before the parameters' update has read it, and would copy the entire slot for that.
 
     Parameters
     ----------
     value
         Scalar.
     array, place
-        Shape (n,) or (rows, width), and an element or row of it that is read.
+        The array, shape (n,) or (rows, width), and the index of an element or row to read.
     """
     read = lax.dynamic_slice(array, (place, *[jnp.zeros_like(place)] * (array.ndim - 1)), (1,) * array.ndim)
     bit = lax.bitcast_convert_type(read.ravel()[0], jnp.int32) & 1

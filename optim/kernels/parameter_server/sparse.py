@@ -1,10 +1,10 @@
 """Sparse push and pull of rows of a table.
 
-Rows pushed several times in one message add up *before* the optimiser sees them: the square of a sum isn't the sum of
-squares. A CPU needs no sort. A first loop notes the first place of each row in the message, and a second one adds every
-push to the sum at that place. Then one loop per array of the table changes each row at its first place. Each
-loop updates one array in place, because a loop that carries two would copy them. On an accelerator a loop over rows is slow, so a
-sort finds equal rows. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
+Gradients of a row that is pushed several times in one message add up *before* the optimiser sees them: the square of a
+sum isn't the sum of squares. A CPU needs no sort. A first loop records the position of each row's first push in the
+message, and a second loop adds every push to the sum at that position. Then one loop per array of the table updates each
+pushed row once, in place; a loop that carries two arrays would copy them. On an accelerator a loop over rows is slow, so
+a sort finds equal rows. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
 `push_sorted`).
 """
 
@@ -31,16 +31,16 @@ from optim.kernels.parameter_server.optimisers import (
 
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
-"""Rows, whether their update is due, and their gradients; of all messages or of one."""
+"""Row numbers, whether to update each row, and gradients: of all pushes, or of one."""
 
 Update = Callable[[Arrays, jax.Array, jax.Array], Arrays]
 """Function from a row's arrays, the sum of its pushes and the number of the update to the row's new arrays."""
 
 TURN, COLUMNS = 8, 64
-"""Sorted pushes per turn of a warp, and their columns per warp. All reads of a turn run at once."""
+"""Number of sorted pushes per turn of a warp, and number of columns per warp. All reads of a turn run at once."""
 
 TURNS, LATER_TURNS = 2, 16
-"""Turns of a warp: for the message itself, and for messages of partial sums, most of them empty."""
+"""Turns per warp: for the message itself, and for messages of partial sums, most of which are empty."""
 
 
 class Rows(NamedTuple):
@@ -52,16 +52,16 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RowLayout:
-    """How the rows of a table are stored and updated.
+    """Width and update rule of a table's rows.
 
     Parameters
     ----------
     optimiser
-        The rule; for Adam it is the lazy form: moments of rows that are not pushed stay unchanged.
+        The update rule. Adam is lazy: moments of rows that are not pushed stay unchanged.
     width
         Parameters per row.
     method
-        "loop" for CPUs, "sort" for accelerators; by default that of the current platform.
+        "loop" for CPUs, "sort" for accelerators; the default depends on the current platform.
     """
 
     optimiser: AbstractOptimiser
@@ -92,14 +92,17 @@ def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
 
 
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
-    """Apply pushed rows to a table; repeated rows add up first, or one by one where that is the same but for rounding. `table` is donated.
+    """Apply pushed gradients to the rows of a table; `table` is donated.
+
+    The gradients of a repeated row add up before its update. Without slots they may be applied one by one, which differs
+    only by rounding.
 
     Parameters
     ----------
     table
-        R rows.
+        A table of R rows.
     rows
-        Shape (N,), integers of any width. Numbers of at least R and negative numbers are padding, and change no row.
+        Shape (N,): row numbers, integers of any width. Numbers of at least R and negative numbers are padding.
     values
         Shape (N, layout.width): gradients, float32 or bfloat16.
     version
@@ -110,11 +113,12 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     Raises
     ------
     InvalidOptionError
-        If rows aren't integers, or don't have a gradient of the table's width each.
+        If rows aren't integers, or the gradients don't have shape (N, layout.width).
 
     Notes
     -----
-    Equal rows add up in the order given, on an accelerator as a tree that is the same in every run. O(N + R / width) for "loop", O(N log N) for "sort".
+    Gradients of equal rows add up in the order given, on an accelerator in a tree of additions that is the same every time.
+    The complexity is O(N + R / width) for "loop" and O(N log N) for "sort".
     """
     if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
         raise InvalidOptionError(
@@ -136,7 +140,7 @@ def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
 
 
 def _held_rows(rows: Any) -> Any:
-    """Return row numbers that 32 bits hold; those of NumPy beyond them become -1, where JAX would wrap them to valid ones."""
+    """Convert NumPy row numbers to 32 bits; numbers out of range become -1, since JAX would wrap them to valid rows."""
     if not isinstance(rows, np.ndarray) or rows.dtype.itemsize <= 4:
         return rows
     return np.where((rows >= 0) & (rows <= np.iinfo(np.int32).max), rows, -1).astype(np.int32)
@@ -167,7 +171,7 @@ def _coalesced(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.A
 
 
 def _sorted_rows(rows: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return rows in rising order, those out of range as `num_rows`, and where each was; equal ones stay in their order."""
+    """Return row numbers in rising order (`num_rows` if out of range) and the old position of each; the sort is stable."""
     wanted = jnp.where((rows >= 0) & (rows < num_rows), rows, num_rows).astype(rows.dtype)
     place = lax.iota(jnp.int32, rows.shape[0])
     ordered, order = lax.sort((wanted, place), num_keys=1, is_stable=True)
@@ -175,23 +179,23 @@ def _sorted_rows(rows: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _sum_in_order(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
-    """Return the sum of each run, by a CPU's indexed addition in order."""
+    """Return the sum of each run of equal rows by indexed additions, which a CPU performs in order."""
     del is_first
     return jax.ops.segment_sum(ordered, segment, num_segments=len(ordered), indices_are_sorted=True)
 
 
 def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
-    """Return the sum of each run of rows, in the order of runs and padded with zeros, without an indexed addition.
+    """Return the sum of each run of equal rows, padded with zeros, without indexed additions.
 
-    An accelerator adds to one place from many threads in any order, and so with other bits in each run. Here sums are a
-    scan that restarts with each run: always the same tree of additions.
+    An accelerator performs indexed additions in any order, so that their rounding varies. Here the sums come from a scan
+    that restarts with each run of equal rows: always the same tree of additions.
 
     Parameters
     ----------
     is_first, segment
         Shape (N,): whether a row begins a run, and the number of its run, counted from 0.
     ordered
-        Shape (N, width).
+        Shape (N, width): values in the order of the sorted rows.
     """
 
     def join(left: tuple[jax.Array, jax.Array], right: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -204,13 +208,13 @@ def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax
 
 
 def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where a row begins, as two numbers of the row number's type."""
+    """Return the index of a row's first element, as two numbers of the row number's type."""
     return row, jnp.zeros_like(row)
 
 
 @partial(jax.jit)
 def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
-    """Gather rows; negative ones are moved beyond the end, since JAX would count them from there."""
+    """Gather rows, zeros for those out of range; JAX would count negative numbers from the end, so they are moved beyond it."""
     beyond = jnp.where(rows < 0, array.shape[0], rows)
     return array.at[beyond].get(mode="fill", fill_value=0.0)
 
@@ -218,7 +222,7 @@ def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
 def _push_by_sorting(
     table: Rows, rows: jax.Array, values: jax.Array, step: jax.Array, optimiser: AbstractOptimiser
 ) -> Rows:
-    """Sum equal rows after sorting, and update each once."""
+    """Sum the gradients of equal rows after sorting, and update each pushed row once."""
 
     def by_scatter(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
         unique, sums = _coalesced(rows, values, arrays[0].shape[0])
@@ -234,7 +238,7 @@ def _push_by_sorting(
         ordered, order = _sorted_rows(rows, arrays[0].shape[0])
         return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, optimiser.update_arrays)
 
-    # A hand-written kernel accepts only literal numbers and arguments.
+    # A Pallas kernel can use only literal numbers and its arguments, so no traced learning rate.
     run = by_scatter if has_traced_rate(optimiser) else partial(gpu.on_cuda, by_chunks, by_scatter)
     parameters, *slots = run((table.parameters, *table.slots), rows, values, step)
     return Rows(parameters, tuple(slots))
@@ -254,25 +258,26 @@ def push_sorted(
     """Update the rows of a table in place by the sums of their pushes: on a GPU, in one pass over the message.
 
     The sorted message is cut into chunks of `TURNS` times `TURN` pushes, and one warp adds up the pushes of its
-    chunk in order. A row all of whose pushes lie in one chunk is updated there and then. A row with pushes beyond the
-    chunk leaves a partial sum, at most two per chunk. The partial sums are the next, shorter message, in longer chunks,
-    until one chunk holds the message. So the summation tree depends only on the message, and no two warps ever
-    add to one place.
+    chunk in order. If all pushes of a row lie in one chunk, the warp updates the row. Otherwise the chunk leaves a
+    partial sum for the row, at most two per chunk. The partial sums form the next, shorter message, which is cut into
+    longer chunks, until one chunk holds the message. So the summation tree depends only on the message, and no two warps
+    add to the same element.
 
     Parameters
     ----------
     arrays
         Shape (rows, width) each.
     ordered, order
-        Shape (N,), int32: the pushed rows in rising order, with nonexistent rows as `rows` or more; and the indices of their values.
+        Shape (N,), int32: the pushed rows in rising order (nonexistent rows are at least `rows`), and the index of each
+        in `values`.
     values
         Shape (N, width), float32.
     step
         Scalar int32, for `update`.
     update
-        The rule; elementwise, with no numbers in it but its arguments and constants.
+        The elementwise update rule; it may use only its arguments and literal constants.
     turns
-        Length of the chunks in turns.
+        Turns per chunk.
     interpret
         See `gpu.call`.
     """
@@ -354,7 +359,7 @@ def _go_through_chunk(
             has_begun = has_begun | begins_here
             began.append(has_begun)
         is_due = [is_row[place] & began[place] & ends[place] for place in range(TURN)]
-        # All reads before the first write: they don't wait for each other.
+        # Issue all reads before the first write, so that they don't wait for each other.
         pushed = [read(values, order[first + place], is_row[place]) for place in range(TURN)]
         clipped = [jnp.minimum(one, num_rows - 1) for one in row]
         old = [tuple(read(table, clipped[place], is_due[place]) for table in tables) for place in range(TURN)]
@@ -362,7 +367,7 @@ def _go_through_chunk(
             total = jnp.where(begins[place], pushed[place], total + pushed[place])
             for reference, new in zip(written, update(old[place], total, step), strict=True):
                 write(reference, clipped[place], is_due[place], new)
-            # At most once per chunk: the end of a run that began before it.
+            # At most once per chunk: the end of a run that began in an earlier chunk.
             write(partial_sums, 2 * chunk, is_row[place] & ends[place] & ~began[place], total)
         return total, has_begun
 
@@ -377,7 +382,7 @@ def _go_through_chunk(
 
 
 def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return where a row of the table is pushed for the first time, and there the sum of all its pushes."""
+    """Return whether each push is the first of its row, and, for these, the sum of all pushes of the row."""
     count = rows.shape[0]
     is_in = (rows >= 0) & (rows < num_rows)
     safe = jnp.where(is_in, rows, num_rows)
@@ -437,7 +442,7 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
 
         def visit(carried: jax.Array, message: Messages, number: int = number) -> tuple[jax.Array, None]:
             row, is_due, gradient = message
-            # XLA leaves out the other arrays where a new value doesn't depend on them.
+            # XLA doesn't read the arrays on which the new value doesn't depend.
             old = tuple(read(carried if at == number else each, row) for at, each in enumerate(arrays))
             new = layout.optimiser.update_arrays(old, gradient[None], step)[number]
             return lax.dynamic_update_slice(carried, jnp.where(is_due, new, old[number]), _place(row)), None

@@ -36,12 +36,12 @@ def test_windows_of_nothing_have_no_error_and_series_of_another_width_are_refuse
     ends = jnp.arange(3, 9, dtype=jnp.int32)
     for look in (encode, free_energy, forecast, forecast_error):
         with pytest.raises(
-            InvalidOptionError, match=r"series must have shape \(samples, 2\) to fit the machine, got \(30, 3\)"
+            InvalidOptionError, match=r"series must have shape \(samples, 2\) to fit the CRBM, got \(30, 3\)"
         ):
             look(kernel, jnp.zeros((30, 3)), ends)
-        with pytest.raises(InvalidOptionError, match=r"got \(3, 2\); give longer ones"):
+        with pytest.raises(InvalidOptionError, match=r"got \(3, 2\); give longer series"):
             look(kernel, jnp.zeros((3, 2)), ends)
-    with pytest.raises(InvalidOptionError, match=r"history must have shape \(3, 2\) to fit the machine, got \(2, 2\)"):
+    with pytest.raises(InvalidOptionError, match=r"history must have shape \(3, 2\) to fit the CRBM, got \(2, 2\)"):
         roll_out(kernel, jnp.zeros((2, 2)), jax.random.key(0), num_steps=1)
 
 
