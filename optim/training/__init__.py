@@ -1,5 +1,5 @@
-"""Elastic training: tiers of reliability, and a small trainer that loses no work when machines come and go.
+"""Elastic training: a small trainer on reliable and transient machines, which may join, leave or fail during a run.
 
-A controller (`controller`) instructs machines (`machine`) over a transport (`machine.Transport`, `processes`) to compute,
-serve and store. The machines apply gradients by the kernels of `optim.kernels.parameter_server`.
+A controller (`controller`) instructs machines (`machine`) over a transport (`transport`, `processes`) to compute
+gradients, serve parameters and store copies. Machines apply gradients by the kernels of `optim.kernels.parameter_server`.
 """

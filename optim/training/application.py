@@ -53,22 +53,22 @@ class Application(Protocol):
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the mean gradient over the partition, shape (n,), and its summed loss at these parameters.
 
-        `clock` is for applications that draw at random: they make their stream from seed, partition and clock.
+        Applications that draw at random derive their random stream from seed, partition and `clock`.
         """
         ...
 
 
 @runtime_checkable
 class HasRows(Protocol):
-    """A `DeviceApplication` whose partitions depend on few rows of the parameters, which are one table then."""
+    """A `DeviceApplication` whose parameters are one table, and whose partitions depend on few rows each."""
 
     @property
     def row_width(self) -> int:
-        """Columns of the table."""
+        """Number of columns of the table."""
         ...
 
     def rows(self, partition: int) -> NDArray[np.int32]:
-        """Return the rows that a partition's loss depends on, rising; `loss` is given these rows alone."""
+        """Return the numbers of the rows on which a partition's loss depends, in rising order; `loss` gets only these rows."""
         ...
 
 
@@ -86,10 +86,10 @@ def check_application(application: Application) -> None:
     Raises
     ------
     InvalidProblemError
-        If it isn't an application, has no partitions, no data or no parameters, or defines a method by a former name.
+        If it lacks a method of `Application`, or has no partitions, no data or no parameters.
     """
     name = type(application).__name__
-    attributes = getattr(application, "__dict__", {})  # asking the object itself would run its properties
+    attributes = getattr(application, "__dict__", {})  # hasattr(application, part) would run its properties
     missing = [part for part in PARTS if part not in attributes and not hasattr(type(application), part)]
     if missing:
         raise InvalidProblemError(f"{name} has no {', '.join(missing)}; derive it from {__name__}.UserApplication")
@@ -114,7 +114,7 @@ def name_of(application: Application) -> str:
 
 
 Parts = tuple[Any, ...]
-"""A flat vector of JAX cut into pieces, one per shard."""
+"""A flat JAX vector cut into pieces, one per shard."""
 
 
 def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
@@ -190,7 +190,7 @@ class DeviceApplication(ABC):
 
     @abstractmethod
     def partition(self, index: int) -> Batch:
-        """Return a partition's data as arrays on the device; the same arrays at each call are never copied again."""
+        """Return a partition's data as arrays on the device; return the same arrays at each call, to avoid further copies."""
 
     @abstractmethod
     def loss(self, parameters: Parameters, batch: Batch) -> "jax.Array":
@@ -201,7 +201,7 @@ class DeviceApplication(ABC):
         """Return the weight of a partition's data in the mean gradient."""
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return the part of a partition that a clock computes; by default all of it."""
+        """Return the part of a partition's data that is used at a clock; by default all of it."""
         del clock
         return batch
 
@@ -222,7 +222,7 @@ class DeviceApplication(ABC):
         return flat
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the flat mean gradient and the summed loss, for callers that hold NumPy vectors."""
+        """Return the flat mean gradient and the summed loss, for callers that use NumPy vectors."""
         vector = to_device(np.ascontiguousarray(parameters, np.float32))
         (gradient,), loss, _ = to_host(self.compiled_gradient((vector,), *self.on_device(partition, clock)))
         return np.asarray(gradient), float(loss) * self.weight(partition)
@@ -237,7 +237,7 @@ class DeviceApplication(ABC):
 
     @property
     def compiled_gradient(self) -> Callable[..., Any]:
-        """The compiled function of parameters in parts, a batch, the clock, and the partition's rows or None.
+        """Compiled gradient; its arguments are the parameters in parts, a batch, the clock, and the rows or None.
 
         The function returns the mean gradient in the same parts, the mean loss, and whether both are finite.
         """
@@ -245,7 +245,7 @@ class DeviceApplication(ABC):
 
     @property
     def compiled_row_gradient(self) -> Callable[..., Any]:
-        """As `compiled_gradient`, with the gradients of the partition's rows alone, shape (rows, row_width)."""
+        """As `compiled_gradient`, but it returns the gradients of the partition's rows only, shape (rows, row_width)."""
         return _compiled(self)[1]
 
     def _whole_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Parts, Any, Any]:
@@ -279,7 +279,7 @@ class DeviceApplication(ABC):
         import jax
         import jax.numpy as jnp
 
-        assert isinstance(self, HasRows), "it has named rows"
+        assert isinstance(self, HasRows), "the application has rows"
         table = jnp.concatenate(parts).reshape(-1, self.row_width)
         loss, values = jax.value_and_grad(lambda taken: self._scalar_loss(taken, self.sample(batch, clock)))(
             table[rows]
@@ -290,7 +290,7 @@ class DeviceApplication(ABC):
 class UserApplication(ABC):
     """A custom application: four methods, of which the last two are called in separate processes.
 
-    Objects travel to these processes by pickling, so the class must be importable there. Read large data inside the
+    The object is pickled to reach these processes, so the class must be importable there. Read large data inside the
     methods that need it.
 
     Examples
@@ -339,7 +339,7 @@ class UserApplication(ABC):
         return int(np.size(self.start()))
 
     def initial_parameters(self) -> Vector:
-        """Return the flat parameters."""
+        """Return the parameters before the first clock, flat."""
         return np.asarray(self.start(), dtype=np.float32).ravel().copy()
 
     def weight(self, partition: int) -> float:
@@ -347,7 +347,7 @@ class UserApplication(ABC):
         return float(self.sizes()[partition])
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the flat gradient and the summed loss."""
+        """Return the flat mean gradient and the summed loss."""
         shaped = np.asarray(parameters).reshape(np.shape(self.start()))
         slope = np.asarray(self.slope(shaped, partition, clock), dtype=np.float32).ravel()
         return slope, self.loss(shaped, partition, clock) * self.weight(partition)

@@ -52,7 +52,7 @@ class Parts:
 
     @cached_property
     def whole(self) -> Any:
-        """The parts as one vector, joined at the first use: a single part as it is."""
+        """The parts as one vector, joined at first use; a single part is returned unchanged."""
         parts = self._parts
         if len(parts) == 1:
             return parts[0]
@@ -62,7 +62,7 @@ class Parts:
 
 
 def cut(vector: Any, part: slice) -> Any:
-    """Return a part of a vector: of NumPy a view."""
+    """Return a slice of a vector; for NumPy a view."""
     if isinstance(vector, np.ndarray):
         return vector[part]
     if (part.start, part.stop) == (0, len(vector)):

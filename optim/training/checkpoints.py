@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 VERSION = 2
-"""Version 1 used NumPy gradients, so the losses of a resumed run would differ from those of an uninterrupted run."""
+"""Version of the format. Version 1 is rejected: its gradients were NumPy's, so a resumed run would have other losses."""
 NUM_KEPT = 2
 """Number of checkpoints kept in the folder."""
 
@@ -49,7 +49,7 @@ def initial_point(application: Application, optimiser: "AbstractOptimiser") -> S
 class DurableStorage(Machine):
     """The storage as a machine that also writes a checkpoint once it has all shards of a clock.
 
-    This storage takes the place of a transport's own, as `transport.machines[STORAGE]`.
+    Assign it to `transport.machines[STORAGE]`, where it replaces the transport's default storage.
 
     Parameters
     ----------
@@ -96,9 +96,8 @@ class DurableStorage(Machine):
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; write a checkpoint if it brings the last shard of a clock."""
         replies = super().handle(message)
-        if isinstance(
-            message, Copy
-        ):  # raised here, since an error of `_replies` would be attributed to the application
+        if isinstance(message, Copy):
+            # Not in `_replies`, whose errors are attributed to the application.
             self._write(message.values.clock)
         elif isinstance(message, Keep) and message.last is not None:
             self._rewind(message.last)
@@ -120,7 +119,7 @@ class DurableStorage(Machine):
         return [path for path in sorted(self._folder.glob("checkpoint-*.npz")) if path not in self._damaged]
 
     def _write(self, clock: int) -> None:
-        """Write a checkpoint of a clock, unless a shard is missing or a later clock is written."""
+        """Write a checkpoint of a clock, unless a shard is missing or the checkpoint of this or a later clock exists."""
         parts = [copies[clock] for _, copies in sorted(self.copies.items()) if clock in copies]
         if clock <= self._written or len(parts) < self._num_shards:
             return

@@ -1,9 +1,10 @@
 """The controller, which tracks all machines, assigns partitions and shards, and recovers from failures.
 
-A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary and for copies of
-it. Then every shard goes from its server to the places of the new layout, and no work is repeated. After the *failure* of a worker, other
-machines compute its partitions. After the failure of a server, every shard returns to the last clock for which copies
-of all shards are left. The machines compute the later clocks again.
+A *planned* change (machines join, or leave after a warning, or the stage changes) waits until all partitions are at one
+clock, a boundary, and until the backups have copies of it. Then every shard moves from its server to the machines of the
+new layout, and no work is repeated. After the *failure* of a worker, other machines compute its partitions. After the
+failure of a server, every shard returns to the last clock for which copies of all shards remain. The machines compute
+the later clocks again.
 """
 
 from collections import Counter
@@ -90,7 +91,7 @@ class Membership:
         Raises
         ------
         NotAllowedError
-            If a name is or was taken.
+            If a name is or was used by another machine.
         """
         for machine in (*reliable, *transient):
             if machine in self._known:
@@ -109,12 +110,12 @@ class Membership:
         return tier is not None
 
     def warn(self, machines: Sequence[str]) -> list[str]:
-        """Let machines leave at the next boundary; return machines not yet ready, which can leave at once.
+        """Let machines leave at the next boundary; return those that aren't ready yet, which can leave at once.
 
         Raises
         ------
         NotAllowedError
-            If there is no such machine.
+            If a machine isn't part of the run.
         """
         for machine in machines:
             if machine not in self.staying and machine not in self.joining:
@@ -134,14 +135,14 @@ class Membership:
         return bool(was_in)
 
     def give_back(self, needed: Collection[str]) -> list[str]:
-        """Remove and return the machines that were waiting to leave and aren't needed any more."""
+        """Remove and return the leaving machines that aren't needed any more."""
         free = [name for name in self.leaving if name not in needed]
         self.leaving = [name for name in self.leaving if name in needed]
         return free
 
 
 class ReplicaCatalog:
-    """The confirmed copies: their holder, shard and clock."""
+    """Catalog of the confirmed copies of shards: holder, shard and clock of each."""
 
     def __init__(self, num_shards: int) -> None:
         self._num_shards = num_shards
@@ -161,7 +162,7 @@ class ReplicaCatalog:
         self._copies = {copy for copy in self._copies if copy[0] != holder}
 
     def keep_only(self, places: Iterable[tuple[str, int]]) -> None:
-        """Remove the records of all copies except those of these holders and shards, and those in the storage."""
+        """Remove the records of all copies except those at the given pairs of holder and shard, and those in the storage."""
         kept = set(places)
         self._copies = {copy for copy in self._copies if copy[:2] in kept or copy[0] == STORAGE}
 
@@ -211,11 +212,11 @@ class Rollback:
     Attributes
     ----------
     from_clock
-        Completed clocks at the failure.
+        Number of completed clocks at the failure.
     to_clock
-        Clock of the newest remaining copies of all shards.
+        Last clock of which copies of all shards remain.
     replayed_to
-        Clock after the kept pushes have been applied again; later clocks are computed again.
+        Clock reached by applying the logged pushes again; later clocks are computed again.
     """
 
     from_clock: int
@@ -224,7 +225,7 @@ class Rollback:
 
 
 class Rebuild:
-    """A rebuild in progress.
+    """A move of shards and copies to the machines of a new layout, in progress.
 
     Parameters
     ----------
@@ -233,12 +234,12 @@ class Rebuild:
     servers
         Servers that transfer the shards in a planned rebuild; empty after a failure, when shards come from copies.
     machines
-        Machines that must first leave older generations.
+        Machines that must first confirm that they have left older generations.
 
     Attributes
     ----------
     waiting
-        Missing responses: their kind, and the shard or machine.
+        Responses still missing: type of message, and shard or machine.
     parts
         Parameters of the shards that have arrived.
     """
@@ -249,7 +250,7 @@ class Rebuild:
         self.parts: list[Vector] = [np.empty(0, np.float32)] * num_shards
 
     def has_come(self, kind: type[Message], key: int | str) -> bool:
-        """Record an answer, and return whether it was missing."""
+        """Record a response, and return whether it was still missing."""
         is_missing = (kind, key) in self.waiting
         self.waiting.discard((kind, key))
         return is_missing
@@ -269,7 +270,7 @@ class Controller:
     flow
         Computed, applied and readable clocks.
     rollbacks
-        Rollbacks to earlier clocks.
+        Rollbacks so far.
     stop_at
         The clock to stop at.
     """
@@ -301,7 +302,7 @@ class Controller:
         self._refused: set[tuple[int, int]] = set()
         self._copies = ReplicaCatalog(options.num_shards)
         self._rebuild: Rebuild | None = None
-        self._clock = 0  # of the boundary, or of the rebuild
+        self._clock = 0  # clock of the boundary, or of the rebuild
         self._store_start(start or initial_point(application, optimiser))
 
     # -- membership ---------------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ class Controller:
         """
         if self.phase is not Phase.RUNNING or not self.flow.is_settled_at(self.flow.read_clock):
             raise NotAllowedError(
-                f"a checkpoint can be written only when all shards are at one clock, but the run is {self.phase}; let it reach its clock first"
+                f"a checkpoint can be written only when all shards are at one clock, but the run is {self.phase}; let it reach its target clock first"
             )
         if set(self.roles.backups) != {STORAGE}:
             raise NotAllowedError(
@@ -432,7 +433,7 @@ class Controller:
             self._send(owners[partition], flow.compute(partition, self.generation))
 
     def _leave_boundary(self) -> None:
-        """When all partitions are at one clock, change only the workers, or also move shards."""
+        """At a boundary, adopt the new layout if only workers change; otherwise copy the shards before they move."""
         roles = self._plan()
         if roles.has_same_shards(self.roles):
             self._adopt(roles)
@@ -523,15 +524,15 @@ class Controller:
     def _begin_rebuild(self, clock: int, *, is_planned: bool) -> None:
         """Assign all shards and copies as of `clock` to the machines that stay.
 
-        No shard moves before every machine has left the older generations: a server that still applies a clock of theirs
-        would write into memory that the new servers use.
+        No shard moves before every machine has left the older generations: a server that still applies a clock of an older
+        generation would write into memory that the new servers use.
 
         Parameters
         ----------
         clock
-            All shards are settled at it (a planned rebuild), or have a copy of it.
+            Clock that all shards have reached (in a planned rebuild), or of which all have a copy.
         is_planned
-            Whether the present servers transfer the shards.
+            Whether the current servers transfer the shards.
         """
         self.generation += 1
         self.phase, self._clock, self._is_changed = Phase.REBUILDING, clock, False
@@ -603,7 +604,7 @@ class Controller:
         """Register a copy; discard older copies once a newer clock is safe, and write a checkpoint when one is due."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
-            return  # the last message of a machine that has failed since
+            return  # the machine has failed since it sent this message
         copies.confirm(message.holder, message.shard, message.clock)
         if self._rebuild is not None:
             if message.clock == self._clock and message.holder == self._rebuild.roles.backups[message.shard]:

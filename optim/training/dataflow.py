@@ -1,4 +1,7 @@
-"""State of the computation: partitions computed, pushed and applied, partitions that may start, and the log of pushes."""
+"""State of the computation: clocks of partitions and shards, partitions that may start, and the log of pushes.
+
+A *clock* is one update of the parameters by the gradients of all partitions.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -45,19 +48,19 @@ class PushLog:
         return sum(self._bytes.values())
 
     def add(self, clock: int, partition: int, pushes: Sequence[Push]) -> None:
-        """Log pushes; copy gradients in shared memory, which is overwritten a clock later."""
+        """Log pushes; copy NumPy gradients, since they may lie in shared memory that is overwritten a clock later."""
         size = sum(push.gradient.nbytes for push in pushes)
         if self.num_bytes + size > self._max_bytes:
             self.keep(self._safe, clock + 1)
         if self.num_bytes + size > self._max_bytes:
             return
-        in_rows = isinstance(pushes[0].gradient, np.ndarray)
-        copies = [replace(push, gradient=push.gradient.copy()) for push in pushes] if in_rows else list(pushes)
+        is_numpy = isinstance(pushes[0].gradient, np.ndarray)
+        copies = [replace(push, gradient=push.gradient.copy()) for push in pushes] if is_numpy else list(pushes)
         self._clocks.setdefault(clock, {})[partition] = copies
         self._bytes[clock] = self._bytes.get(clock, 0) + size
 
     def end(self, clock: int) -> int:
-        """Return the clock reached by replaying the log from another clock."""
+        """Return the clock reached by replaying the log from `clock`."""
         while len(self._clocks.get(clock, ())) == self._num_partitions:
             clock += 1
         return clock
@@ -68,26 +71,27 @@ class PushLog:
         self._bytes = {at: size for at, size in self._bytes.items() if at in self._clocks}
 
     def trim(self, safe: int, stored: int) -> None:
-        """Discard the clocks before `stored`, which is durable; the clocks before `safe` are dropped first at the limit.
+        """Discard the clocks before `stored`, of which the storage has all shards.
 
-        While copies of all shards as of `safe` remain, no failure causes a rollback to an earlier clock.
+        At the size limit, `add` drops the clocks before `safe` first: while copies of all shards as of `safe` remain, no
+        failure causes a rollback to an earlier clock.
         """
         self._safe = safe
         self.keep(stored, max(self._clocks, default=stored) + 1)
 
     def pushes(self, clock: int) -> Iterator[Push]:
-        """Yield the logged pushes of complete clocks from a clock on, clock by clock."""
+        """Yield the logged pushes from `clock` on, clock by clock, up to the first incomplete clock."""
         for at in range(clock, self.end(clock)):
             for partition in range(self._num_partitions):
                 yield from self._clocks[at][partition]
 
 
 DENSEST = 0.5
-"""Share of a gradient's rows above which it is pushed as a full vector: rows with their indices would be no shorter."""
+"""Share of rows with a gradient above which a full vector is pushed: rows with their indices might be no shorter."""
 
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
-    """Return the largest share of nonzero rows with which a gradient is pushed by rows; 0 if the update would differ."""
+    """Return the maximum share of rows with a gradient up to which it is pushed by rows; 0 for never."""
     if not isinstance(application, HasRows) or not optimiser.zero_grad_is_noop or options.pushes is Pushes.DENSE:
         return 0.0
     if row_width(application, options.num_shards) != application.row_width:
@@ -96,12 +100,12 @@ def densest_rows(application: Application, optimiser: "AbstractOptimiser", optio
 
 
 class Dataflow:
-    """Clocks of the partitions, clocks of the shards, and the parameters between them.
+    """Clocks of the partitions and of the shards, and the parameters that workers read.
 
     Attributes
     ----------
     completed
-        Shape (P,), int32: clocks that each partition has pushed.
+        Shape (P,), int32: number of clocks that each partition has pushed.
     read_clock
         The newest clock that all shards have applied.
     losses
@@ -109,7 +113,7 @@ class Dataflow:
     num_computed
         Number of received gradients, including repetitions.
     num_skipped
-        Number of these that were skipped because they weren't finite.
+        Number of received gradients that were skipped because they weren't finite.
     log
         Log of the pushes to replay after a failure.
     """
@@ -124,7 +128,7 @@ class Dataflow:
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, options.replay_mb * MEGABYTE)
         self._staleness, self._densest = options.staleness, densest_rows(application, optimiser, options)
-        # Only read with staleness, which schedules don't have.
+        # Used only with staleness, which excludes rate schedules.
         self._rate = optimiser.learning_rate if isinstance(optimiser.learning_rate, float | int) else 0.0
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -153,7 +157,7 @@ class Dataflow:
         ]
 
     def _sees_enough(self, clock: int) -> bool:
-        """Return whether the parameters contain all updates that a clock must read (K.4); (K.3) follows."""
+        """Return whether the parameters contain all updates that a clock must read: (K.4), which implies (K.3)."""
         return self.read_clock >= clock - self._staleness
 
     def compute(self, partition: int, generation: int) -> Compute:
@@ -173,7 +177,7 @@ class Dataflow:
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
-        """Take a gradient; return the push for each shard's server, or an empty list if it arrived before.
+        """Accept a gradient; return the push for each shard's server, or an empty list if it arrived before.
 
         A gradient that isn't finite has weight 0, as if the partition had no data at this clock.
         """
@@ -218,7 +222,7 @@ class Dataflow:
             self._publish(message.clock, [parts[shard] for shard in range(len(parts))])
 
     def reset(self, clock: int, parts: Sequence[Vector]) -> None:
-        """Reset to a clock, with no computation pending except the pushes that `replays` then sends again."""
+        """Reset to a clock, with no computation pending; `replays` then yields the logged pushes of later clocks."""
         self._replayed_to = self.log.end(clock)
         self.log.keep(0, self._replayed_to)
         self.completed[:] = self._replayed_to
@@ -284,7 +288,7 @@ class Dataflow:
             yield slice(low * message.width, high * message.width), message.rows[low:high] - np.int32(first)
 
     def _note_loss(self, message: Pushed) -> None:
-        """Add a clock's losses in partition order once all have arrived."""
+        """Record a loss; once all losses of a clock have arrived, append their mean, summed in partition order."""
         parts = self._loss_parts.setdefault(message.clock, {})
         parts[message.partition] = message.loss if message.is_finite else None
         if len(parts) == self.num_partitions:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillOptions:
-    """Options of the drill.
+    """Options of the chaos test.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class KillRow:
 def kill_servers(
     application: Application, optimiser: "AbstractOptimiser", cluster: ClusterOptions, options: DrillOptions
 ) -> Iterator[KillRow]:
-    """Kill active servers, one at a time, and yield a row for each once the next is due.
+    """Kill active servers, one at a time, and yield one row per kill before the next kill.
 
     One reliable machine keeps the backups, so the job is in stage 2 with servers on transient machines.
     """
@@ -109,7 +109,7 @@ def kill_servers(
 def _kill_one(
     trainer: Trainer, transport: Processes, rng: np.random.Generator, options: DrillOptions
 ) -> tuple[str, int]:
-    """Kill a serving machine's process in the midst of a clock; return its name and number."""
+    """Kill a server's process in the middle of a clock; return the machine's name and the process number."""
     trainer.controller.resume(NEVER)
     for _ in range(int(rng.integers(options.max_messages + 1))):
         trainer.step()

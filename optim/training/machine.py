@@ -57,7 +57,7 @@ class Machine:
         self._application = application
 
     def handle(self, message: Message) -> list[Message]:
-        """Return the replies to a message; one of an older generation has none."""
+        """Return the replies to a message; messages of older generations are ignored."""
         if self._is_stale(message):
             return []
         is_new, self.generation = message.generation > self.generation, message.generation

@@ -1,7 +1,7 @@
 """Training on several devices of one host as one program: parameters are sharded over the devices.
 
-JAX's partitioner spreads the clock that a trainer on one device computes. Each array of the parameters is cut along its
-first axis, and so are the optimiser's arrays; products with a piece are added up over the devices, so that no device ever
+JAX's partitioner distributes the computation of a trainer on one device. Each array of the parameters and of the
+optimiser's state is cut along its first axis. Products with a piece are added up over the devices, so that no device
 holds all parameters.
 """
 
@@ -77,7 +77,7 @@ class MeshTrainer:
         return PartitionSpec(AXIS) if is_cut else PartitionSpec()
 
     def _clock(self, parameters: Parameters, state: Any, data: Any, clock: jax.Array) -> tuple[Any, Any, jax.Array]:
-        """Return parameters and state after a clock, and its loss: partitions are added in their order."""
+        """Return parameters and state after a clock, and its loss; the partitions' gradients are added in their order."""
         application = self._application
         total = sum(application.weight(index) for index in range(application.num_partitions))
         loss = jnp.float32(0)

@@ -32,7 +32,7 @@ class NonFinite(StrEnum):
     """Treatment of a gradient or loss that is infinite or not a number."""
 
     STOP = "stop"
-    """The run ends with a line that names machine, partition and clock."""
+    """The run ends with an error that names machine, partition and clock."""
     SKIP = "skip"
     """The clock continues without the partition, whose data gets weight 0."""
     REFUSE = "refuse"
@@ -72,9 +72,9 @@ class Ready(Message, frozen=True, kw_only=True):
 class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
-    `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the partition's gradients pushed
-    since, scaled to their share of the data, and `rate` is their factor: the worker sees the effect of its writes.
-    `densest` is the share of its rows up to which the gradient is pushed by rows, 0 for never.
+    `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the gradients that the partition has
+    pushed since then, scaled by its share of the data. The worker subtracts them times `rate`, to see the effect of its
+    own pushes. The gradient is pushed by rows if it concerns at most the share `densest` of all rows; 0 for never.
     """
 
     partition: int
@@ -103,7 +103,7 @@ class GradientMessage(Message, frozen=True, kw_only=True):
 class Pushed(GradientMessage, frozen=True, kw_only=True):
     """From a worker: the gradient, and the partition's summed loss before the update.
 
-    `is_finite` states whether gradient and loss are; the worker checks it while the gradient is in its caches.
+    `is_finite` states whether gradient and loss are finite; the worker checks this while the gradient is in its caches.
     """
 
     machine: str = ""
@@ -112,7 +112,7 @@ class Pushed(GradientMessage, frozen=True, kw_only=True):
 
 
 class Failed(Message, frozen=True, kw_only=True):
-    """From a machine: its task failed; the last line of the traceback, and the place that raised it."""
+    """From a machine: its task failed. `text` is the last line of the traceback, and the line of code that raised it."""
 
     machine: str
     text: str
@@ -121,8 +121,8 @@ class Failed(Message, frozen=True, kw_only=True):
 class Push(GradientMessage, frozen=True, kw_only=True):
     """To a server: a shard's part of a gradient; a push of weight 0 is counted, but excluded from the sum.
 
-    `rows` are numbers of the shard's rows, and `density` is the share of all shards' parameters that the gradient has
-    numbers for.
+    `rows` are row numbers within the shard, and `density` is the share of all parameters for which the worker pushed a
+    number.
     """
 
     shard: int
@@ -140,7 +140,7 @@ class Applied(Message, frozen=True, kw_only=True):
 class Host(Message, frozen=True, kw_only=True):
     """To a machine: serve a shard from these values on, and send a copy at every clock that `sync_every` divides.
 
-    `pushes` decides whether gradients that come by rows are applied by rows.
+    `pushes` decides whether gradients that are pushed by rows are also applied by rows.
     """
 
     values: ShardValues
@@ -172,10 +172,10 @@ class Kept(Message, frozen=True, kw_only=True):
 
 
 class Keep(Message, frozen=True, kw_only=True):
-    """To a machine: discard all but the copies of the shards `copies` from clock `first` on, and the served `shards`.
+    """To a machine: keep only the served shards in `shards`, and copies of the shards in `copies` from clock `first` on.
 
-    None means all. `last` opens a generation with this as its first message: copies of later clocks are discarded
-    once, and the machine answers `Opened`.
+    None means all shards. The first message of a generation sets `last`: the machine also discards copies of later
+    clocks, and answers `Opened`.
     """
 
     first: int = 0

@@ -1,12 +1,12 @@
 """Machines as processes, monitored by heartbeats.
 
-Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that two ends never
-wait for each other with full pipes. The storage is in the controller's process. Gradients and parameters are in shared
-memory: an anonymous file, which the operating system deletes when the last process that has it open ends, normally or
-not. Unwritten pages take no memory, so every machine gets separate rows.
+Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that controller
+and machine never wait for each other with full pipes. The storage is in the controller's process. Gradients and
+parameters are in shared memory: an anonymous file, which the operating system deletes when the last process that has it
+open ends, normally or not. Unwritten pages take no memory, so every machine gets separate rows.
 
 A machine that joins a run computes a gradient before it is ready, so that no clock waits for its compilation. The machines
-share compiled functions in JAX's persistent cache: the user's, or a folder that is removed with the controller.
+share compiled functions in JAX's persistent cache: the user's cache, or a folder that is removed when the controller ends.
 """
 
 import contextlib
@@ -91,16 +91,16 @@ class MemoryPlan:
         return -(-self.max_machines * COUNT_BYTES // LINE_BYTES) * LINE_BYTES
 
     def published(self, clock: int) -> int:
-        """Return the row of the parameters after a clock: servers write their shards, workers read all of it."""
+        """Return the row of the parameters after a clock: servers write their shards, workers read the full row."""
         return clock % self.depth
 
     def gradient(self, place: int, partition: int, clock: int) -> int:
-        """Return the row to which the machine at a place writes a partition's gradient."""
+        """Return the row to which the machine with number `place` writes a partition's gradient."""
         return self.depth * (1 + place * self.num_partitions) + (clock % self.depth) * self.num_partitions + partition
 
 
 class WireMessage(NamedTuple):
-    """A message in transit; its long vector, if any, is in shared memory, at these places of all rows."""
+    """A message in transit; its long vector, if any, is in shared memory, at the positions `places` of the joined rows."""
 
     message: Message
     places: slice | None = None
@@ -121,17 +121,17 @@ class SharedMemory:
     plan
         Layout of the rows.
     descriptor
-        Descriptor of another process's file, for inheritance; by default a new file is created.
+        Descriptor of the file of another process whose memory is shared; by default a new file is created.
 
     Attributes
     ----------
     beats
-        Shape (max_machines,): heartbeat counter of the machine at each place.
+        Shape (max_machines,): heartbeat counter of the machine with each number.
 
     Raises
     ------
     InvalidOptionError
-        If the system provides no such memory.
+        If the system can't provide that much shared memory.
     """
 
     def __init__(self, plan: MemoryPlan, descriptor: Any = None) -> None:
@@ -156,7 +156,7 @@ class SharedMemory:
         return SharedMemory, (self.plan, DupFd(self.descriptor))
 
     def to_machine(self, message: Message) -> WireMessage:
-        """Return a message of the controller in wire format: long vectors are replaced by their places in shared memory."""
+        """Return a message of the controller in wire format: its long vector is replaced by positions in shared memory."""
         if isinstance(message, Compute):
             return self._placed(message, self.plan.published(message.read_clock), 0, self.plan.num_parameters)
         if isinstance(message, Push):
@@ -208,7 +208,7 @@ class Pulse:
     Attributes
     ----------
     is_ready
-        Whether its first message has arrived. Until then the counter is that of the previous machine at its place.
+        Whether the machine's first message has arrived. Until then the counter is that of the previous machine of its number.
     count
         Last value of the counter, -1 until the machine is ready.
     silent_s
@@ -246,10 +246,10 @@ _BEGUN: dict[int, dict[str, str]] = {}
 
 
 def context_of() -> "SpawnContext | ForkServerContext":
-    """Return the context that starts a process: forking if the result equals that of spawning.
+    """Return the context that starts a process: a fork server if its processes equal spawned ones, otherwise spawning.
 
-    Processes are forked from a fork server that ends with this interpreter. A fork server from before, or one whose libraries
-    read another environment, isn't used. No fork server can start if the path of the temporary folder is too long for a socket.
+    The fork server ends with this interpreter. A fork server that other code started, or whose libraries read another
+    environment, isn't used. No fork server can start if the path of the temporary folder is too long for a socket.
     """
     if "forkserver" not in get_all_start_methods() or not _has_server():
         return get_context("spawn")
@@ -297,7 +297,7 @@ def _adopt(environment: dict[str, str]) -> None:
 
 
 SHUTDOWN_GRACE_S = 5.0
-"""Total time in which stopped processes may end before they are killed."""
+"""Seconds that stopped processes have in total to end themselves, before they are killed."""
 
 
 _PINNED_VARIABLES = {
@@ -306,7 +306,8 @@ _PINNED_VARIABLES = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
-"""One thread, as bits must not depend on a machine's cores; no GPU, of which every server's JAX would take most of the memory."""
+"""One thread, since results must be bit-identical for any number of cores; no GPU, since each server's JAX would take most of
+its memory."""
 
 
 _STARTING = threading.Lock()
@@ -314,7 +315,7 @@ _STARTING = threading.Lock()
 
 @dataclass(slots=True, kw_only=True)
 class _Child:
-    """A machine's process, our end of its pipe, the thread that reads it, and its place in shared memory."""
+    """A machine's process, the controller's end of its pipe, the thread that reads it, and its number in shared memory."""
 
     process: BaseProcess
     pipe: Connection
@@ -323,11 +324,11 @@ class _Child:
     pulse: Pulse = field(default_factory=Pulse)
     is_stopping: bool = False
     silence: str = ""
-    """Reason of the kill, if its heartbeats stopped."""
+    """Reason for killing the machine, if its heartbeats stopped."""
 
 
 class Processes:
-    """Transport to machines that are processes; use it as a context manager, which ends them all.
+    """Transport to machines that are processes; a context manager, which ends all processes.
 
     Parameters
     ----------
@@ -357,7 +358,7 @@ class Processes:
         self._watcher = threading.Thread(target=self._kill_silent, daemon=True, name="watch")
         self._watcher.start()
 
-    # -- the seam -----------------------------------------------------------------------------------------------------
+    # -- transport ----------------------------------------------------------------------------------------------------
 
     def start(self, machine: str) -> None:
         """Start a process for a machine."""
@@ -394,7 +395,7 @@ class Processes:
             self._children[machine].process.join()
 
     def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
+        """Send a message; messages to removed machines are lost."""
         if machine in self.machines:
             for reply in self.machines[machine].handle(message):
                 self._incoming.put((machine, WireMessage(reply)))
@@ -424,7 +425,7 @@ class Processes:
                 return Lost(machine, reason)
 
     def _kill_silent(self) -> None:
-        """Kill machines without heartbeats. This runs in a thread, since the controller may wait for them with a full pipe.
+        """Kill machines without heartbeats, in a separate thread: the controller may wait for such a machine's full pipe.
 
         `_listen` notices the loss when the pipe closes.
         """
@@ -434,7 +435,7 @@ class Processes:
                 child.pulse.look(int(self._memory.beats[child.place]), period_s)
                 allowed_s = self._start_s if child.pulse.count < 0 else self._silence_s
                 if child.pulse.silent_s > allowed_s and not child.silence:
-                    child.silence = f"without a sign of life for {allowed_s:g} s"
+                    child.silence = f"without a heartbeat for {allowed_s:g} s"
                     child.process.kill()
 
     def _exit_reason(self, child: _Child) -> str:
@@ -467,11 +468,11 @@ class Processes:
 
     @property
     def process_ids(self) -> dict[str, int]:
-        """The process of each machine."""
+        """Process id of each machine."""
         ids = {name: child.process.pid for name, child in self._children.items()}
         return {name: process_id for name, process_id in ids.items() if process_id is not None}
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------------------
 
     def _put(self, machine: str, message: WireMessage | None) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reader notices the closed pipe itself
@@ -496,7 +497,10 @@ class Processes:
 
 @contextlib.contextmanager
 def _pinned_env() -> Iterator[None]:
-    """Set the environment so that processes started in this context give equal results on any machine; one thread at a time."""
+    """Set the environment so that processes started in this context compute equal results on any machine.
+
+    Only one thread at a time can be in this context.
+    """
     with _STARTING:
         settings = dict(_PINNED_VARIABLES)
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # otherwise the user has a cache
@@ -513,7 +517,7 @@ def _pinned_env() -> Iterator[None]:
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
-    """Increment the heartbeat while the controller lives; then exit the process, even if a gradient never returns."""
+    """Increment the heartbeat while the controller lives; then exit the process, even during an endless computation."""
     controller = parent_process()
     while controller is None or controller.is_alive():
         memory.beats[place] += 1
@@ -534,8 +538,8 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C
     machine = Machine(name, application)
     memory.beats[place] = 0
-    threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
-    if order is not None:  # compile with JAX while the others continue without this machine; the gradient is discarded
+    threading.Thread(target=_beat, args=(memory, place), daemon=True, name="heartbeat").start()
+    if order is not None:  # compile with JAX while the other machines continue; this gradient is discarded
         Machine(name, application).handle(memory.arrived(order))
     try:
         pipe.send(WireMessage(Ready(machine=name)))

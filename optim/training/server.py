@@ -1,4 +1,4 @@
-"""Shards of a server on JAX's device: its inputs, the application of clocks, and messages to the backup.
+"""Shards of a server on JAX's device: they receive pushes, apply clocks, and send copies to the backup.
 
 A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory of the
 slots. Parameters get new memory, so published parameters stay unchanged for their readers, and publishing passes a
@@ -41,7 +41,7 @@ class ServedShard:
         self._pending: dict[int, dict[int, Push]] = {}
 
     def push(self, push: Push) -> list[Message]:
-        """Take a partition's gradient, once; apply the clocks that are complete."""
+        """Accept a partition's gradient if it is new; apply all complete clocks."""
         if not self._is_new(push):
             return []
         self._pending.setdefault(push.clock, {})[push.partition] = push
@@ -55,11 +55,14 @@ class ServedShard:
         return replies
 
     def applied(self) -> Applied:
-        """Return the shard's parameters as they are published."""
+        """Return the message that publishes the shard's parameters."""
         return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=self._parameters)
 
     def values(self) -> ShardValues:
-        """Return the shard's values, on their way to the host; slots are copies, since the next step takes their memory."""
+        """Return the shard's values and begin their transfer to the host.
+
+        Slots are copied, since the next step reuses their memory.
+        """
         values = ShardValues(self.shard, self.clock, self._parameters, copy_arrays(self._slots))
         begin_transfer(values)
         return values
@@ -71,11 +74,11 @@ class ServedShard:
         return len(self._pending.get(clock, {})) == self._num_partitions
 
     def _order(self, pushes: Iterable[int]) -> list[int]:
-        """Return the order of the sum: never that of arrival, which differs from run to run."""
+        """Return the order of summation: by partition, since the order of arrival differs from run to run."""
         return sorted(pushes)
 
     def _apply(self, pushes: list[Push]) -> None:
-        """Apply the mean of all pushes with weight; without any, only advance the clock."""
+        """Apply the mean of all pushes with a positive weight; if there are none, only advance the clock."""
         pushes = [push for push in pushes if push.weight > 0]
         if pushes:
             gradients, rows, weights, version = to_device(
@@ -123,7 +126,7 @@ def apply_row_pushes(
     parameters, slots
         Shape (n,) each: tables of `layout.width` columns, row after row.
     gradients, rows
-        For each push the gradients of some rows, shape (k * width,), and their numbers, shape (k,), int32.
+        For each push the gradients of k rows, shape (k * width,), and the row numbers, shape (k,), int32.
     weights
         Shape (pushes,): weight of the data of each push.
     version
@@ -135,7 +138,7 @@ def apply_row_pushes(
         for numbers, gradient, share in zip(rows, gradients, weights / weights.sum(), strict=True)
     ]
     if layout.method == "loop" and slots:
-        # On a CPU one pass over all rows costs less than finding the pushed ones: a gradient of zero has no effect.
+        # On a CPU one pass over all rows costs less than finding the pushed rows; a gradient of zero has no effect.
         sums = jnp.zeros_like(parameters).reshape(-1, width)
         for each in pushed:
             sums = add_rows(sums, *each)
@@ -150,8 +153,8 @@ def apply_row_pushes(
 
 
 ARRAY_NS, NUMBER_NS, ROW_NS = 0.42, 1.5, 4.0
-"""Measured nanoseconds on a CPU: per parameter and array that an update with full gradients reads or writes; and with pushes by
-rows, the additional time per pushed number and per pushed row."""
+"""Measured nanoseconds on a CPU: with full gradients, per parameter and array that an update reads or writes; with pushes
+by rows, additionally per pushed number and per pushed row."""
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
@@ -168,8 +171,8 @@ def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
 
     Notes
     -----
-    On a CPU, which processes rows one after the other, the comparison uses measured times. An accelerator sorts the rows; the
-    comparison is of transferred bytes, with those of rows counted four times.
+    On a CPU, which processes rows one after the other, the comparison uses measured times. An accelerator sorts the rows,
+    and the comparison uses transferred bytes, where the bytes of rows count four times.
     """
     if any(push.rows is None or push.width != pushes[0].width for push in pushes):
         return False

@@ -1,6 +1,6 @@
 """AgileML's three stages of reliability, the roles of machines, data partitions, and a job's options.
 
-Data is cut once into P partitions, parameters once into shards. Machines come and go; the partitions only change hands.
+Data is cut once into P partitions, parameters once into shards. When machines join or leave, these are only reassigned.
 A clock's gradients are always added in partition order, so a run's bits do not depend on the number of machines.
 
 The stage determines which machines serve the parameters and which compute. With few transient machines, reliable machines
@@ -33,7 +33,7 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
     count
         Number of items.
     holders
-        Candidates, in the order in which larger shares are given.
+        Candidates. Those with the most previous items get the larger shares; among equals, the first ones.
     previous
         Previous holder of each item, empty for none. It may contain holders that are gone.
 
@@ -62,19 +62,19 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
 
 
 def bounds(size: int, count: int, index: int) -> tuple[int, int]:
-    """Return where the `index`-th of `count` contiguous parts of 0..size starts and stops."""
+    """Return start and stop of the `index`-th of `count` contiguous parts of ``range(size)``."""
     return index * size // count, (index + 1) * size // count
 
 
 def row_width(application: Application, num_shards: int) -> int:
-    """Return the width of the rows that an application's gradients may be pushed by; 1 where it has none, or too few."""
+    """Return the width of the rows by which an application's gradients may be pushed; 1 if it has too few rows or none."""
     if not isinstance(application, HasRows) or application.num_parameters // application.row_width < num_shards:
         return 1
     return application.row_width
 
 
 def shard_bounds(application: Application, num_shards: int) -> tuple[tuple[int, int], ...]:
-    """Return where each shard of an application's parameters starts and stops: between rows, if it has rows."""
+    """Return start and stop of each shard of an application's parameters; cuts are between rows, if it has rows."""
     width = row_width(application, num_shards)
     rows = application.num_parameters // width
     cuts = [bounds(rows, num_shards, shard) for shard in range(num_shards)]
@@ -91,16 +91,16 @@ class Stage(StrEnum):
     TRANSIENT = "transient"
     """Stage 3: as stage 2, but the reliable machines run no workers."""
     TRADITIONAL = "traditional"
-    """No tiers: servers and workers on all machines, checkpoints the only safety. The baseline."""
+    """The baseline without tiers: servers and workers on all machines, and no backups except checkpoints."""
     SEPARATE = "separate"
-    """Servers on reliable machines, workers on transient ones only, as schedulers of servers and workers assume."""
+    """Servers only on reliable machines, workers only on transient ones, as in clusters with separate servers and workers."""
 
 
 class StagePolicy(Protocol):
-    """Choose the stage from the numbers of machines."""
+    """Rule that chooses the stage from the numbers of machines."""
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage for that many machines."""
+        """Return the stage for these numbers of machines."""
         ...
 
 
@@ -140,7 +140,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """A fixed stage, as far as there are machines for it."""
+    """A rule that always chooses the same stage, if the machines allow it."""
 
     fixed: Stage
 
@@ -169,7 +169,7 @@ class ThroughputModel:
     Parameters
     ----------
     work_s
-        D s: seconds of computation per iteration on one machine.
+        D / s: seconds of computation per iteration on one machine.
     worker_mb
         U: megabytes that a worker reads and writes per iteration.
     model_mb
@@ -217,7 +217,7 @@ class ThroughputModel:
         return max(computing, self._transfer(workers * self.worker_mb / actives), backing_up)
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the tiered stage of the shortest iteration, the lower one of equals."""
+        """Return the stage (1 to 3) with the shortest iteration, among equals the lower one; traditional if R = 0."""
         if reliable == 0:
             return Stage.TRADITIONAL
         stages = (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT)
@@ -261,7 +261,7 @@ class Roles:
     servers
         For each shard the machine that serves it.
     backups
-        For each shard the keeper of its copies: a reliable machine, or `STORAGE`.
+        For each shard the holder of its copies: a reliable machine, or `STORAGE`.
     """
 
     stage: Stage
@@ -288,7 +288,7 @@ def assign_roles(
     Parameters
     ----------
     stage
-        Stage to lay out. If some servers are reliable, `STORAGE` keeps the copies, which are then checkpoints.
+        Stage to lay out. Except in stages 2 and 3, `STORAGE` keeps the copies, which are then checkpoints.
     reliable, transient
         Names of the machines of each tier.
     num_shards
@@ -338,7 +338,7 @@ class ClusterOptions:
     num_shards
         Number of shards of the parameter vector, fixed during the run. It limits the number of servers.
     staleness
-        Clocks by which a partition may be ahead of the slowest; 0 is bulk-synchronous, and reproducible in every bit.
+        Clocks by which a partition may be ahead of the slowest partition; 0 is bulk-synchronous and reproducible in every bit.
     sync_every
         Clocks between two updates of the backups.
     checkpoint_every
@@ -351,8 +351,8 @@ class ClusterOptions:
         Whether gradients with mostly zero rows are pushed by rows. Momentum and Adam never do so, since they change parameters
         with a zero gradient.
     replay_mb
-        Maximum megabytes of pushes since the newest complete copies that the controller keeps. After a server's failure the
-        servers replay them, with the same bits. Pushes beyond this size are computed again; 0 keeps none.
+        Maximum megabytes of pushes that the controller logs. After a server's failure the servers replay the pushes since
+        the newest complete copies, with the same bits. Pushes beyond this size are computed again; 0 disables the log.
     non_finite
         Treatment of a gradient that is infinite or not a number.
     silence_s
@@ -380,9 +380,9 @@ class ClusterOptions:
         check_in("(0, inf)", self, "silence_s", "start_s")
         choices = {"non_finite": NonFinite, "pushes": Pushes}
         check_choices(self, {name: tuple(choice) for name, choice in choices.items()})
-        for name, choice in choices.items():  # a plain text is the choice that it names
+        for name, choice in choices.items():  # convert plain strings
             object.__setattr__(self, name, choice(getattr(self, name)))
 
     def sync_period(self, backup: str) -> int:
-        """Return the clocks between two deltas to the holder of copies: those to the storage are checkpoints."""
+        """Return the clocks between two copies to a backup: copies to the storage are checkpoints."""
         return self.checkpoint_every if backup == STORAGE else self.sync_every

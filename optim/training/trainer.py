@@ -42,9 +42,9 @@ class Event:
     clock
         Number of applied clocks at which the event happens.
     action, machines
-        Kind of change, and the machines concerned.
+        Type of change, and names of the machines.
     after_messages
-        Number of messages that the controller first receives after `clock`, for failures within a clock.
+        Number of messages that the controller receives between `clock` and the event, for failures within a clock.
     """
 
     clock: int
@@ -192,7 +192,7 @@ class Trainer:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the last clock is applied and no change is under way."""
+        """Whether the target clock is applied and no change is in progress."""
         flow, stop_at = self.controller.flow, self.controller.stop_at
         return (
             not self.controller.machines.joining
@@ -267,7 +267,7 @@ class Trainer:
 
 
 def run_alone(application: Application, optimiser: "AbstractOptimiser", clocks: int) -> TrainingRecord:
-    """Return the undisturbed run on one machine of this process."""
+    """Return the record of an undisturbed run on one machine in this process."""
     alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
     return Trainer(application, optimiser).run(clocks, [alone])
 

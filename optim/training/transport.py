@@ -18,10 +18,10 @@ class Lost(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+    """Carrier of messages. Between the controller and one machine, messages arrive in the order sent, or not at all."""
 
     machines: dict[str, Machine]
-    """The machines that are objects of this process: `STORAGE`, and others where they aren't processes."""
+    """The machines that are objects of this process: `STORAGE`, and all others if they aren't processes."""
 
     def start(self, machine: str) -> None:
         """Start a machine of that name; it sends `Ready` once it is ready."""

@@ -1,4 +1,4 @@
-"""How long a machine has given no sign of life, and machines that are killed for it."""
+"""Tests of the heartbeat monitor: time without heartbeats, and machines that are killed because of it."""
 
 import time
 
@@ -37,5 +37,5 @@ def test_a_machine_that_never_gets_ready_is_killed_with_the_cause():
     with Processes(Stuck(1, 1), ClusterOptions(silence_s=0.2, start_s=0.3)) as transport:
         transport.start("a")
         lost = transport.receive(60)
-        assert (lost.machine, lost.reason) == ("a", "without a sign of life for 0.3 s")
+        assert (lost.machine, lost.reason) == ("a", "without a heartbeat for 0.3 s")
         assert transport.process_ids == {}

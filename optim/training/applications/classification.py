@@ -27,14 +27,14 @@ def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractClassifier(GeneratedApplication[Examples]):
-    """A model of the classes of observations; a clock computes a share of them.
+    """A model of the classes of observations; each clock uses a share of the observations.
 
     Parameters
     ----------
     num_observations, num_features, num_classes
         Sizes of the data.
     batch
-        Share of a partition that a clock computes: the next examples in random order; 1 takes all of them.
+        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
     """
 
     num_observations: int
@@ -71,7 +71,7 @@ class AbstractClassifier(GeneratedApplication[Examples]):
         return observations[order], labels[order].astype(np.int32)
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
+        """Return the examples of a clock: the next ones in order, continuing with the first after the last."""
         import jax
         import jax.numpy as jnp
 

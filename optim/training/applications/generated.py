@@ -121,7 +121,9 @@ def read_examples(path: str) -> tuple[Vector, IntArray]:
 
 @_read_once
 def read_bags(path: str) -> NDArray[np.float64]:
-    """Read bags of words: one line each with the numbers of documents, words and pairs, then lines ``document word count``, from 1.
+    """Read bags of words: three lines with the numbers of documents, words and pairs, then lines ``document word count``.
+
+    Documents and words are numbered from 1.
 
     Returns
     -------
@@ -129,7 +131,7 @@ def read_bags(path: str) -> NDArray[np.float64]:
         Shape (documents, words): counts.
     """
     lines = list(_lines(path))
-    expected = "document word count, after a line each of documents, words and pairs"
+    expected = "document word count, after three lines with the numbers of documents, words and pairs"
     try:
         (documents,), (words,), (pairs,) = ([int(word) for word in line] for _, line in lines[:3])
     except ValueError as error:
@@ -158,7 +160,7 @@ def _is_number(word: str) -> bool:
 
 
 def _wrong(path: str, line: int, expected: str) -> InvalidProblemError:
-    return InvalidProblemError(f"{path}, line {line}: not {expected}; correct it or leave it out")
+    return InvalidProblemError(f"{path}, line {line}: expected {expected}; correct the line or remove it")
 
 
 DataT = TypeVar("DataT")
@@ -209,7 +211,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
 
     @abstractmethod
     def _take(self, start: int, stop: int) -> DataT:
-        """Return examples of the user's file."""
+        """Return the examples from `start` to `stop` of the user's file."""
 
     def size(self, partition: int) -> int:
         """Return the number of examples of a partition."""
@@ -221,7 +223,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
         return float(self.size(partition))
 
     def data(self, partition: int) -> DataT:
-        """Return a partition's data, made or read on first use."""
+        """Return a partition's data, generated or read on first use."""
 
         def make() -> DataT:
             if self.source:
@@ -238,7 +240,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
 
     @abstractmethod
     def arrays(self, partition: int) -> Batch:
-        """Return a partition's data as NumPy arrays in the form that `loss` takes."""
+        """Return a partition's data as NumPy arrays, in the form of the batches of `loss`."""
 
     def once(self, name: str, partition: int, make: Callable[[], MadeT]) -> MadeT:
         """Return the value that `make` computes from a partition at the first call; it isn't sent to other processes."""

@@ -23,9 +23,9 @@ class LogisticRegression(AbstractClassifier):
     Parameters
     ----------
     num_observations, num_features, num_classes
-        Sizes; `at_scale` shrinks those of the published experiment.
+        Sizes of the data; `at_scale` scales those of the published experiment.
     batch
-        Share of a partition that a clock computes: the next examples in random order; 1 takes all of them.
+        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
     decay
         Weight of the regularisation.
 
@@ -50,14 +50,14 @@ class LogisticRegression(AbstractClassifier):
         )
 
     def init(self, key: "jax.Array") -> "jax.Array":
-        """Return zeros, shape (features, classes): all classes alike."""
+        """Return zeros, shape (features, classes), so that all classes have equal scores."""
         import jax.numpy as jnp
 
         del key
         return jnp.zeros((self.num_features, self.num_classes), jnp.float32)
 
     def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
-        """Return the mean cross-entropy, and the regularisation."""
+        """Return the mean cross-entropy plus the regularisation."""
         import jax.numpy as jnp
 
         observations, labels = batch

@@ -29,7 +29,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
     Parameters
     ----------
     num_users, num_items, num_ratings, num_factors
-        Sizes; `at_scale` shrinks those of the Netflix data.
+        Sizes of the data and of the factors; `at_scale` scales those of the Netflix data.
     noise, decay
         Standard deviation of the noise, and weight of the regularisation.
 
@@ -89,7 +89,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
 
     @property
     def row_width(self) -> int:
-        """Factors of a user or item."""
+        """Number of factors per user or item."""
         return self.num_factors
 
     def rows(self, partition: int) -> NDArray[np.int32]:
@@ -97,12 +97,12 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         return self.once("rows", partition, lambda: np.unique(np.concatenate(self._pairs(partition))))
 
     def arrays(self, partition: int) -> Ratings:
-        """Return for each rating the user's and the item's place among the partition's rows, and the rating."""
+        """Return for each rating the user's and the item's index among the partition's rows, and the rating."""
         users, items = (np.searchsorted(self.rows(partition), rows) for rows in self._pairs(partition))
         return users.astype(np.int32), items.astype(np.int32), self.data(partition)[2]
 
     def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
-        """Return the mean over ratings of half the squared error, and the decay of both factors."""
+        """Return the mean over ratings of half the squared error plus the regularisation of both factors."""
         import jax.numpy as jnp
 
         rated_by, rated, ratings = batch
@@ -117,7 +117,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         return users, self.num_users + items
 
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> Ratings:
-        """Draw distinct entries of the partition's users; their values are the true ones and noise."""
+        """Draw random entries of the partition's users; a rating is the product of the true factors, plus noise."""
         model = self._model_rng()
         users = model.normal(0.0, 1.0, (self.num_users, self.num_factors))
         items = model.normal(0.0, 1.0, (self.num_items, self.num_factors)) / np.sqrt(self.num_factors)
@@ -125,6 +125,6 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         rows = rng.integers(first, max(last, first + 1), size)
         columns = rng.integers(0, self.num_items, size)
         values = np.einsum("ij,ij->i", users[rows], items[columns]) + rng.normal(0.0, self.noise, size)
-        # Entries drawn twice stay two observations, so the number of ratings is the requested one.
+        # Entries that are drawn twice stay two ratings, so that the number of ratings is the requested one.
         order = np.lexsort((columns, rows))
         return rows[order].astype(np.int32), columns[order].astype(np.int32), values[order].astype(np.float32)

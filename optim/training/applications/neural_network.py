@@ -1,4 +1,4 @@
-"""A small neural network: a multilayer perceptron that learns the classes that another one gives to random points."""
+"""A small neural network: a multilayer perceptron that learns the classes that another network gives to random points."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,9 +25,9 @@ class NeuralNetwork(AbstractClassifier):
     num_observations, num_features, num_classes
         Sizes of the data.
     num_layers, num_hidden
-        Hidden layers, and units of each.
+        Number of hidden layers, and number of units per layer.
     batch
-        Share of a partition that a clock computes: the next examples in random order; 1 takes all of them.
+        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
 
     References
     ----------
@@ -42,7 +42,7 @@ class NeuralNetwork(AbstractClassifier):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "NeuralNetwork":
-        """Return the default network with observations and hidden units times `100 scale`: a hundredth is the default."""
+        """Return the default network with observations and hidden units multiplied by ``100 * scale``."""
         return cls(
             num_observations=max(num_partitions, round(102_400 * scale)),
             num_hidden=max(2, round(76_800 * scale)),

@@ -27,11 +27,11 @@ class TopicModel(GeneratedApplication[Counts]):
     Parameters
     ----------
     num_documents, num_words, num_topics, num_tokens
-        Sizes, tokens for each document; `at_scale` shrinks those of the published experiment.
+        Sizes of the data, with `num_tokens` per document; `at_scale` scales those of the published experiment.
     alpha, eta
         Priors of a document's topics and of a topic's words.
     num_passes
-        Rounds of the inner fixed-point iteration for a document.
+        Number of iterations of the fixed-point inference for a document.
 
     References
     ----------
@@ -96,8 +96,8 @@ class TopicModel(GeneratedApplication[Counts]):
     def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
         """Return the mean negative log-likelihood of the documents; its derivative is the natural gradient.
 
-        The inference of the documents' topics isn't differentiated: a term that is zero has the natural gradient for its
-        derivative.
+        The inference of the documents' topics isn't differentiated. Instead the loss contains a term that is zero, and
+        whose derivative is the natural gradient.
         """
         import jax
         import jax.numpy as jnp

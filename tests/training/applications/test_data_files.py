@@ -86,18 +86,18 @@ def test_partitions_hold_all_examples_once_and_gradients_descend(tmp_path, kind,
 @pytest.mark.parametrize(
     ("read", "text", "cause"),
     [
-        (read_ratings, "1,2,3\n1,2\n", "line 2: not user item rating"),
+        (read_ratings, "1,2,3\n1,2\n", "line 2: expected user item rating"),
         (read_ratings, "1,2,nan\n", "line 1: .*finite"),
         (read_ratings, "user,item,rating\n", "no ratings"),
-        (read_ratings, "alice film1 4.5x\nbob film2 five\ncarol film1 3\n", "line 2: not user item rating"),
+        (read_ratings, "alice film1 4.5x\nbob film2 five\ncarol film1 3\n", "line 2: expected user item rating"),
         (read_examples, "1 0:2\n", "indices from 1"),
-        (read_examples, "1 2\n", "line 1: not label index:value"),
+        (read_examples, "1 2\n", "line 1: expected label index:value"),
         (read_examples, "", "no examples"),
         (read_bags, "1\n2\n3\n1 1 1\n", "1 pairs, but the header states 3"),
         (read_bags, "0\n2\n0\n", "give document word count"),
         (read_bags, "2\n0\n0\n", "give document word count"),
         (read_bags, "1\n2\n1\n2 1 1\n", "documents up to 1"),
-        (read_bags, "one\n", "line 1: not document word count"),
+        (read_bags, "one\n", "line 1: expected document word count"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, read, text, cause):
