@@ -35,11 +35,11 @@ from optim.profiling.timing import DROPPED, Timing
 PLACE = "{workers}"
 MIN_STEPS = 3
 SHOWN = 200
-"""Characters of a failed script's last line in the error."""
+"""Maximum number of characters that the error quotes of a failed script's last line."""
 
 GIGA = 1e9
 LOCAL_MBPS = 100_000.0
-"""Bandwidth within a machine, which a script doesn't measure: about a tenth of memory bandwidth."""
+"""Assumed megabits per second within a machine, which a script doesn't measure: about a tenth of memory bandwidth."""
 
 LOOK_S = 0.1
 
@@ -79,7 +79,7 @@ class Measured:
     step, alone
         Timing of a step, and of one worker's part of it, without warm-up.
     startup_s, warmup_s
-        Seconds until the first step began, and excess of the warm-up steps over as many usual ones.
+        Seconds until the first step began, and extra seconds of the warm-up steps compared with as many typical steps.
     processes
         Measurements by process.
     """
@@ -188,7 +188,7 @@ def run_script(command: str, workers: int, stop: Interruption, *, patience_s: fl
 
 
 def _last_written(folder: Path) -> float:
-    """Return the time of a timer's last write, 0 without one."""
+    """Return the time of the last write of any timer, 0 if there is none."""
     return max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
 
 
@@ -236,10 +236,10 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
 
 
 def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
-    """Fit and assemble a script's profile; bandwidths are the options', since one machine can't measure them.
+    """Fit and assemble a script's profile; bandwidths come from the options, since one machine can't measure them.
 
-    A mini-batch takes a full step of one worker, even if only a part was timed alone, because a job of this type needs
-    the full step.
+    `minibatch_s` is the full step of one worker, even if the script timed a part of it by `alone`: the job needs the full
+    step.
     """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])

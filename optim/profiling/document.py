@@ -1,4 +1,4 @@
-"""The file format ``optim/profile/1``: measured training jobs, for the generators of all three problems."""
+"""The file format ``optim/profile/1``: profiles of training jobs, from which the three problems' generators draw jobs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -40,12 +40,12 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds per step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
 
     ``synchronous``: ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for a step of `global_batch` M items by w workers and p
-    parameter servers. Files of earlier versions also have ``asynchronous`` ones, which are read but ignored.
+    parameter servers. Files of earlier versions also have ``asynchronous`` functions, which are read but ignored.
     """
 
     kind: Literal["synchronous", "asynchronous"]
     coefficients: list[MeasuredValue]
-    largest_workers: Annotated[int, Meta(ge=1, description="most workers measured")]
+    largest_workers: Annotated[int, Meta(ge=1, description="largest number of workers measured")]
     error: NonNegative | UnsetType = UNSET
     """Median relative error of leave-one-out predictions."""
     untold: list[str] = []
@@ -56,7 +56,7 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds in which a server adds W pushes of equal size and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
 
-    One set of coefficients while pushes and parameters fit in the cache, one beyond.
+    One set of coefficients holds while pushes and parameters fit into the cache, the other beyond the cache.
     """
 
     in_cache: list[MeasuredValue]
@@ -77,7 +77,7 @@ class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """Time of a step over that in the best placement, by the smallest subtree that contains the job."""
+    """Slowdown of a step relative to the best placement, by the smallest part of the cluster that contains the job."""
 
     slot: AtLeastOne = 1.0
     machine: AtLeastOne = 1.0
@@ -98,8 +98,8 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Use of the machine on which a script was profiled; unknown fields are absent.
 
     `model` is the model of step times that the measurements support. `alone_s` is the part of one worker's step that it
-    computes alone (its gradient, if the script marks it by `timer.alone`). `warmup_s` is the excess of its first steps over as many
-    usual ones.
+    computes alone (its gradient, if the script marks it by `timer.alone`). `warmup_s` is the extra time of its first steps
+    compared with as many typical steps.
     """
 
     model: Name
@@ -115,8 +115,8 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One type of training job.
 
-    Intervals are 95 % (order statistics; rates by bootstrap). The job's work is `epochs` passes over `samples`; without them
-    the generator of instances chooses the work.
+    Intervals are 95 % confidence intervals: of times by order statistics, of coefficients by bootstrap, of bandwidths by
+    Sen's slopes. The job's work is `epochs` passes over `samples`; without them the generator of instances chooses the work.
 
     Parameters
     ----------
@@ -127,15 +127,15 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gradient_mb
         e: megabytes of gradients, sent once each way.
     worker_mbps, ps_mbps
-        b and B: megabits per second of a worker and of a PS.
+        b and B: bandwidth of a worker and of a parameter server, in megabits per second.
     scaling
         Speed-up by workers; BidBrain's scalability is its concave envelope, continued to twice the workers measured.
     startup_min, change_min, eviction_min
-        BidBrain's start-up, sigma and lambda.
+        Minutes of BidBrain's model: start-up, a planned change (sigma) and an eviction (lambda).
     placement
-        Time of a step in a `slot`, `machine`, `rack` or `cluster` over that in the best placement.
+        Slowdown of a step in a `slot`, `machine`, `rack` or `cluster`, relative to the best placement.
     worker, ps
-        Demands.
+        Resource demands of a worker and of a parameter server.
     speed
         Optimus' speed function: coefficients by non-negative least squares of relative errors, and the median error
         of a point predicted from the others.
@@ -146,7 +146,7 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     update
         Seconds of an update by pushes and bytes, in and beyond the cache.
     epochs, minibatches, samples
-        Work of a complete job; mini-batches of an epoch, of all workers together.
+        Work of a complete job: passes over the data, mini-batches per epoch (of all workers together), and examples.
     device
         Device of its steps, as JAX or PyTorch names it; absent from published jobs, and from scripts that load neither.
     usage
@@ -214,13 +214,13 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     schema
         `optim/profile/1`.
     jobs
-        The jobs.
+        Profiles of the jobs.
     slot_s
-        Suitable slot length for the jobs' work.
+        Suitable slot length for the jobs' work, in seconds.
     is_work_drawn
-        Whether jobs of instances do only a drawn share of their work: true for the built-in set (weeks of training)
-        and the applications, false for scripts. `--instance-option draw_work=true` or `false` overrides it; stderr
-        reports the share.
+        Whether a generated job does only a randomly drawn share of its profile's work: true for the built-in set (weeks
+        of training) and the applications, false for scripts. `--instance-option draw_work=true` or `false` overrides it;
+        stderr reports the share.
     machine
         The machine of the measurements.
     crbm

@@ -37,9 +37,9 @@ class LinearFit:
     coefficients
         Shape (terms,), at least 0.
     low, high
-        Shape (terms,): bootstrap interval of each.
+        Shape (terms,): bootstrap interval of each coefficient.
     errors
-        Shape (samples,): relative error of each sample's prediction from all others.
+        Shape (samples,): relative error of predicting each sample from all others.
     unidentifiable
         Terms that the samples can't separate from earlier ones: their coefficients are 0, and other terms include their share.
     """
@@ -63,8 +63,8 @@ class LinearFit:
 def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> LinearFit:
     """Fit ``seconds ~ terms @ coefficients`` by least squares of relative errors, coefficients at least 0.
 
-    Terms that the samples can't separate, because there are too few or because terms are collinear, are left out
-    in the given order, and listed in the result.
+    A term that the samples can't separate from earlier terms, because there are too few samples or because terms are
+    collinear, is left out and listed in the result.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
 
 
 def _left_out_errors(terms: FloatArray, seconds: FloatArray, num_terms: int) -> FloatArray:
-    """Predict each sample from all others."""
+    """Return the relative error of predicting each sample from all others, infinity if there are too few samples."""
     samples_all = np.arange(len(seconds))
     if len(seconds) <= num_terms:
         return np.full(len(seconds), np.inf)
@@ -259,13 +259,13 @@ def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
 
 
 TRUSTED_REACH = 2.0
-"""Factor up to which speed-ups are extrapolated beyond the measured workers; they are constant from there."""
+"""Speed-ups are extrapolated up to this multiple of the measured workers, and are constant beyond it."""
 
 
 def scalability_of(job: JobProfile) -> Scalability:
-    """Return a type's speed-up by workers, each with work rate 1, as the concave envelope of the measurements.
+    """Return a job's speed-up by number of workers (each of work rate 1): the concave envelope of the measurements.
 
-    Beyond the measured workers it continues with its last slope up to twice as many, and is constant from there.
+    Beyond the measured workers the envelope continues with its last slope up to twice as many, and is constant from there.
     """
     workers, speedup = concave_envelope(
         np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
@@ -283,8 +283,8 @@ def scalability_of(job: JobProfile) -> Scalability:
 def speedups(job: JobProfile, max_workers: int) -> FloatArray:
     """Return the speed-ups of 1, ..., `max_workers` workers over one.
 
-    Speed-ups follow the fitted speed function if there is one, with as many parameter servers as bandwidths require (row (6)); else
-    the envelope of the measured speed-ups.
+    Speed-ups follow the fitted speed function if there is one, with as many parameter servers as the bandwidths require;
+    otherwise the envelope of the measured speed-ups.
     """
     workers = np.arange(1, max_workers + 1, dtype=np.float64)
     if job.speed is UNSET:
@@ -297,7 +297,7 @@ def speedups(job: JobProfile, max_workers: int) -> FloatArray:
 
 
 def speedup_table(job: JobProfile, max_workers: int) -> tuple[int, ...]:
-    """Return an admission job's speed-up table in twentieths; empty if speed is linear to a fortieth."""
+    """Return an admission job's speed-up table in twentieths; empty if no speed-up is more than a fortieth from linear."""
     exact = speedups(job, max_workers)
     if np.abs(exact - np.arange(1, max_workers + 1)).max() <= 0.5 / TWENTIETHS:
         return ()

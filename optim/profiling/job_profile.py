@@ -1,4 +1,4 @@
-"""A job's profile from its measurements, its quality warnings, and its rescaling."""
+"""Assembly of a job's profile from measurements, warnings about its quality, and rescaling of profiles."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +75,7 @@ MEGA = 1e6
 MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
-"""Default of `patience_s` in seconds: longer than the preparation and the steps of users' scripts take."""
+"""Default of `patience_s` in seconds: more than users' scripts usually need for their preparation or for a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,9 @@ class ProfileOptions:
     Parameters
     ----------
     workers_a_server
-        Workers that one parameter server serves at once: b is B over this.
+        Number of workers that one parameter server serves at once: the bandwidth b of a worker is B divided by it.
     rack_mbps, cluster_mbps
-        Bandwidth of a worker beyond its machine, within and beyond the rack.
+        Bandwidth of a worker beyond its machine, within and beyond the rack, in megabits per second.
     gpu, vcpu, memory_gb
         Demand of a worker; by default one GPU if it was measured on a GPU.
     max_workers, max_servers
@@ -97,15 +97,16 @@ class ProfileOptions:
     repeats
         Timed steps per point of the grid.
     rounds
-        Runs of a user's script with each number of workers, in turns; the one with the least median counts.
+        Runs of a user's script with each number of workers, in turns; the run with the least median step time counts.
     patience_s
         Seconds without a reported step after which a user's script is ended.
     epochs
         Passes of a job over its data: the measured job is small, but jobs worth scheduling make many passes.
     slot_s
-        Suitable slot length for such jobs.
+        Suitable slot length for such jobs, in seconds.
     cache_mib, allowed_gb
-        Last-level cache, and memory that may be filled, if the system reports those of a shared host.
+        Last-level cache in MiB, and memory in GB that the measurement may fill. Set them if the system reports the values
+        of a shared host.
     """
 
     workers_a_server: int = 4
@@ -139,7 +140,7 @@ class ProfileOptions:
 
     @property
     def grid(self) -> tuple[tuple[int, int], ...]:
-        """All (workers, servers), workers outermost."""
+        """All pairs (workers, servers) of the grid, ordered by workers."""
         return tuple(
             (2**w, 2**p) for w in range(self.max_workers.bit_length()) for p in range(self.max_servers.bit_length())
         )
@@ -160,7 +161,7 @@ class JobMeasurements:
     grid
         (workers, servers) of the timed steps.
     steps
-        Their timings.
+        Timing of a step at each point of `grid`.
     startup_s
         Seconds until a new worker's process can compute.
     num_samples
@@ -246,7 +247,7 @@ def update_seconds(cost: UpdateCost, pushes: int, num_bytes: float) -> float:
 
 
 def _server_rate(size: int, server: ServerFigures) -> MeasuredValue:
-    """Return the rate in megabits per second at which a server transfers and adds."""
+    """Return the rate in megabits per second at which a server transfers and adds pushes."""
     pushes = server.options.workers_a_server
     megabits = pushes * size * 8 / MEGA
 
@@ -292,7 +293,7 @@ def _speed(
 
 
 def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
-    """Return the slowdown of a mini-batch beyond the machine, within which its bandwidth is `own_mbps`."""
+    """Return the slowdown of a mini-batch in the rack and in the cluster; within a machine the bandwidth is `own_mbps`."""
 
     def step(mbps: float) -> float:
         return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)

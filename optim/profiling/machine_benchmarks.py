@@ -63,17 +63,17 @@ CACHE_SHARE = 0.25
 """Share of a cache below which a copy stays within it."""
 
 MAX_BYTES = 2**31
-"""Maximum size of a buffer."""
+"""Maximum size of a buffer in bytes."""
 
 ROOF_S = 4.0
-"""Seconds for the copy roofs, all repeats together."""
+"""Seconds for all repeats of the measurement of copy bandwidths."""
 
 FLOAT_BYTES = 4
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 DISPATCHES = 1_000
-"""Calls per timing of a call."""
+"""Number of calls that are timed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +113,9 @@ def usable_cores() -> int:
 def measure_machine(
     clock: Clock, *, repeats: int = 30, cache: int | None = None, allowed: int | None = None
 ) -> tuple[Machine, Buffers]:
-    """Measure the copy bandwidth in memory and in the cache, and the seconds of a call; also return cache and memory.
+    """Measure the copy bandwidth in memory and in the cache, and the time of a call; also return the buffer sizes.
 
-    A donated ``x + 1.0`` reads and writes every byte once, which is a lower bound of every update.
+    A donated ``x + 1.0`` reads and writes every byte once, so its time is a lower bound for every update.
 
     Parameters
     ----------
@@ -183,10 +183,10 @@ CACHE_LIMIT = 0.7
 """Share of the cache up to which a working set counts as within it."""
 
 IN_CACHE_SIZES = (2**12, 2**14, 2**16, 2**18)
-"""Parameters of the shards for the measurement within the cache."""
+"""Numbers of parameters per shard for the measurement within the cache."""
 
 BEYOND_SETS, BEYOND_STEP = 3, 1.2
-"""Number of working sets beyond the cache per number of pushes, and factor from its edge to the first of them."""
+"""Number of working sets beyond the cache per number of pushes, and ratio of the smallest of them to the cache's edge."""
 
 SHORT_REPEATS = 10
 """Factor on the repeats of short updates."""
@@ -197,7 +197,7 @@ POINT_S = 0.4
 MAX_SET_BYTES, EDGES = 2**29, 4
 """Bytes of the largest working set beyond the cache, or multiples of the cache's edge if that is more."""
 
-TERMS = ("a start", "a push", "a byte", "a push's byte")
+TERMS = ("the time per update", "the time per push", "the time per byte", "the time per pushed byte")
 
 COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
 """Bytes of the transferred pushes."""
@@ -240,9 +240,9 @@ def _set_bytes(pushes: int, size: int) -> int:
 
 
 def measure_update(cache_bytes: int, clock: Clock, *, allowed_bytes: int, repeats: int = 9) -> UpdateCost:
-    """Time the kernel that adds W pushes and applies their mean by gradient descent, and fit it on both sides of the cache.
+    """Time the kernel that adds W pushes and applies their mean by gradient descent; fit times in and beyond the cache.
 
-    If a side has fewer points than coefficients, because memory or cache is small, one fit covers both sides, and `untold`
+    If either range has fewer points than coefficients, because memory or cache is small, one fit covers both, and `untold`
     reports it.
     """
     points = update_points(cache_bytes, allowed_bytes)
@@ -289,9 +289,10 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 
 
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
-    """Time pulls from shared memory to the device and pushes back, of several sizes; the slower direction is the link.
+    """Time transfers of several sizes from shared memory to the device and back; return the fit of the slower direction.
 
-    The link is the transfer between two processes of one machine. A CPU's arrays are already in shared memory, so pulls are free.
+    It describes transfers between two processes of one machine. A CPU's arrays are already in shared memory, so its pulls
+    are free.
     """
     import jax
 

@@ -1,8 +1,8 @@
 """Measurement of a machine and its jobs for `optim profile`, and of the steps of one job.
 
-Each piece of a step is done and timed alone: a gradient, its transfer to the servers, a server's update. Pieces that would run
-concurrently on different machines are then overlapped on a simulated clock. Workers that share two cores would show
-how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
+Each piece of a step is done and timed alone: a gradient, its transfer to the servers, a server's update. Pieces that would
+run concurrently on different machines are then overlapped on a simulated clock. If workers ran at once on the same cores,
+the times would show how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
 """
 
 import os
@@ -31,7 +31,7 @@ LEARNING_RATE = 1e-3
 
 
 BUDGET_S, MIN_REPEATS = 0.6, 3
-"""Seconds of repeats per point of the grid, and minimum number of repeats."""
+"""Maximum seconds of repeats per grid point, and minimum number of repeats."""
 
 
 class Measurable(Protocol):
@@ -62,7 +62,7 @@ class ComputesOnDevice(Protocol):
 
     @property
     def compiled_gradient(self) -> Callable[..., Any]:
-        """The function of parameters in parts and of the result of `on_device`."""
+        """Compiled gradient function of the parameters in parts and of the results of `on_device`."""
         ...
 
     def on_device(self, partition: int, clock: int) -> tuple[Any, ...]:
@@ -71,7 +71,7 @@ class ComputesOnDevice(Protocol):
 
 
 class StepWorld:
-    """A job with fixed numbers of workers and servers, ready to make steps.
+    """A simulated cluster that runs and times the steps of a job, with fixed numbers of workers and servers.
 
     A step computes the gradients of all partitions, assigned to the workers, transfers each worker's sum to the servers,
     and has each server apply its range of the vector.
@@ -81,7 +81,7 @@ class StepWorld:
     job
         The job.
     workers, servers
-        Their numbers.
+        Number of workers, and number of servers.
     clock
         Clock in seconds.
     """
@@ -98,7 +98,7 @@ class StepWorld:
         self._clock = 0
 
     def step(self) -> float:
-        """Make one step, and return its seconds: those of the slowest worker plus the slowest server."""
+        """Run one step, and return its seconds: those of the slowest worker plus those of the slowest server."""
         computing = max(self._timed(self._work, worker) for worker in range(self._workers))
         serving = max(self._timed(self._serve, server) for server in range(self._servers))
         self._clock += 1
@@ -136,12 +136,12 @@ class StepWorld:
 
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
-    """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer if they are long."""
+    """Time `repeats` steps of a job at each (workers, servers) of a grid, fewer if the steps are long."""
     return [_time_step(job, workers, servers, clock, repeats) for workers, servers in grid]
 
 
 def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeats: int) -> Timing:
-    """Time a step as often as the budget allows; the first one is a warm-up."""
+    """Time a step as often as the budget allows; the first step is a warm-up."""
     world = StepWorld(job, workers, servers, clock)
     world.step()
     begun = clock()
@@ -151,7 +151,7 @@ def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeat
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:
-    """Time the gradient of one partition, in turn over all of them; a JAX job's results stay on the device."""
+    """Time the gradient of a single partition, for all partitions in turn; a JAX job's results stay on the device."""
     import jax
 
     parameters = np.array(job.initial_parameters(), dtype=np.float32)
@@ -170,7 +170,7 @@ def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timin
 
 
 START_PROGRAM = "import sys, jax.numpy; jax.numpy.ones(1, device=jax.devices(sys.argv[1])[0]).block_until_ready()"
-"""Start-up of a new worker before it can compute on a platform."""
+"""Program whose run time is a worker's start-up time: it computes on a device of the given platform once."""
 
 
 START_REPEATS = 3
@@ -201,9 +201,9 @@ def measure_profiles(
     clock
         Clock in seconds.
     stop
-        Ends the measurement between two jobs; the function returns those measured.
+        Ends the measurement between two jobs; the function returns the profiles of the jobs measured so far.
     progress
-        Is notified of each step.
+        Receives the progress of the measurement.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    # An application's number of passes is an option here, so that jobs do drawn shares of the work.
+    # `epochs` is an option here and no property of the application, so generated jobs do drawn shares of the work.
     return ProfileDocument(
         schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, is_work_drawn=True, machine=machine, crbm=crbm
     )
@@ -271,7 +271,7 @@ def _measure_job(
 def _startup_s(clock: Clock) -> float:
     """Return the seconds until a new Python process can compute on the device."""
     words = [sys.executable, "-P", "-c", START_PROGRAM, find_device().platform]
-    # This process has allocated most of a GPU's memory, so that another one with the default share would fail.
+    # This process has allocated most of the GPU's memory: a second process with JAX's default share would fail.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     seconds = []
     for _ in range(START_REPEATS):

@@ -25,7 +25,7 @@ FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
 SCHEMA = "optim/steps/1"
 
 FIRST_STEPS, WRITE_SHARE = 100, 20
-"""Number of first steps that are each written, and minimum run time between later writes over the time of a write."""
+"""Number of first steps that are each written. Later writes are at least WRITE_SHARE times the time of a write apart."""
 
 NETWORK = Path("/proc/net/dev")
 
@@ -36,11 +36,11 @@ class StepTimer:
     Parameters
     ----------
     model
-        Trained model: a PyTorch module, a pytree, arrays; gives the bytes of parameters and gradients.
+        Model that is trained: a PyTorch module, a pytree or arrays. It determines the bytes of parameters and gradients.
     samples, batch
-        Examples in the data, and per step of all workers together.
+        Number of examples in the data, and per step (of all workers together).
     epochs
-        Passes of the job over the data; may be fractional.
+        Number of passes of the job over the data; may be fractional.
     path
         File to write; by default one in the folder of `optim profile --command`.
     clock
@@ -163,7 +163,7 @@ class StepTimer:
 
 
 def _whole(name: str, value: Any) -> int | None:
-    """Return a count as Python's int, since JSON has no integers of NumPy and PyTorch."""
+    """Return a count as Python's int, since the JSON encoder rejects integers of NumPy and PyTorch."""
     if value is None:
         return None
     try:
@@ -183,7 +183,7 @@ def _passes(epochs: Any) -> float | None:
 
 
 def _wait(result: Any) -> None:
-    """Wait for a device: for a result that can be waited for, or PyTorch's queue."""
+    """Wait until a device has computed a JAX result, and until PyTorch's queue is empty."""
     for leaf in _leaves(result):
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
@@ -209,7 +209,7 @@ def _bytes(model: Any) -> Iterator[int]:
     for leaf in _leaves(list(parameters()) if callable(parameters) else model):
         if hasattr(leaf, "nbytes"):
             yield int(leaf.nbytes)
-        elif hasattr(leaf, "element_size"):  # PyTorch before it had nbytes
+        elif hasattr(leaf, "element_size"):  # older versions of PyTorch have no nbytes
             yield int(leaf.numel() * leaf.element_size())
         elif isinstance(leaf, int | float):
             yield 4

@@ -82,9 +82,9 @@ def time_interleaved(
     works
         Functions that complete their work before they return.
     repeats
-        Timings of each.
+        Number of timings of each piece of work.
     dropped
-        Warm-up runs of each.
+        Number of warm-up runs of each piece of work.
     clock
         Clock in seconds.
     budget_s
@@ -119,7 +119,7 @@ def present_load() -> float:
 
 
 def check_quiet(noise: float, load: float, cores: int) -> None:
-    """Raise NotAllowedError on a machine with unreliable times.
+    """Raise unless times on this machine are reliable.
 
     Raises
     ------
@@ -143,13 +143,13 @@ Point = tuple[int, int]
 TimeSteps = Callable[[Sequence[Point]], list[Timing]]
 
 FIRST_POINTS = 5
-"""Number of the speed function's coefficients: enough points to estimate the times of the others."""
+"""Number of the speed function's coefficients: enough points to estimate the times of the other points."""
 
 
 def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
     """Time the most informative points of a grid for the speed function, at most `max_points` of them.
 
-    A few points give a rough fit; its times determine the best design, which is measured and returned with the first points.
+    A few first points give a rough fit. Its predicted times determine the most informative points, which are timed too.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_s
         return dict(zip(grid, time_steps(grid), strict=True))
     workers, servers = np.array(grid, dtype=np.float64).T
     terms = synchronous_terms(workers, servers, batch)
-    # Without times all points have equal weight, except for the gradients, which most workers share.
+    # Before any timing, assume that a step's time is that of the gradients, divided among the workers.
     first = {grid[row] for row in choose_points(terms, batch / workers, FIRST_POINTS).tolist()} | {(1, 1)}
     known = sorted(first)
     timings = dict(zip(known, time_steps(known), strict=True))
