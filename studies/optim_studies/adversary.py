@@ -6,7 +6,7 @@ claims that no plan is better.
 
 A row has the online plan's value and the optimum of the worst instance found, and `worst_ratio`, their ratio.
 `promised` is the competitive ratio of the rule's theorem on that instance. With `proven` the theorem's conditions are met;
-otherwise it is the theorem's limit for small jobs, which coarse jobs may exceed. Both plans are verified.
+otherwise it is the theorem's limit for small jobs, which larger jobs may exceed. Both plans are verified.
 
 The reference instances ``adversary-*`` are the worst ones of this study at size ``full`` with seed 0.
 """
@@ -49,7 +49,7 @@ PER_CENT = MICRO // 100
 """One per cent of a server; demands are integer multiples of it."""
 
 PS_PER_CENT = 5
-"""Demand of a PS, in per cent of a PS host: PSs are no bottleneck, but their rows have prices."""
+"""Demand of a PS, in per cent of a PS host: PSs are no bottleneck, but the hosts' capacity has prices."""
 
 VALUE_FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 10.0)
 """Factors by which a move changes a job's value."""
@@ -87,16 +87,16 @@ class SketchRanges:
     Parameters
     ----------
     horizon, servers
-        Maximum slots, and maximum servers on each side.
+        Maximum number of slots, and of worker servers; there are as many PS hosts.
     waves, copies
-        Maximum waves, and maximum jobs per wave.
+        Maximum number of waves, and of jobs per wave.
     work
         Maximum worker-slots of a job.
     demand
         Maximum demand of a worker in per cent of a server. A job never has more workers on a server
         in a slot than fit into this share, so that it bounds the theorems' epsilon.
     value_spread
-        Values are between 1 and this.
+        Maximum value of a job; the minimum is 1.
     """
 
     horizon: int = 3
@@ -136,7 +136,7 @@ class Sketch:
             jobs=Jobs(
                 ids=tuple(f"job-{i}" for i in range(num)),
                 arrival=as_int_array([wave.arrival for wave in singles]),
-                # E N M tau = work: E chunks of work for each of N = most chunks' share of a second.
+                # E N M tau = work, with E = work epochs, N = most chunks, M = 1 mini-batch and tau = 1 / most seconds.
                 epochs=as_int_array([wave.work for wave in singles]),
                 chunks=as_int_array([wave.most for wave in singles]),
                 minibatches=ones,
@@ -170,7 +170,7 @@ def draw_sketch(ranges: SketchRanges, rng: np.random.Generator) -> Sketch:
 
 
 def neighbour(sketch: Sketch, ranges: SketchRanges, rng: np.random.Generator) -> Sketch:
-    """Return a sketch that differs in one trait: a wave's field, a wave more or less, or two waves' order."""
+    """Return a sketch with one change: in a field of a wave, in the order of two waves, or a wave added or removed."""
     waves = list(sketch.waves)
     place = int(rng.integers(len(waves)))
     kind = int(rng.integers(8))
@@ -200,7 +200,7 @@ def _draw_wave(ranges: SketchRanges, horizon: int, rng: np.random.Generator) -> 
 
 
 def _changed(wave: Wave, ranges: SketchRanges, horizon: int, rng: np.random.Generator) -> Wave:
-    """Return a wave with one field changed a little, or its value by a factor."""
+    """Return a wave with one change: new times or work, a step in demand or copies, or another value."""
     fresh = _draw_wave(ranges, horizon, rng)
     match int(rng.integers(6)):
         case 0:
@@ -245,7 +245,7 @@ RANGES: Mapping[str, SketchRanges] = MappingProxyType(
         "small": SketchRanges(waves=4, copies=12, work=2, demand=10, horizon=2, servers=1),
     }
 )
-"""Job sizes: up to 60 % of a server each, or at most 10 %, in waves of up to twelve."""
+"""Ranges by size of the jobs: workers take up to 60 % of a server, or up to 10 % with waves of up to twelve jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ class AdversaryOptions:
     restarts
         Number of random sketches to start from.
     moves
-        Number of changes tried from each.
+        Number of changes that the search tries from each of them.
 
     Raises
     ------
@@ -286,7 +286,7 @@ class WorstCase:
     objective, optimum
         Value of the online plan and of the best plan.
     name
-        Name of its instance.
+        Name of the instance.
     evaluations
         Number of sketches evaluated.
     """
@@ -307,25 +307,25 @@ class WorstCase:
 
     @cached_property
     def instance(self) -> AdmissionInstance:
-        """The instance."""
+        """The instance of the sketch."""
         return self.sketch.instance(self.name)
 
     @cached_property
     def run(self) -> OnlineRun:
-        """The rule's run on it."""
+        """The rule's run on the instance."""
         return run_rule(self.instance, self.rule)
 
     @cached_property
     def offline_plan(self) -> AdmissionPlan:
-        """A best plan."""
+        """A plan that attains the optimum."""
         return best_plan(self.sketch)[1]
 
     @cached_property
     def promise(self) -> tuple[float, bool]:
         """The competitive ratio of the rule's theorem, and whether its conditions hold.
 
-        If prices reach U only at the capacity, it is the theorem's limit for small jobs, which
-        coarse instances may exceed.
+        If prices reach U only at the capacity, it is the theorem's limit for small jobs, which instances of
+        larger jobs may exceed.
         """
         options = RULES[self.rule]
         bounds = make_bounds(self.instance, options, np.random.default_rng(0))
@@ -354,7 +354,7 @@ def search(
     options
         Extent of the search.
     rng
-        Equal states give equal results.
+        Random generator; equal states give equal results.
     stop
         Checked before every change.
 
@@ -471,7 +471,7 @@ def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: 
 
 
 def _whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> Any:
-    """Solve max v'x, A x <= 1 over integers 0 <= x <= `upper`; the solver's optimality claim is unproven."""
+    """Return HiGHS with the programme max v'x, A x <= 1 over integers 0 <= x <= `upper`, not yet solved."""
     import highspy
 
     highs, count = silent_highs(), len(value)
@@ -537,7 +537,7 @@ class AdversaryWork(AbstractStudy):
 
 
 def _claim(instance: AdmissionInstance, plan: AdmissionPlan, value: float) -> Solution:
-    """Return the claim that a plan is feasible and worth so much."""
+    """Return a solution that claims that a plan is feasible and has this value."""
     return Solution(
         problem="admission",
         instance=instance.name,

@@ -46,7 +46,7 @@ def accumulated(scores: FloatArray, lengths: IntArray, mean: float, deviation: f
 def alarms(scores: FloatArray, lengths: IntArray, threshold: float, mute: int) -> NDArray[np.bool_]:
     """Return the samples with an alarm, shape (T,): scores above the threshold without an alarm in the previous `mute` samples."""
     raised = np.zeros(len(scores), dtype=np.bool_)
-    above = scores > threshold  # NaN is not
+    above = scores > threshold  # False for NaN
     begin = 0
     for length in lengths.tolist():
         free = 0

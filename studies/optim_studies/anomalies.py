@@ -30,15 +30,15 @@ from optim_studies.faults import FaultKind, Faulty, inject
 SUMMED = "-sum"
 
 NEIGHBOUR = 10
-"""A minute is as odd as it is far from the tenth nearest minute of training containers."""
+"""The score of a window is its distance to the tenth nearest window of the training containers."""
 
 LEAST_DISTANCE = 1e-6
 
 CALIBRATION, TEST = 1_000_000, 2_000_000
-"""Added to the seed: containers to set thresholds on, and to score on."""
+"""Added to the seed for the containers on which thresholds are set, and for the containers with faults."""
 
 Scorer = Callable[[ScaledSeries], FloatArray]
-"""From scaled series to a score of each sample with three before it, shape (n,): high is odd."""
+"""Function from scaled series to the score of each sample with three earlier samples, shape (n,); faults score high."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class DetectionOptions:
     Parameters
     ----------
     containers, usual, tested
-        Generated containers to fit on, to set thresholds on, and to score on.
+        Number of generated containers to fit detectors on, to set thresholds on, and to test detectors on.
     faulty
         Share of the tested containers with a fault.
     false_per_day
-        Alarms a container-day without faults that every detector is set to.
+        Alarms per fault-free container-day to which every detector's threshold is set.
     """
 
     containers: int = 60
@@ -97,12 +97,12 @@ _FITTED: Mapping[str, Callable[[ScaledSeries, int], Scorer]] = MappingProxyType(
 )
 
 DETECTORS = tuple(f"{name}{way}" for name in _FITTED for way in ("", SUMMED))
-"""Each by its scores, and by sums of their excesses (Page 1954)."""
+"""Detectors: each kind of score by itself, and cumulative sums of its excesses (Page 1954)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Detector:
-    """Fitted, with a threshold."""
+    """A fitted detector with its alarm threshold."""
 
     scaling: Scaling
     scorer: Scorer
@@ -125,7 +125,7 @@ class Detector:
 
 @lru_cache(maxsize=len(DETECTORS))
 def fitted_detector(name: str, options: DetectionOptions, seed: int) -> Detector:
-    """Return a detector set to its false alarms; kinds of fault that follow each other share it."""
+    """Fit a detector and set its threshold; the detector is cached, since it serves all types of fault."""
     scaling, scorer = _fitted(name.removesuffix(SUMMED), options.containers, seed)
     usual = generate_containers(ContainerOptions(num_containers=options.usual), CALIBRATION + seed)
     plain = _plain(scaling, scorer, usual)
@@ -165,13 +165,13 @@ SIZES: Mapping[str, DetectionOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionWork(AbstractStudy):
-    """Find the faults of the kind that the label names with one detector, which `solver` names."""
+    """Detect the faults of one type (label `fault`) with one detector (`solver`)."""
 
     options_type = DetectionOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Fit, set the threshold, and count."""
+        """Fit the detector, set its threshold, and score its alarms."""
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):

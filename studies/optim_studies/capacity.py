@@ -23,7 +23,7 @@ from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import CapacityDraw, CapacityOptions, draw_capacity
 
 FAR_OFF = 5.0
-"""Standard errors by which the simulated share may differ from the stated probability."""
+"""Maximum number of standard errors by which the simulated share may differ from the stated probability."""
 
 MINUTES = 60
 """Steps per simulated hour."""
@@ -32,9 +32,9 @@ MINUTES = 60
 def simulate_capacity(
     shocks: CommonShocks, capacity: FloatArray, least: float, *, runs: int, seed: int
 ) -> tuple[float, float]:
-    """Return the share of simulated hours in which at least `least` lasts to the end, and its standard error.
+    """Return the share of simulated hours at whose end the capacity is at least `least`, and its standard error.
 
-    Each cause is simulated separately, minute by minute, by code that is independent of the exact probability.
+    Each cause of loss is simulated separately, minute by minute, by code that is independent of the exact computation.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ SIZES: Mapping[str, StudyOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityWork(AbstractStudy):
-    """Solve with and without the capacity requirement, verify, and simulate hours."""
+    """Solve with and without the capacity requirement, verify the solution, and simulate hours."""
 
     options_type = StudyOptions
 
@@ -127,7 +127,7 @@ class CapacityWork(AbstractStudy):
 
 
 def play(draw: CapacityDraw, plan: FootprintPlan, options: StudyOptions, seed: int) -> dict[str, float]:
-    """Return the stated probability that the capacity lasts, the simulated share, and its error."""
+    """Return the stated probability that the capacity lasts, the simulated share, and the share's standard error."""
     capacity, least = plan.counts * draw.capacity, options.min_gpus
     share, error = simulate_capacity(draw.shocks, capacity, least, runs=options.hours, seed=seed)
     return {"kept": draw.probability(plan.counts, least), "played": share, "standard_error": error}

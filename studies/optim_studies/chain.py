@@ -1,11 +1,11 @@
 """The study `chain`: sensitivity of the solutions of all three problems to the job measurements.
 
-Each row is one problem and one change of the profiles: mini-batch times x 10, gradient bytes x 10, bandwidths / 10, or all of these
-on a machine 1000 times slower. Everything else is the same: arrivals,
-utilities, servers, prices, work, and each job's random number. `objective` and `unchanged` are the objectives with changed and
-unchanged profiles: utility of the admitted jobs; US dollars for the work of a job by the cheapest portfolio found, or none if
-no portfolio does any work; and an auction's welfare, the sum of ``-log rho`` over all apps, including apps slowed down by their current
-allocations. `sign` is the sign of the difference.
+Each row is one problem and one change of the profiles: mini-batch times x 10, gradient bytes x 10, bandwidths / 10, or a
+machine 1000 times slower (mini-batch times x 1000 and bandwidths / 1000). Everything else is the same: arrivals,
+utilities, servers, prices, work, and each job's random number. `objective` and `unchanged` are the objectives with changed
+and unchanged profiles: utility of the admitted jobs; US dollars for the work of a job by the cheapest portfolio found, or
+none if no portfolio does any work; and an auction's welfare, the sum of ``-log rho`` over all apps, including apps slowed
+down by their current allocations. `sign` is the sign of the difference.
 """
 
 import math
@@ -65,7 +65,7 @@ class ChainOptions:
     auctions
         Number of auctions over which the welfare is averaged.
     seconds
-        Time limit of an admission's solve in seconds; small ones are proven much earlier.
+        Time limit in seconds for solving an admission instance; small instances are solved much earlier.
     """
 
     profile: str = PUBLISHED

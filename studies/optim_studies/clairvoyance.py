@@ -56,7 +56,7 @@ SIZES: Mapping[str, BoundOptions] = MappingProxyType({SMALL: BoundOptions(), FUL
 
 @dataclass(frozen=True, kw_only=True)
 class BoundWork(AbstractStudy):
-    """Bound, plan and check; `solver` names the allowed violations."""
+    """Compute lower bound and plan, and check both; `solver` names the allowed violations."""
 
     options_type = BoundOptions
     is_stoppable = False

@@ -23,7 +23,7 @@ CRBM_RATE = 1e-4
 
 
 class AbstractContinuation(ABC):
-    """Draws continuations."""
+    """A model that draws continuations of series."""
 
     @abstractmethod
     def fit(self, series: ScaledSeries, seed: int) -> Self:
@@ -43,7 +43,7 @@ class Increments(AbstractContinuation):
     """The last sample plus changes drawn from the training series: persistence with its empirical errors."""
 
     def fit(self, series: ScaledSeries, seed: int) -> Self:
-        """Keep the series."""
+        """Store the series."""
         del seed
         self._series = series
         return self
@@ -51,7 +51,7 @@ class Increments(AbstractContinuation):
     def paths(
         self, series: ScaledSeries, ends: IntArray, num_steps: int, num_paths: int, rng: np.random.Generator
     ) -> FloatArray:
-        """Draw contiguous stretches of training series."""
+        """Draw the changes from contiguous stretches of training series."""
         known = self._series
         num_following = np.repeat(known.lengths, known.lengths) - 1 - known.place
         rows = np.flatnonzero(num_following >= num_steps)
@@ -123,7 +123,7 @@ class SwitchingPaths(AbstractContinuation):
 class CrbmPaths(AbstractContinuation):
     """Roll-outs of the conditional restricted Boltzmann machine.
 
-    Its visibles have variance one: so it is trained on series in units of the linear forecast's errors.
+    Its visible units have variance one, so it is trained on series in units of the linear forecast's errors.
     """
 
     def __init__(self, options: CrbmOptions | None = None) -> None:
@@ -162,7 +162,7 @@ class CrbmPaths(AbstractContinuation):
 def crps(samples: FloatArray, observed: FloatArray) -> FloatArray:
     """Return the continuous ranked probability score of samples from densities, without the bias of few samples.
 
-    ``mean |x - y| - sum over pairs |x - x'| / (2 m (m - 1))``: 0 at best, the absolute error for a density that is a point.
+    ``mean |x - y| - sum over pairs |x - x'| / (2 m (m - 1))``: 0 at best; for a point forecast the absolute error.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def crps(samples: FloatArray, observed: FloatArray) -> FloatArray:
 
 
 def range_of(series: ScaledSeries) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the most of each resource: continuations stay in this range, extended to their last known sample."""
+    """Return minimum and maximum of each resource; continuations stay in this range, extended to their last known sample."""
     return series.values.min(axis=0), series.values.max(axis=0)
 
 
@@ -193,7 +193,7 @@ def _widened(bounds: tuple[FloatArray, FloatArray], last: FloatArray) -> tuple[F
 
 
 def _history(series: ScaledSeries, ends: IntArray, num_delays: int) -> FloatArray:
-    """Return the last `num_delays` samples up to each row, that row's included, shape (n, num_delays, R)."""
+    """Return the last `num_delays` samples up to and including each row, shape (n, num_delays, R)."""
     return np.asarray(series.values[ends[:, None] + np.arange(1 - num_delays, 1)])
 
 

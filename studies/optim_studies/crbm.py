@@ -1,9 +1,9 @@
 """The study `crbm`: training the phase encoder, compared with batches in NumPy and with one window at a time.
 
-A row `batched` trains two machines from the same start on the same windows, one by the kernel and one in NumPy, taking
-turns. The study reports the same error of both on containers held out from training. A row `one-by-one` is the public code's
-method, a row `many-epochs` the full training of a paper. A row `sweep` trains many machines at once, with times per
-machine. Compile time is separate.
+A row `batched` trains two CRBMs from the same start on the same windows, one by the kernel and one in NumPy, in turns, and
+reports the forecast error of both on containers held out from training. A row `one-by-one` is the public code's method, a
+row `many-epochs` the full training of a paper. A row `sweep` trains many CRBMs at once, and reports times per CRBM. Compile
+time is separate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,23 +27,23 @@ from optim.workloads.containers.generator import ContainerOptions, generate_cont
 Float32 = NDArray[np.float32]
 
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
-"""The kernel's names of the parameters that leave and enter."""
+"""The kernel's names of a CRBM's parameters."""
 
 
 @dataclass(slots=True, eq=False)
 class PlainCrbm:
-    """A machine that is trained in place, float32.
+    """A CRBM in NumPy that is trained in place, in float32.
 
     Attributes
     ----------
     windows
         Shape (n, D + V): histories, oldest frame first, followed by samples; stored, so that a batch is a slice.
     num_visible
-        V.
+        Number V of visible units.
     weights
         Shape (V, H).
     dynamic
-        Shape (D, V + H): autoregression beside conditioning, for one product instead of two.
+        Shape (D, V + H): autoregression and conditioning side by side, for one product instead of two.
     bias
         Shape (V + H,).
     """
@@ -61,7 +61,7 @@ class PlainCrbm:
     def epoch(self, rng: np.random.Generator, batch_size: int, rate: float, momentum: float, decay: float) -> None:
         """Visit every window once, in batches of a fresh shuffle: CD-1 with drawn hiddens, momentum and decay.
 
-        Arrays are reused and constants are float32 throughout, so that no step is widened or copied without need.
+        Arrays are reused and constants are float32, so that NumPy neither copies nor converts to float64 without need.
         """
         shuffled = self.windows[rng.permutation(len(self.windows))]
         split, length = self.num_visible, len(self.dynamic)
@@ -88,11 +88,11 @@ class PlainCrbm:
                 np.add(parameters[i], self.velocity[i], out=parameters[i])
 
     def one_by_one(self, rows: NDArray[np.int64], rate: float) -> None:
-        """Step after each window by itself: CD-1 with mean-field hiddens, neither momentum nor decay.
+        """Make one step per window: CD-1 with mean-field hiddens, without momentum and decay.
 
         References
         ----------
-        The public code of AI4DL (https://github.com/HiEST/AI4DL), `crbm_tools`, trains so.
+        The public code of AI4DL (https://github.com/HiEST/AI4DL), `crbm_tools`, trains in this way.
         """
         split, length, step = self.num_visible, len(self.dynamic), np.float32(rate)
         for row in rows.tolist():
@@ -114,7 +114,7 @@ class PlainCrbm:
 
 
 def _sigmoid(inputs: Float32) -> Float32:
-    """Return the logistic function, in the place of its input."""
+    """Return the logistic function, computed in place."""
     np.negative(inputs, out=inputs)
     np.exp(inputs, out=inputs)
     inputs += np.float32(1)
@@ -123,10 +123,10 @@ def _sigmoid(inputs: Float32) -> Float32:
 
 
 Timing = tuple[dict[str, float], dict[str, float]]
-"""Figures of a way, and its seconds by phase."""
+"""Measurements of a method, and its seconds by phase."""
 
 LEAST_TURNS = 3
-"""Epochs of a sweep, of which the median is taken."""
+"""Number of timed epochs of a sweep; the study reports their median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,17 +136,17 @@ class CrbmOptions:
     Parameters
     ----------
     windows, delays, hidden, batch
-        Windows to train on, frames of history, hiddens, and windows a batch.
+        Windows to train on, frames of history, hidden units, and windows per batch.
     epochs, repeats
-        Epochs of one turn, and turns of each side; a way's time is the median turn.
+        Epochs per turn, and turns of kernel and NumPy; the time is that of the median turn.
     alone
-        Windows for the way that takes one at a time.
+        Number of windows for `one-by-one`.
     many
-        Epochs of the whole training.
+        Number of epochs for `many-epochs`.
     machines
-        Machines of the sweep, each with its own learning rate and draws.
+        Number of CRBMs for `sweep`, with different learning rates and draws.
     learning_rate
-        Step along a batch's mean; one window at a time takes the paper's 0.001.
+        Step along a batch's mean gradient; `one-by-one` uses the paper's 0.001.
     """
 
     windows: int = 20_000
@@ -169,7 +169,7 @@ class CrbmOptions:
 
 
 class TrainingBench:
-    """The machines of one set of windows.
+    """CRBMs that are trained on one set of windows.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class TrainingBench:
     options
         Sizes.
     seed
-        Same seed, same machines.
+        Seed of initial parameters, shuffles and draws.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class TrainingBench:
         return self._loss(self.crbm.CrbmParameters(**self.plain.fields()))
 
     def batched(self, stop: StoppingCriterion, progress: Progress) -> Timing:
-        """Take turns: some epochs by the kernel, as many in NumPy."""
+        """Train in turns: some epochs by the kernel, then as many in NumPy."""
         options, rng = self.options, np.random.default_rng(self.seed)
         rates = (options.learning_rate, float(self.rates.momentum), float(self.rates.decay))
 
@@ -259,7 +259,7 @@ class TrainingBench:
         return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["kernel"])}
 
     def one_by_one(self, stop: StoppingCriterion, progress: Progress) -> Timing:
-        """Step after each window."""
+        """Train with one step per window."""
         del stop, progress
         rows = np.random.default_rng(self.seed).permutation(self.options.windows)[: self.options.alone]
         wall, cpu = timed(lambda: self.plain.one_by_one(rows, 1e-3))
@@ -267,7 +267,7 @@ class TrainingBench:
         return {**self._figures(each * wall, each * cpu), "loss": self._plain_loss()}, {"solve": wall}
 
     def many_epochs(self, stop: StoppingCriterion, progress: Progress) -> Timing:
-        """Train as long as a paper does, with the error on unseen containers every so often."""
+        """Train as long as a paper does, and report the error on unseen containers after each call of the kernel."""
         del stop
         calls = max(1, self.options.many // 50)
         share = -(-self.options.many // calls)
@@ -286,7 +286,7 @@ class TrainingBench:
         return figures, {"compile": compile_s, "solve": wall}
 
     def sweep(self, stop: StoppingCriterion, progress: Progress) -> Timing:
-        """Train many machines at once, with learning rates from a tenth of the study's up to it."""
+        """Train many CRBMs at once, with learning rates from a tenth of the option `learning_rate` up to it."""
         import jax
         import jax.numpy as jnp
 
@@ -317,7 +317,7 @@ class TrainingBench:
 
 
 def scaled(times: dict[str, float], factor: float) -> dict[str, float]:
-    """Return times in another unit."""
+    """Return times multiplied by a factor."""
     return {name: factor * seconds for name, seconds in times.items()}
 
 
@@ -326,7 +326,7 @@ BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP = "batched", "one-by-one", "many-epochs"
 WAYS = (BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP)
 
 AGREEMENT = 0.01
-"""Largest relative difference of the two machines' errors on unseen containers."""
+"""Maximum relative difference of the errors of kernel and NumPy on unseen containers."""
 
 SAMPLES_A_CONTAINER = 180
 
@@ -339,7 +339,7 @@ SIZES: Mapping[str, CrbmOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class CrbmWork(AbstractStudy):
-    """Train in one way; `solver` names it."""
+    """Train by one method, which `solver` names."""
 
     options_type = CrbmOptions
 
@@ -358,7 +358,7 @@ class CrbmWork(AbstractStudy):
         figures, seconds = ways[self.solver](stop, progress)
         loss = figures.pop("loss")
         apart = abs(figures.get("numpy_loss", loss) / loss - 1.0)
-        problems = [] if apart <= AGREEMENT else [f"the two machines' errors differ by {100 * apart:.2f} %"]
+        problems = [] if apart <= AGREEMENT else [f"the errors of kernel and NumPy differ by {100 * apart:.2f} %"]
         problems += [] if np.isfinite(loss) else ["training diverged"]
         return Finding(
             findings={"loss": loss},
