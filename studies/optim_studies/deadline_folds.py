@@ -1,9 +1,10 @@
 """The study `deadline-folds`: policies with a deadline on held-out recordings.
 
-There are two kinds of folds. Either one zone of a campaign is held out, for any machine type, and hazards are learned from the
-campaign's other zones; or hazards are learned from one campaign and tested on another. Jobs start at
-every tick that leaves time, by the rules of `optim_studies.deadlines`. Windows overlap, so the confidence intervals are by cluster: all
-starts within one span of the deadline's length, over all zones.
+A campaign is a recording of several zones over one period. There are two kinds of folds. Either one zone of a campaign is
+held out, for all machine types, and hazards are learned from the campaign's other zones; or hazards are learned from one
+campaign and policies tested on another. Jobs start at every tick that leaves enough time, by the rules of
+`optim_studies.deadlines`. The runs overlap, so the confidence intervals are by cluster: all starts within one span of the
+deadline's length, over all zones.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ CHECK_EVERY = 100
 """One of this many proofs of the optimum is checked."""
 
 KINDS = ("right", "times-10", "times-0.1", "reversed", "prior", "own")
-"""Hazards for the table: learned; distorted; the prior; or the tested zone's, learned without holding it out."""
+"""Hazards for policies: as learned; distorted; the prior; or the tested zone's, learned without holding it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +67,12 @@ class FoldOptions:
     every
         Ticks between starts.
     hazards
-        Hazards for policies that use them: ``right``, learned elsewhere; or these ``times-10``, ``times-0.1``, or ``reversed`` in
-        age; ``prior``; or the tested zone's (``own``), to show the value of knowing them.
+        Hazards for policies that use them: ``right``, as learned from the fold; these hazards ``times-10``, ``times-0.1``, or
+        ``reversed`` in age; the ``prior``; or those of the tested zone (``own``), to show the value of knowing them.
     keep
-        A folder that caches costs by recording, setting and policy.
+        Folder in which costs are cached by recording, setting and policy; by default none.
     drawn_hours
-        Hours of a generated recording.
+        Length of a generated recording in hours.
     """
 
     recordings: str = ""
@@ -149,7 +150,7 @@ def recordings_of(options: FoldOptions, seed: int) -> tuple[Recording, ...]:
 def hazards_for(
     fold: Fold, tested: Recording, recordings: Sequence[Recording], kind: str = "right"
 ) -> SpellHazards | None:
-    """Return a policy's hazards for a recording; except for ``own``, they don't use its zone."""
+    """Return a policy's hazards for a recording, learned from the fold, or for ``own`` from the recording itself."""
     if kind == "prior":
         return None
     zone = series_zone(tested.series)
@@ -167,14 +168,14 @@ def hazards_for(
 
 
 def starts_of(market: ZoneMarket, deadline_h: float, every: int) -> range:
-    """Return the ticks at which jobs start."""
+    """Return the ticks at which jobs start: every `every`-th tick that leaves the time of the deadline."""
     return range(0, len(market) - round(deadline_h * 3600) // TICK_S + 1, every)
 
 
 def run_starts(
     name: str, market: ZoneMarket, setting: tuple[float, float], hazards: SpellHazards | None, every: int
 ) -> tuple[FloatArray, list[str]]:
-    """Return the dollars of a policy, or of the proven minimum, from each start, and errors.
+    """Return the cost in dollars of a policy, or the proven minimum cost, from each start; and errors.
 
     Lateness is an error, since every policy of one zone must be on time.
     """
@@ -238,7 +239,7 @@ class FoldWork(AbstractStudy):
     options_type = FoldOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Run, and compare with `deadline-dp` start by start."""
+        """Run the policy, and compare its costs with those of `deadline-dp` start by start."""
         clock, options = PhaseClock(), self.chosen
         recordings = recordings_of(options, self.seed)
         fold = folds_of(options)[self.subject.name]
@@ -293,7 +294,7 @@ class FoldWork(AbstractStudy):
         return tuple(dict.fromkeys(names))
 
     def _findings(self, column: str, costs: Mapping[str, FloatArray], spans: Sequence[int]) -> dict[str, float]:
-        """Return a setting's mean, the dollars more than `deadline-dp`, and the share of the possible gain."""
+        """Return a setting's mean cost, its excess over `deadline-dp` in dollars, and the share of the possible gain."""
         own, base = costs[self.solver], costs[PROGRAMME]
         found = {column: round(float(own.mean()), 2)}
         if self.solver != PROGRAMME:

@@ -1,4 +1,4 @@
-"""Windows of availability in the format of a public benchmark of deadlines: cut out of recordings, or drawn.
+"""Windows of availability in the format of a public benchmark of deadlines: cut out of recordings, or generated.
 
 A window is a JSON file, ``{"metadata": {"gap_seconds": ...}, "data": [...]}``, where 1 means that no machines are available.
 A folder contains the windows of one zone. This package includes neither the benchmark's files nor recordings. This command
@@ -33,21 +33,21 @@ def cut_windows(
 ) -> Iterator[tuple[str, str, BoolArray]]:
     """Yield windows of recordings: zone, start, and whether machines are there; shape (ticks,).
 
-    Starts are drawn from all ticks that leave so many hours, without replacement, and windows of a zone overlap.
+    Starts are drawn without replacement from all ticks that leave `hours`; windows of a zone may overlap.
 
     Parameters
     ----------
     traces
-        Recordings by zone; of ``campaign/zone/resource/kind`` the name is ``zone_resource``.
+        Recordings by name; the zone of ``campaign/zone/resource/kind`` is called ``zone_resource``.
     count, hours, tick_s
-        Windows a zone, their length, and the seconds of a tick, to which recordings are resampled.
+        Number of windows per zone, their length, and the seconds of a tick, to which recordings are resampled.
     seed
-        Of the starts.
+        Seed of the starts.
 
     Raises
     ------
     InvalidOptionError
-        If a recording has fewer starts.
+        If a recording has fewer than `count` starts.
     """
     ticks = -(-round(hours * 3600) // tick_s)
     for zone, trace in traces.items():
@@ -55,7 +55,7 @@ def cut_windows(
         starts = len(even) - ticks + 1
         if starts < count:
             raise InvalidOptionError(
-                f"{zone}: has {max(0, starts)} windows of {hours:g} h, {count} are wanted; want fewer"
+                f"{zone}: has {max(0, starts)} windows of {hours:g} h, but {count} are requested; request fewer"
             )
         parts = zone.split("/")
         name = "_".join(parts[1:3]) if len(parts) > 2 else zone
@@ -67,7 +67,10 @@ def cut_windows(
 def draw_windows(
     zones: int, *, count: int, hours: float, tick_s: int, seed: int
 ) -> Iterator[tuple[str, str, BoolArray]]:
-    """Yield drawn windows as `cut_windows` does: spells end after k ticks with probability c / k^0.75, of zones more and more available."""
+    """Yield generated windows, in the form of those of `cut_windows`.
+
+    Spells end after k ticks with probability c / k^0.75. Each zone has more available machines than the previous one.
+    """
     ticks = -(-round(hours * 3600) // tick_s)
     for zone in range(zones):
         share = (zone + 0.5) / zones
@@ -122,7 +125,7 @@ def main(words: list[str]) -> int:
             if zone.split("/")[0] == (campaign or zone.split("/")[0]) and zone.split("/")[-1] == "availability"
         }
         if not chosen:
-            raise InvalidOptionError(f"{source}: has no availability of campaign {campaign!r}; name another")
+            raise InvalidOptionError(f"{source}: has no availability of campaign {campaign!r}; choose another campaign")
         windows = cut_windows(chosen, count=int(count), hours=70.0, tick_s=600, seed=int(seed))
         written = write_windows(Path(folder), windows, 600)
     except (OptimError, ValueError) as error:

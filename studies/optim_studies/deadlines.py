@@ -1,9 +1,9 @@
 """The study `deadlines`: a public benchmark of deadlines with spot availability, under its rules and score.
 
-The benchmark ("Can't be late", https://github.com/FrontierCS/Frontier-CS, research/problems/cant_be_late) has a job of 48 h, deadlines of
-52 and 70 h, changeovers of 0.05 and 0.2 h and ticks of 600 s, over windows of eight zones in three mixes: twelve variants. Its score is 0 at
-the on-demand price, and 100 at that of 48 h of spot machines without a changeover. Its written rules and its code differ (`RULES`); the study
-reports both scores.
+The benchmark ("Can't be late", https://github.com/FrontierCS/Frontier-CS, research/problems/cant_be_late) has a job of 48 h,
+deadlines of 52 and 70 h, changeovers of 0.05 and 0.2 h and ticks of 600 s, over windows of eight zones in three mixes: twelve
+variants. Its score is 0 at the cost of 48 h on demand, and 100 at the cost of 48 h of spot machines without a changeover. Its
+written rules and its code differ (`RULES`); the study reports both scores.
 """
 
 import logging
@@ -52,7 +52,7 @@ RULES = (
     "in a file 1 = not available; on demand is forced when ceil((work left + changeover) / tick) ticks or fewer are left, unless spot runs; lateness costs nothing",
     f"as written: {WRITTEN_SPOT_USD} $/h spot, in a file 1 = available, and a variant with a late run scores {LATE_SCORE:g}; else the same",
 )
-"""The preset, as written and as coded. The files follow the code's polarity: the written rules would invert every trace."""
+"""The benchmark's rules, as coded and as written. Its files follow the code: the written rules would invert each trace."""
 
 VARIANTS = tuple(
     (mix, deadline, changeover) for mix in MIXES for deadline in DEADLINES_H for changeover in CHANGEOVERS_H
@@ -68,18 +68,18 @@ class DeadlineOptions:
     Parameters
     ----------
     folder
-        Folder of windows, one file each, in folders by zone; by default windows are generated.
+        Folder of windows, one file per window, in folders by zone; by default windows are generated.
     zones, windows
         Number of generated zones, and of windows per zone.
     max_windows
         Maximum windows per zone of a folder, evenly spaced; by default all.
     polarity
-        Meaning of a 1 in a file: ``unavailable``, the benchmark's, or ``available``.
+        Meaning of a 1 in a file: ``unavailable``, as in the benchmark's files, or ``available``.
     skip_bad
         Whether to skip unreadable files.
     history
-        Traces from which policies learn how spells end: ``other-zones``, the windows of all other zones, for any type; or a
-        file or folder of traces, or several separated by commas, without the zones in a window's path; by default none.
+        Traces from which policies learn how spells end: ``other-zones``, the windows of all other zones, for any type; or
+        files or folders of traces, separated by commas, without the zones that a window's path names; by default none.
     history_zones
         Prefixes of the zones of the history to use, separated by commas; by default all.
     """
@@ -115,10 +115,10 @@ class Window:
 
 
 class Guaranteed(ZonePolicy):
-    """A policy under the environment's guarantee, as the benchmark codes it.
+    """A policy with the guarantee of the benchmark's code that the job meets its deadline.
 
-    On demand is forced while ``ceil((remaining work + changeover) / tick)`` ticks or fewer are left, unless spot machines are allocated.
-    Policies that are never late request the same: `forced` counts the ticks in which the policy's decision differed.
+    On demand is forced while ``ceil((remaining work + changeover) / tick)`` ticks or fewer are left, unless spot machines are
+    allocated. Policies that are never late decide so themselves; `forced` counts the ticks in which a policy decided otherwise.
     """
 
     def __init__(self, facts: ZoneFacts, inner: ZonePolicy) -> None:
@@ -204,7 +204,7 @@ def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
 
 
 def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str, SpellHazards | None]:
-    """Return the hazards of spells from the history by file, None without a history.
+    """Return the hazards of spells for each window's file, learned from the history; None without a history.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def _location(zone: str) -> str:
 
 
 def market_at(zone: str, flags: BoolArray, begin_s: int = 0) -> ZoneMarket:
-    """Return one zone at the benchmark's prices, from a time in seconds since 1970."""
+    """Return the market of one zone at the benchmark's prices; `begin_s` is in seconds since 1970."""
     size = len(flags)
     return ZoneMarket(
         zones=(zone,),

@@ -119,7 +119,7 @@ def _part(grid: ContainerSeries, is_part: np.ndarray) -> ContainerSeries:
 
 
 def density_scores(way: str, moments: Moments, options: DensityOptions, seed: int) -> FloatArray:
-    """Return the mean CRPS of a way's densities by horizon and resource, shape (steps, R), in scaled units."""
+    """Return the mean CRPS of a model's densities by horizon and resource, shape (steps, R), in scaled units."""
     fitted = CONTINUATIONS[way]().fit(moments.training, seed)
     rng = np.random.default_rng(seed)
     paths = fitted.paths(moments.held_out, moments.ends, options.steps, options.paths, rng)
@@ -136,7 +136,7 @@ SIZES: Mapping[str, DensityOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class DensityWork(AbstractStudy):
-    """Fit and score in one way, which `solver` names."""
+    """Fit and score one model, which `solver` names."""
 
     options_type = DensityOptions
     is_stoppable = False
@@ -163,7 +163,7 @@ class DensityWork(AbstractStudy):
 
 @lru_cache(maxsize=1)
 def _sampled_moments(options: DensityOptions, seed: int) -> Moments:
-    """Return the moments; ways that follow each other share them."""
+    """Return the result of `moments_to_forecast`, cached for all models of one seed."""
     return moments_to_forecast(options, seed)
 
 

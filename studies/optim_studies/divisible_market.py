@@ -32,13 +32,13 @@ class FractionalMarket:
     supply
         R, shape (goods,): GPUs of a good.
     cap
-        d, shape (apps,): most speed that an app can use.
+        d, shape (apps,): maximum speed that an app can use.
     elapsed_min, work_min, ideal_min
-        E, W, T, shape (apps,).
+        E, W, T in minutes, shape (apps,).
     machine_good
-        Shape (machines,): the good that a machine's GPUs belong to, -1 where it offers none.
+        Shape (machines,): the good to which a machine's GPUs belong, -1 if it offers none.
     app
-        Shape (apps of the market,): which app of the instance each one is; apps without bids are left out.
+        Shape (apps of the market,): index of each app in the instance; apps without bids are left out.
     """
 
     speed: FloatArray
@@ -56,9 +56,9 @@ class FractionalMarket:
             raise InvalidProblemError(f"supply must be positive for each of {goods} goods, got {self.supply}")
         for name in ("cap", "elapsed_min", "work_min", "ideal_min"):
             if getattr(self, name).shape != (apps,):
-                raise InvalidProblemError(f"{name} must hold one number an app, got shape {getattr(self, name).shape}")
+                raise InvalidProblemError(f"{name} must have one number per app, got shape {getattr(self, name).shape}")
         if (self.speed < 0).any() or not (self.speed.max(axis=1, initial=0.0) > 0).all():
-            raise InvalidProblemError("speed must be at least 0, and positive somewhere for every app")
+            raise InvalidProblemError("speed must be at least 0, and positive for at least one good of every app")
 
     def log_values(self, speed: FloatArray) -> FloatArray:
         """Return each app's log value at a speed."""
@@ -87,7 +87,8 @@ def market_of(instance: AuctionInstance) -> FractionalMarket:
 
     Notes
     -----
-    The market's optimum bounds the auction's only if no empty row is worth anything: it has no empty rows.
+    The market's optimum is an upper bound on the auction's only if apps without GPUs have the value 0, since the market
+    has no value for an app without GPUs.
     """
     bids, apps, cluster = instance.bids, instance.apps, instance.cluster
     remaining_min = apps.ideal_min[bids.app] * bids.rho - apps.elapsed_min[bids.app]
@@ -238,10 +239,10 @@ def _shares(market: FractionalMarket) -> tuple[Any, Any, list[Any]]:
 
 
 MAX_STEPS = 120
-"""Twenty are usual."""
+"""Maximum number of Newton steps per problem; about twenty are usual."""
 
 WARM_COMPLEMENTARITY = 1e-3
-"""Complementarity from which problems without one app start."""
+"""Initial complementarity of the problems without one app."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -257,9 +258,9 @@ class FractionalPayments:
     value, bound
         Log welfare of the shares, and a bound from the prices.
     kept_low, kept_high
-        Shape (apps,): an interval that holds c, from both ends of each problem without an app.
+        Shape (apps,): an interval that contains c, the share that an app keeps, from value and bound of the problem without it.
     steps
-        Newton steps of the main problem and the most of any other.
+        Newton steps of the main problem, and the largest number of any problem without one app.
     """
 
     share: FloatArray
@@ -273,7 +274,7 @@ class FractionalPayments:
 
     @property
     def kept_share(self) -> FloatArray:
-        """The middle of each interval."""
+        """Midpoint of each interval of c."""
         return np.asarray((self.kept_low + self.kept_high) / 2)
 
     @property
@@ -290,9 +291,9 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4, most_steps:
     market
         The market.
     tol
-        Largest gap between value and bound of each problem, in log units: c is known to about this share of it.
+        Maximum gap between value and bound of each problem, in log units: c has about this relative accuracy.
     most_steps
-        Newton steps after which a problem is given up; without any, a shape of market is compiled and no more.
+        Maximum number of Newton steps per problem; 0 only compiles for a market of this shape.
 
     Notes
     -----

@@ -21,7 +21,7 @@ from optim.workloads.bidding.generator import GeneratorOptions, history_for
 FULL_DAYS = 180.0
 
 FREQUENCY_TOL = 0.02
-"""Most that a probability may differ from the frequency among hours without a gap: censoring and order change little."""
+"""Maximum difference between a probability and the frequency among hours without a gap; censoring and order change little."""
 
 SIZES: Mapping[str, GeneratorOptions] = MappingProxyType(
     {SMALL: GeneratorOptions(), FULL: GeneratorOptions(days=FULL_DAYS)}
@@ -107,7 +107,7 @@ def evictions_within(
     delta_micro
         Bid delta in micro-dollars.
     horizon_s
-        A crossing counts if it comes strictly later than the start and strictly before `horizon_s` are over.
+        Length of the horizon in seconds. A crossing counts if it is later than the start and before the horizon's end.
     """
     step = np.searchsorted(path.time_s, start_s, side="right") - 1
     lag = crossings(path, np.array([delta_micro]))[0][step] - start_s

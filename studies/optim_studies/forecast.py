@@ -39,15 +39,15 @@ class ForecastStudyOptions:
     Parameters
     ----------
     jobs, slots, servers
-        Size of a day; as many PS hosts as worker servers.
+        Size of a day's instance; it has as many PS hosts as worker servers.
     days
-        Most days of history: 0, 1, 2, 4, ... up to it.
+        Maximum number of days of history; the study uses 0, 1, 2, 4, ... up to it.
     decades
-        Prices are wrong by up to so many powers of ten in either direction.
+        Maximum error of prices, in powers of ten in either direction.
     moves
-        Moves in each slot, `replan` of `online-learned`.
+        Moves per slot: the option `replan` of `online-learned`.
     guard
-        The guard's share of the servers where it is on.
+        The guard's share of the servers, in runs with a guard.
     """
 
     jobs: int = 40
@@ -98,7 +98,7 @@ def curve(options: ForecastStudyOptions, axis: str, seed: int) -> Iterator[Point
 
 
 def draw(options: ForecastStudyOptions, num_days: int, seed: int) -> tuple[AdmissionInstance, list[AdmissionInstance]]:
-    """Draw a day, and earlier days of jobs of the same kind on its servers."""
+    """Draw today's instance, and instances of earlier days with jobs from the same distribution and the same servers."""
     size = GeneratorOptions(
         num_jobs=options.jobs,
         num_slots=options.slots,
@@ -197,13 +197,13 @@ SIZES: Mapping[str, ForecastStudyOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastWork(AbstractStudy):
-    """One curve, of the axis that the label names."""
+    """Measure one curve; the label names its axis."""
 
     options_type = ForecastStudyOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Measure point by point."""
+        """Measure the points of the curve."""
         del stop
         axis, clock = str(self.labels["axis"]), PhaseClock()
         progress.start(f"learned prices against {axis}", None)
@@ -211,7 +211,7 @@ class ForecastWork(AbstractStudy):
             points = list(curve(self.chosen, axis, self.seed))
         progress.finish()
         wrong = [
-            f"{axis} = {point.x:g}: more than the bound was earned"
+            f"{axis} = {point.x:g}: the utility exceeds the bound"
             for point in points
             for share in (point.unguarded, point.guarded, point.paper)
             if share is not None and share > 1 + 1e-9

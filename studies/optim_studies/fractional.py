@@ -18,7 +18,7 @@ from optim.workloads.auction.generator import GeneratorOptions, generate
 from optim_studies.divisible_market import FractionalMarket, elapsed_programme, market_of, solve_cone, solve_fractional
 
 AGREEMENT = 1e-3
-"""Largest difference of a share c from Clarabel's that is accepted."""
+"""Maximum accepted difference between a share c and Clarabel's value of it."""
 
 REPEATS = 3
 """Runs of the compiled batch, of which the fastest counts."""
@@ -31,9 +31,9 @@ class FractionalOptions:
     Parameters
     ----------
     apps, machines
-        Apps, and machines of eight GPUs, each of them a separate good with a speed per app.
+        Number of apps, and of machines with eight GPUs. Each machine is a separate good with a speed per app.
     compared
-        How many of the problems without an app Clarabel solves, 0 for all; its seconds are scaled up to all.
+        Number of problems without one app that Clarabel solves, 0 for all; its time is scaled up to all of them.
     tol
         Gap to which the batch closes each problem.
     """
@@ -58,7 +58,7 @@ SIZES: Mapping[str, FractionalOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class FractionalWork(AbstractStudy):
-    """Solve a market both ways and compare every share."""
+    """Solve a market by the batch and by Clarabel, and compare the shares."""
 
     options_type = FractionalOptions
     is_stoppable = False
@@ -100,7 +100,7 @@ class FractionalWork(AbstractStudy):
 
 
 def _by_clarabel(market: FractionalMarket, compared: int, progress: Progress) -> tuple[dict[int, float], float, float]:
-    """Return shares by app, Clarabel's solve time (scaled up to all N + 1 problems where it solved a part of them), and the main value."""
+    """Return shares by app, Clarabel's time for all N + 1 problems (scaled up if it solves only some), and the main value."""
     n = len(market.cap)
     main = solve_cone(elapsed_programme(market))
     log_values = market.log_values(main.speed)

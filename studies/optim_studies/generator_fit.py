@@ -1,4 +1,4 @@
-"""Similarity of generated and given containers by scale-free traits, and a fit of the generator's parameters."""
+"""Similarity of generated and given containers by scale-free statistics (traits), and a fit of the generator's parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ MAX_ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Likeness:
-    """A fit.
+    """Fitted options of the generator, and how similar its containers are.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Likeness:
 
     @property
     def off(self) -> float:
-        """Mean distance of the traits."""
+        """Mean absolute difference of the traits."""
         return distance(self.target, self.generated)
 
 
@@ -60,7 +60,7 @@ def summary_statistics(series: ContainerSeries) -> FloatArray:
     Raises
     ------
     InvalidProblemError
-        If no series is so long.
+        If no series has more than 40 samples.
     """
     statistics = [_traits(series.values[rows]) for rows in series.segments() if rows.stop - rows.start > SPAN]
     if not statistics:
@@ -102,18 +102,18 @@ def drawn_traits(options: ContainerOptions, seed: int) -> FloatArray:
 
 
 def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Likeness:
-    """Return the knobs whose containers have traits nearest to those of some series, of CPU and memory.
+    """Return the generator options whose containers have traits nearest to those of given series of CPU and memory.
 
-    Coordinate descent over `PARAMETERS`: of equally near values the first one. A local optimum.
+    Coordinate descent over `PARAMETERS`, to a local optimum. Among equally near values the first one is chosen.
 
     Parameters
     ----------
     series
-        On any grid: traits count samples, not seconds.
+        Series on any grid: traits count samples, not seconds.
     num_containers
-        Containers that are drawn for each setting.
+        Number of containers that are generated for each setting.
     seed
-        Of the draws, the same for each.
+        Seed of the generated containers, the same for each setting.
     """
     target = summary_statistics(series.select_resources(("cpu", "memory")))
     options = ContainerOptions(num_containers=num_containers)

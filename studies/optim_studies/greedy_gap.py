@@ -28,7 +28,7 @@ FAMILIES: Mapping[str, GeneratorOptions] = MappingProxyType(
         "a third held": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, allocated_share=0.3),
     }
 )
-"""Auctions drawn, by name."""
+"""Generator options of each family of auctions, by name."""
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
@@ -40,9 +40,9 @@ class GapOptions:
     Parameters
     ----------
     instances
-        Auctions of each family.
+        Number of auctions of each family.
     moves
-        Moves of exchange of greedy.
+        Number of exchange moves of greedy.
     """
 
     instances: int = 20
@@ -65,7 +65,7 @@ class GapWork(AbstractStudy):
     options_type = GapOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Solve all of them and describe the gaps."""
+        """Solve all auctions and describe the gaps."""
         family, number = str(self.labels["family"]), self.chosen.instances
         clock = PhaseClock()
         pairs: list[tuple[Solution, Solution]] = []

@@ -40,8 +40,8 @@ LESSONS: Mapping[str, str] = MappingProxyType(
 """Policy wrapper of each lesson; retrying by class is an engine option."""
 
 CLOSE, CLOSE_MEDIAN, CLOSE_SIGMA = 0.001, 0.15, 1.36
-"""A job is within 0.1 % of its least loss after a share of its work: log-normal about the study's median, and so wide that work
-beyond takes about as much GPU-time as there (Jeon et al., section 4.1, figure 8)."""
+"""A job's loss is within 0.1 % of its minimum after a share of its work. This share is log-normal with the study's median; its
+deviation makes later work take about the same share of GPU time as in the study (Jeon et al., section 4.1, figure 8)."""
 
 LOSS_POINTS = 40
 
@@ -53,17 +53,18 @@ class LessonOptions:
     Parameters
     ----------
     jobs, gpus
-        Jobs drawn as Philly's, with outcomes of the study's tables 6 and 7; machines x GPUs.
+        Number of jobs, drawn like Philly's with outcomes from tables 6 and 7 of the study; and machines x GPUs.
     load
         Arrival rate relative to Philly's list.
     cap_h
         Cap of run times, in hours.
     network_share
-        Share of the jobs that the network slows down when they spread; how much is an assumption (`NETWORK_BOUND`).
+        Share of the jobs that the network slows down when they spread over machines; the slowdown (`NETWORK_BOUND`) is an
+        assumption.
     neighbour
-        Slowdown by neighbours on a machine: also an assumption.
+        Slowdown of a job by other jobs on its machine, also an assumption.
     draws
-        Worlds drawn; figures are means over them with 95 % intervals (Student's t).
+        Number of generated workloads; results are means over them with 95 % intervals (Student's t).
 
     Raises
     ------
@@ -105,9 +106,9 @@ class LessonOptions:
 
 
 def falling_losses(count: int, rng: np.random.Generator) -> FloatArray:
-    """Draw losses that fall like exponentials to 1; shape (count, points).
+    """Draw loss curves that fall exponentially from 2 towards 1, shape (count, points).
 
-    From twice its least, a loss is within 0.1 % of it after the share of the work that is drawn.
+    Each curve is within 0.1 % of 1 after a random share of the work.
     """
     close = np.clip(rng.lognormal(np.log(CLOSE_MEDIAN), CLOSE_SIGMA, count), 0.01, 1.0)
     share = np.linspace(0.0, 1.0, LOSS_POINTS)
@@ -153,7 +154,7 @@ class Saving:
 
 
 def ends_well(jobs: Workload, run: Run) -> NDArray[np.bool_]:
-    """Return which jobs do all of their work, and don't fail in the trace; shape (jobs,)."""
+    """Return whether each job does all of its work and doesn't fail in the trace, shape (jobs,)."""
     return np.asarray(run.is_done & (jobs.fails_us < 0))
 
 
@@ -179,7 +180,7 @@ def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict
 
 
 AROUND = ("yarn-cs", "fifo")
-"""Philly's scheduler, and the simplest queue."""
+"""Policies that the lessons are added to: Philly's scheduler, and the simplest queue."""
 
 SIZES: Mapping[str, LessonOptions] = MappingProxyType(
     {

@@ -55,13 +55,13 @@ SIZES: Mapping[str, LikenessOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class LikenessWork(AbstractStudy):
-    """Compare traits, with the generator as it is or fitted: `solver` names which."""
+    """Compare traits of given and generated containers, with default or fitted parameters (`solver`)."""
 
     options_type = LikenessOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Fit, draw afresh, compare."""
+        """Fit the generator if requested, generate new containers, and compare them."""
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):

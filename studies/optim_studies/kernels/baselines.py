@@ -26,10 +26,10 @@ from optim.training.stages import bounds
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 
 RowArray = np.ndarray[Any, np.dtype[np.int32]]
-"""Rows of a table, by number."""
+"""Row numbers of a table."""
 
 Calls = dict[str, Callable[[], Any]]
-"""One update by each implementation, by name."""
+"""Functions that run one update, by name of the implementation."""
 
 RATE = 0.01
 
@@ -48,7 +48,7 @@ RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
 
 
 class StatefulCall:
-    """State of one or several arrays that each call replaces by a function's result, and waits for."""
+    """A state of one or several arrays; each call replaces it by a function's result, and waits for the result."""
 
     def __init__(self, function: Callable[..., Any], state: Any, *fixed: Any) -> None:
         self.function, self.state, self.fixed = function, state, fixed
@@ -73,9 +73,9 @@ class KernelComparison:
     calls
         One update by each implementation; the kernel is `JAX`.
     result, others
-        The kernel's parameters, and those of sides that are compared with it; NumPy's come first.
+        Functions that return the kernel's parameters, and those of implementations to compare with it, NumPy's first.
     shards
-        Arrays that the parameters lie in, one thread each.
+        Number of arrays into which the parameters are split; each has one thread.
     close
         Release the processes and threads of the implementations.
     """
@@ -87,7 +87,7 @@ class KernelComparison:
     close: Callable[[], None] = lambda: None
 
     def error(self) -> float:
-        """Return the largest difference from NumPy's parameters, asked for when all have run equally often."""
+        """Return the largest difference from NumPy's parameters; call it when all have run equally often."""
         reference, *others = (np.asarray(other()) for other in self.others)
         return furthest(reference, self.result(), *others)
 
@@ -109,15 +109,15 @@ class KernelOptions:
     Parameters
     ----------
     parameters, small_parameters
-        Length of dense pushes, and the second length, also used for the kernels on one vector.
+        Length of large and of small dense pushes; the small length is also that of the kernels on one vector.
     pushed, width, rows
-        Rows of a sparse push, their width, and rows of the table.
+        Number of rows per sparse push, width of a row, and number of rows of the table.
     rounds
-        Rounds of which the median is taken.
+        Number of rounds; times are medians over them.
     is_brief
-        Whether two rules each stand for all of them, on dense pushes and on tables.
+        Whether to measure only two optimisers on dense pushes and two on tables.
     skew
-        Exponent of Zipf's law by which rows are drawn, so that few are pushed again and again; 0 draws evenly.
+        Exponent of Zipf's law by which rows are drawn, so that a few rows are pushed repeatedly; 0 draws uniformly.
     """
 
     parameters: int = 1 << 24
@@ -141,15 +141,15 @@ class TrapOptions:
     Parameters
     ----------
     parameters, workers
-        Length of dense pushes, and how many come together.
+        Length of dense pushes, and number of pushes per update.
     leaves
-        Arrays that a model's parameters come in.
+        Number of arrays of a model's parameters.
     pushed, width, rows
-        Rows of a sparse push, their width, and rows of the table.
+        Number of rows per sparse push, width of a row, and number of rows of the table.
     carried_pushes, carried_rows
-        Rows of a push and of a table where a loop carries two arrays.
+        Number of rows of the push and of the table for the loop that carries two arrays.
     rounds
-        Rounds of which the median is taken.
+        Number of rounds; times are medians over them.
     """
 
     parameters: int = 1 << 22
@@ -231,7 +231,7 @@ def dense_adagrad(w, h, pushes, rate, epsilon, start, stop):
 
 @compiled
 def sparse_sgd(table, rows, values, rate):
-    """Apply every pushed row at once."""
+    """Apply the pushed rows one by one."""
     step = np.float32(rate)
     for i in range(rows.shape[0]):
         row = rows[i]
@@ -241,7 +241,7 @@ def sparse_sgd(table, rows, values, rate):
 
 @compiled
 def sparse_adagrad(table, squares, rows, values, rate, epsilon, first, sums):
-    """Add up repeated rows where they are pushed first, then update each once; `first` and `sums` are scratch."""
+    """Add up repeated rows at the position of their first push, then update each once; `first` and `sums` are scratch."""
     step, eps = np.float32(rate), np.float32(epsilon)
     for i in range(rows.shape[0] - 1, -1, -1):
         first[rows[i]] = i
@@ -262,7 +262,7 @@ def sparse_adagrad(table, squares, rows, values, rate, epsilon, first, sums):
 
 @compiled
 def pull(table, rows, out):
-    """Copy the rows asked for."""
+    """Copy the requested rows."""
     for i in range(rows.shape[0]):
         for j in range(table.shape[1]):
             out[i, j] = table[rows[i], j]
@@ -300,14 +300,14 @@ Part = Callable[[int, int], Any]
 
 
 class CLoops:
-    """The compiled loops; arrays go in as they are, and are changed in place.
+    """Loops that are compiled from C; they read arrays without a copy, and change them in place.
 
     Parameters
     ----------
     library
-        What was compiled.
+        The compiled library.
     pool, cores
-        Threads, and how many parts the work is cut into.
+        Threads, and number of parts into which the work is cut.
     """
 
     def __init__(self, library: ctypes.CDLL, pool: ThreadPoolExecutor, cores: int) -> None:
@@ -318,7 +318,7 @@ class CLoops:
         self._spread(x.size, lambda a, b: self._library.in_place(_at(x), _long(a), _long(b)))
 
     def stream_copy(self, source: FloatArray, target: FloatArray) -> None:
-        """Copy by stores that go past the cache."""
+        """Copy with stores that bypass the cache."""
         call = self._library.stream_copy
         self._spread(source.size, lambda a, b: call(_at(source), _at(target), _long(a), _long(b)))
 
@@ -329,7 +329,7 @@ class CLoops:
         self._spread(w.size, lambda a, b: call(_at(w), places, many, ctypes.c_float(rate), _long(a), _long(b)))
 
     def sparse_sgd(self, table: FloatArray, rows: RowArray, values: FloatArray, rate: float) -> None:
-        """Step against each pushed row."""
+        """Step against each pushed row's gradient."""
         sizes = _long(rows.size), _long(table.shape[1])
         call, step = self._library.sparse_sgd, ctypes.c_float(rate)
         message = _at(table), _at(rows), _at(values)
@@ -356,7 +356,7 @@ class CLoops:
         self._spread(len(table), lambda a, b: call(*message, *settings, _long(a), _long(b)))
 
     def pull(self, table: FloatArray, rows: RowArray, out: FloatArray) -> None:
-        """Copy the rows asked for."""
+        """Copy the requested rows."""
         message, call = (_at(table), _at(rows), _at(out), _long(table.shape[1])), self._library.pull
         self._spread(rows.size, lambda a, b: call(*message, _long(a), _long(b)))
 
@@ -365,7 +365,7 @@ class CLoops:
 
 
 def c_loops(pool: ThreadPoolExecutor, cores: int) -> CLoops | None:
-    """Return the loops in C, None where no compiler is or it fails."""
+    """Return the loops in C; None if there is no compiler or it fails."""
     library = _compiled()
     return None if library is None else CLoops(library, pool, cores)
 
@@ -403,7 +403,7 @@ def sparse_sgd_of_frameworks(table: Any, rows: Any, values: Any, rate: float) ->
 
 
 def optional(name: str) -> Any:
-    """Import a package that isn't needed for anything else.
+    """Import a package that only a baseline needs.
 
     Raises
     ------
@@ -416,13 +416,13 @@ def optional(name: str) -> Any:
         raise MissingDependencyError(
             f"{name} isn't installed, so its baseline is left out; install it in the environment of optim"
         ) from error
-    if getattr(module, "__file__", None) is None:  # a mere folder on the path
+    if getattr(module, "__file__", None) is None:  # a folder on the path, not a package
         raise MissingDependencyError(f"{name} is a folder on the path and no package; remove it, or install {name}")
     return module
 
 
 def _installed(makers: dict[str, Callable[..., Callable[[], Any]]], *data: Any) -> dict[str, Callable[[], Any]]:
-    """Return the sides whose packages there are."""
+    """Return the implementations whose packages are installed."""
     sides = {}
     for name, make in makers.items():
         with suppress(MissingDependencyError):
@@ -536,7 +536,7 @@ class PlainDense:
         np.divide(mean, work, out=mean)
 
     def others(self) -> dict[str, Callable[[], Any]]:
-        """Return the other sides that there are."""
+        """Return the other available implementations."""
         pushes, arrays = tuple(self.pushes), self._arrays
         if isinstance(self.rule, Sgd):
             in_c, target = c_loops(self._pool, len(self._ranges)), self.w.copy()
@@ -558,7 +558,7 @@ class PlainDense:
         return {}
 
     def _spread(self, update: Callable[..., None], *arguments: Any) -> None:
-        """Run an update's ranges, a thread each."""
+        """Run an update on all ranges, one thread per range."""
         list(self._pool.map(lambda ends: update(*arguments, *ends), self._ranges))
 
 
@@ -595,7 +595,7 @@ class PlainSparse:
                 self.w[pushed] -= rate * slots[0][pushed] / root
 
     def by_c(self, pool: ThreadPoolExecutor, cores: int) -> dict[str, Callable[[], Any]]:
-        """Return the loop in C, on as many threads as there are cores, where there is one and a compiler."""
+        """Return the loop in C, with one thread per core, if the optimiser has one and there is a compiler."""
         in_c, copied = c_loops(pool, cores), self.w.copy()
         if in_c is None:
             return {}
@@ -608,7 +608,7 @@ class PlainSparse:
         return {}
 
     def by_numba(self) -> dict[str, Callable[[], Any]]:
-        """Return a serial loop where there is one."""
+        """Return a serial loop, if the optimiser has one."""
         copied = self.w.copy()
         if isinstance(self.rule, Sgd):
             return {"numba": lambda: sparse_sgd(copied, self.rows, self.values, RATE)}

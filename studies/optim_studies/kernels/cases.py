@@ -48,7 +48,7 @@ class DenseCase:
     Parameters
     ----------
     rule, workers, parameters
-        Which optimiser, how many pushes, and of what length.
+        Name of the optimiser, number of pushes, and their length.
     is_half
         Whether pushes are bfloat16.
     """
@@ -65,7 +65,7 @@ class DenseCase:
 
     @property
     def shape(self) -> list[int]:
-        """Pushes by parameters."""
+        """Number of pushes, and of parameters."""
         return [self.workers, self.parameters]
 
     @property
@@ -75,15 +75,15 @@ class DenseCase:
         return self.parameters * (self.workers * (2 if self.is_half else 4) + state_bytes)
 
     def contest(self, rng: np.random.Generator) -> KernelComparison:
-        """Draw pushes, and make the sides."""
+        """Draw pushes, and return the implementations."""
         return dense_contest(self, rng)
 
 
 def dense_contest(case: DenseCase, rng: np.random.Generator) -> KernelComparison:
     """Return the implementations of a dense case.
 
-    An update with slots runs in a loop on one core. So there is one shard of the parameters per core, each with a thread, as a
-    sharded server would have.
+    An update with slots runs in a loop on one core. So there is one shard of the parameters per core, each with a thread, as in
+    a sharded server.
     """
     rule, size = RULES[case.rule], case.parameters
     cores = int(machine_facts()["cpus_usable"])
@@ -155,7 +155,7 @@ def _pushed(push: FloatArray, is_half: bool) -> jax.Array:
 
 
 def _stacked_sum(start: FloatArray, pushes: list[FloatArray]) -> Callable[[], Any]:
-    """Return the update as one would write it first: a sum over the first axis of stacked pushes."""
+    """Return the most obvious implementation of the update: a sum over the first axis of stacked pushes."""
     update = jax.jit(lambda w, stacked: w - RATE * jnp.sum(stacked, axis=0) / len(pushes), donate_argnums=0)
     return StatefulCall(update, jnp.array(start), jnp.array(np.stack(pushes)))
 
@@ -169,7 +169,7 @@ class SparseCase:
     rule
         The optimiser, or "pull".
     pushed, width, rows
-        Rows of a message, their width, and rows of the table.
+        Number of rows of the message, width of a row, and number of rows of the table.
     skew
         Exponent of Zipf's law by which rows are drawn.
     """
@@ -188,12 +188,12 @@ class SparseCase:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the table."""
+        """Number of parameters of the table."""
         return self.rows * self.width
 
     @property
     def shape(self) -> list[int]:
-        """Rows of a message, their width, rows of the table."""
+        """Number of rows of the message, width of a row, and number of rows of the table."""
         return [self.pushed, self.width, self.rows]
 
     @property
@@ -207,11 +207,10 @@ class SparseCase:
 
     @property
     def chances(self) -> NDArray[np.float64]:
-        """Shape (rows,): how likely a pushed row is which of the table's, before these are shuffled."""
+        """Shape (rows,): probability of each row of the table to be pushed, before rows are shuffled."""
         weights = np.arange(1, self.rows + 1, dtype=np.float64) ** -self.skew
-        return np.asarray(
-            weights / max(weights.sum(), np.nextafter(weights[0], np.inf))
-        )  # no chance is 1, as of a single row
+        # Even a single row has a probability below 1, since `moved` takes the logarithm of its complement.
+        return np.asarray(weights / max(weights.sum(), np.nextafter(weights[0], np.inf)))
 
     def draw(self, rng: np.random.Generator) -> RowArray:
         """Return the rows of a message, shape (pushed,)."""
@@ -236,8 +235,8 @@ class SparseCase:
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparison:
     """Return the implementations of a sparse case; some rows are pushed twice.
 
-    On a CPU the kernel is a loop that runs on one core. So there is one shard of the table per core, and the message is split by shard
-    beforehand, as workers would. A single shard is a separate implementation.
+    On a CPU the kernel is a loop that runs on one core. So there is one shard of the table per core, and the message is split by
+    shard beforehand, as workers would do. The kernel on a single shard is measured separately.
     """
     rows = case.draw(rng)
     values = case.draw_values(rng)
@@ -334,7 +333,7 @@ def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callabl
 
 
 def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad) -> Callable[[], Any]:
-    """Return exact Adagrad the usual way: sort, sum of segments, gather and scatter."""
+    """Return exact Adagrad by the usual method: sort, sums of segments, gather and scatter."""
     layout = RowLayout(optimiser=rule, width=start.shape[1], method="sort")
     return StatefulCall(
         lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout),
@@ -353,7 +352,7 @@ class StreamCase:
     parameters
         Length of the vector.
     workers
-        Gradients that come together: one.
+        Number of gradients: one.
     """
 
     kernel: str
@@ -362,7 +361,7 @@ class StreamCase:
 
     @property
     def shape(self) -> list[int]:
-        """Gradients by parameters."""
+        """Number of gradients, and of parameters."""
         return [self.workers, self.parameters]
 
     @property
@@ -371,7 +370,7 @@ class StreamCase:
         return self.parameters * _STREAMS[self.kernel][1]
 
     def contest(self, rng: np.random.Generator) -> KernelComparison:
-        """Draw a gradient, and make the sides."""
+        """Draw a gradient, and return the implementations."""
         return _STREAMS[self.kernel][0](rng.random(self.parameters, dtype=np.float32) - np.float32(0.5))
 
 
@@ -394,4 +393,4 @@ _STREAMS: Mapping[str, tuple[Callable[[FloatArray], KernelComparison], int]] = M
         "snapshot": (_snapshot, 16),
     }
 )
-"""Sides, and bytes moved per parameter: parameters and one slot read and written."""
+"""For each kernel its implementations, and bytes moved per parameter: parameters and one slot are read and written."""

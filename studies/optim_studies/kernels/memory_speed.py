@@ -1,8 +1,8 @@
-"""The memory's speed: passes over buffers that no cache holds, in the same run as the kernels compared with them.
+"""The memory's speed: passes over buffers that are larger than every cache, in the same run as the kernels.
 
 A roof is the memory's maximum speed, estimated by the fastest measured pass. There are two candidates, each by the best
-available loop: a pass in place (read a line and write it back), and a copy past the cache (read a line and write another without
-fetching it). If the kernel is faster than both, its speed is the roof, so shares are at most 1.
+available loop: a pass in place (read a line and write it back), and a copy that bypasses the cache (read a line and write
+another without fetching it). If the kernel is faster than both, its speed is the roof, so shares are at most 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ MOST_BYTES = 2**30
 """Maximum working set of a roof, so that a row stays below 2 GB for any reported cache size."""
 
 DEVICE_BYTES = 2**32
-"""An accelerator's working set: far more than its cache, and long enough that a launch counts for little."""
+"""An accelerator's working set: much larger than its cache, and large enough that the time of a launch is negligible."""
 
 FLOAT_BYTES = 4
 IN_PLACE, COPY = "roof_in_place", "roof_copy"

@@ -19,10 +19,10 @@ FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 UPDATE, SHOW, DONE = b"u", b"s", b"d"
 FLOAT_BYTES = 4
 LINE = 16
-"""Floats of a cache line: arrays that begin elsewhere are copied by JAX."""
+"""Floats per cache line; JAX copies arrays that don't begin on a cache line."""
 
 MEMORY_FOLDER = Path("/dev/shm")
-"""Where files are memory, on Linux; elsewhere a mapped file of the usual folder serves."""
+"""Folder of files in memory, on Linux; other systems use a mapped file in the default temporary folder."""
 
 
 def _num_bytes(count: int, size: int) -> int:
@@ -37,16 +37,16 @@ def _rows(memory: mmap.mmap, count: int, size: int) -> FloatArray:
 
 
 class ServerProcess:
-    """The parent's side.
+    """The server's process and its client.
 
     Parameters
     ----------
     start
         Shape (n,): parameters to begin with.
     pushes
-        What each worker pushes, shape (n,) each.
+        Push of each worker, shape (n,) each.
     rate
-        Of gradient descent.
+        Learning rate of gradient descent.
     """
 
     def __init__(self, start: FloatArray, pushes: list[FloatArray], rate: float) -> None:
@@ -62,7 +62,7 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(file.fileno(),)
             )
-            self._reply()  # it has the memory
+            self._reply()  # the server has mapped the memory
 
     def update(self) -> None:
         """Write all pushes, and wait until they are applied."""
@@ -92,7 +92,7 @@ class ServerProcess:
 
 
 def serve(descriptor: int, count: int, size: int, rate: float) -> None:
-    """Apply pushes whenever asked to, until the input ends."""
+    """Apply pushes at each request, until the input ends."""
     import jax.numpy as jnp
 
     from optim.kernels.parameter_server import Sgd, apply_pushes
@@ -100,10 +100,10 @@ def serve(descriptor: int, count: int, size: int, rate: float) -> None:
     with mmap.mmap(descriptor, _num_bytes(count, size)) as memory:
         rows = _rows(memory, count, size)
         parameters = jnp.array(rows[count])
-        # The memory itself, not copies of it: a copy for each push would cost as much as the update.
+        # Views of the memory: a copy of each push would cost as much as the update.
         pushes = [jnp.from_dlpack(rows[number]) for number in range(count)]
         if pushes[0].unsafe_buffer_pointer() != rows[0].ctypes.data:
-            raise RuntimeError("pushes were copied: the memory isn't aligned as JAX wants it")
+            raise RuntimeError("pushes were copied: the memory isn't aligned as JAX requires")
         weights, version, rule = jnp.ones(count), jnp.int32(0), Sgd(learning_rate=rate)
         os.write(1, DONE)
         while word := os.read(0, 1):
@@ -113,7 +113,7 @@ def serve(descriptor: int, count: int, size: int, rate: float) -> None:
             else:
                 rows[count] = np.asarray(parameters)
             os.write(1, DONE)
-        os._exit(0)  # arrays still lie in the memory, which can't be unmapped under them
+        os._exit(0)  # leaving the context would fail: arrays still use the memory
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Divisible goods shared among users with concave values: an interior-point method, jitted, batched over absences.
+"""Divisible goods shared among users with concave values: a jitted interior-point method, batched over absent users.
 
     max  sum_i f_i(u_i),  u_i = sum_m a_im x_im <= d_i,  sum_i x_im <= R_m,  x >= 0
     f_i(u) = log u - log(E_i u + W_i)
@@ -75,7 +75,7 @@ def dual_bound(market: Market, present: jax.Array, price: jax.Array) -> jax.Arra
 
 
 def cold_start(market: Market, present: jax.Array) -> Point:
-    """Return equal shares well inside all limits, with multipliers to match."""
+    """Return equal shares well inside all limits, with matching multipliers."""
     users = market.speed.shape[0]
     equal = jnp.broadcast_to(market.supply / (users + 1), market.speed.shape)
     return _with_multipliers(market, present, equal, None, 1e-1)

@@ -1,13 +1,13 @@
 """The parameter-server kernels compared with NumPy, Numba and other installed packages, as a share of memory speed.
 
 A row is one kernel at one size. Every round runs passes over a working set of `roof_set_mb` MB, then the kernel, then the
-baselines. Times are medians over the rounds without compile time; roofs are the best rounds. There are two roofs: the best
-pass in place, and a copy past the cache, which does not fetch the lines that it overwrites. A kernel faster than both sets the
-roof, so shares are at most 1. A kernel whose `working_set_mb` fits the cache has no share.
+baselines. Times are medians over the rounds without compile time; roofs are from the best rounds. There are two roofs: the
+best pass in place, and a copy that bypasses the cache and does not fetch the lines that it overwrites. A kernel faster than a
+roof replaces it, so shares are at most 1. A kernel whose `working_set_mb` fits the cache has no share.
 
-`share_of_loop` is the minimum time of the kernel and of plain loops in place (`best_loop`: C with a compiler, else Numba), over the
-kernel's time. `process` is the same kernel in a separate process that receives pushes through shared memory, and `ray` a
-server with Ray's transport. After the first round the kernel's parameters are compared with NumPy's.
+`share_of_loop` is the time of the best plain loop in place (`best_loop`, in C or Numba) over the kernel's time, at most 1.
+`process` is the same kernel in a separate process that receives pushes through shared memory, and `ray` a server with Ray's
+transport. After the first round the kernel's parameters are compared with NumPy's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -94,7 +94,7 @@ def case_of(row: Row, options: KernelOptions) -> "Case":
 
 @dataclass(frozen=True, kw_only=True)
 class KernelWork(AbstractStudy):
-    """Run a kernel and the other sides, round after round."""
+    """Run a kernel and the other implementations in rounds."""
 
     options_type = KernelOptions
     subject: StudySubject
@@ -186,7 +186,7 @@ def _figures(moved: int, roofline: "Roofline", times: Times) -> dict[str, Any]:
 
 
 def _share(speed: float, roofline: float | None, is_beyond: bool) -> float | None:
-    """Return the kernel's speed over the memory's, which is at least the kernel's; None in the cache."""
+    """Return the kernel's speed over the memory's, at most 1; None if the working set fits the cache."""
     return speed / max(roofline, speed) if is_beyond and roofline is not None else None
 
 
