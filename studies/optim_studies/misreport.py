@@ -36,7 +36,7 @@ PROFIT_TOL = 1e-9
 """Smallest relative gain that counts as profitable: below it is rounding."""
 
 SPREAD = 0.8
-"""Standard deviation of the log factors by which a lie distorts its rows."""
+"""Standard deviation of the log factors by which a lie changes the values in an app's bids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ class MisreportOptions:
     Parameters
     ----------
     instances, misreports
-        Auctions, and lies tried in each.
+        Number of auctions, and number of lies tried in each.
     apps, gpus
-        Apps of an auction, and the GPUs of its one machine.
+        Number of apps per auction, and of GPUs of its single machine.
     """
 
     instances: int = 60
@@ -64,16 +64,16 @@ class MisreportOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """Auctions of many tables at once: bundles and shares, shape (tables, apps), and the apps served without each.
+    """Outcomes of the auctions of many value tables.
 
     Parameters
     ----------
     bundle
-        GPUs awarded.
+        Shape (tables, apps): number of GPUs awarded.
     share
-        c.
+        Shape (tables, apps): share c of its bundle that an app keeps after payment.
     is_contended
-        Whether some app is left without GPUs in the optimum or in one of the optima without an app.
+        Shape (tables,): whether an app gets no GPUs in the optimum or in one of the optima without another app.
     """
 
     bundle: IntArray
@@ -93,12 +93,12 @@ def value_tables(instance: AuctionInstance, gpus: int) -> FloatArray:
 
 
 def divide(values: FloatArray, *, is_zero: bool) -> Outcomes:
-    """Run the auction on tables V, shape (tables, apps, GPUs + 1), by going through all divisions.
+    """Run the auction on tables V, shape (tables, apps, GPUs + 1), by enumerating all divisions of the GPUs.
 
     Parameters
     ----------
     values
-        Values; under the zero convention those beyond the empty row's.
+        Values; with `is_zero` relative to the value without GPUs.
     is_zero
         Whether an empty bundle has value 0, and as many apps as possible are served first.
     """
@@ -124,7 +124,7 @@ def divide(values: FloatArray, *, is_zero: bool) -> Outcomes:
 
 
 _STEP = 800.0
-"""Serving one app more outweighs all values; exp of its negative is 0."""
+"""Bonus per served app, which outweighs all values; ``exp(-_STEP)`` is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +159,10 @@ class MisreportResult:
 def study(
     instances: "list[AuctionInstance]", rule: PaymentRule, options: MisreportOptions, rng: np.random.Generator
 ) -> MisreportResult:
-    """Let the first app of each auction search lies; its gains are counted at its true values.
+    """Search for profitable lies of the first app of each auction; gains are measured by its true values.
 
-    Under the lottery, an app's value is its expectation, and values are relative to the empty row. Under the other
-    rules it is the true value of the GPUs after payment.
+    Under the lottery, an app's value is its expectation, relative to the value without GPUs. Under the other rules it
+    is the true value of the GPUs after payment.
     """
     is_zero = rule is PaymentRule.LOTTERY
     gains, withheld, least, contended = [], [], 1.0, 0
@@ -203,12 +203,12 @@ def _true_worth(truth: FloatArray, bundle: IntArray, share: FloatArray, rule: Pa
 
 
 def _granted_gpus(rule: PaymentRule, share: float, bundle: int) -> float:
-    """Return the GPUs after payment, under the lottery their expectation."""
+    """Return the number of GPUs after payment; under the lottery the expected number."""
     return share * bundle if rule is PaymentRule.LOTTERY else float(grant_size(rule, share, bundle))
 
 
 COMPARED = 5
-"""Auctions whose payments are compared with those of the exact solver."""
+"""Number of auctions whose payments are compared with those of the exact solver."""
 
 SIZES: Mapping[str, MisreportOptions] = MappingProxyType(
     {SMALL: MisreportOptions(), FULL: MisreportOptions(instances=300)}
@@ -217,7 +217,7 @@ SIZES: Mapping[str, MisreportOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class MisreportWork(AbstractStudy):
-    """Search lies under one rule, which the label names."""
+    """Search for lies under one payment rule (label `rule`)."""
 
     options_type = MisreportOptions
     is_stoppable = False
@@ -251,7 +251,7 @@ def draw(options: MisreportOptions, seed: int) -> AuctionInstance:
 
 
 def disagreements(instance: AuctionInstance, rule: PaymentRule, options: MisreportOptions) -> list[str]:
-    """Say where the enumeration's shares and the exact solver's differ; bundles may differ where several are best."""
+    """Return differences between the shares of enumeration and exact solver; none if they choose different best bundles."""
     is_zero = rule is PaymentRule.LOTTERY
     convention = EmptyValue.ZERO if is_zero else EmptyValue.POSITIVE
     plan = solve(replace(instance, empty_value=convention), "exact", options={"payments": "closed"}).decision

@@ -29,7 +29,7 @@ from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_
 from optim_studies.online_bound import AvailabilityChain, fit_chain, min_mean_usd
 
 FAR_OFF = 5.0
-"""Standard errors by which the mean of a policy, or of the minimum costs, may be on the wrong side of the bound."""
+"""Number of standard errors by which the mean of a policy, or of the minimum costs, may be on the wrong side of the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def contradictions(bound: float, usd: Mapping[str, list[float]]) -> list[str]:
         mean = float(np.mean(values))
         if (mean > bound + error) if name == "optimum" else (mean < bound - error):
             problems.append(
-                f"{name} has a mean of {mean:.6g} dollars, below the lower bound of {bound:.6g} for online rules"
+                f"{name} has a mean of {mean:.6g} dollars, which contradicts the lower bound of {bound:.6g} for online rules"
             )
     return problems
 

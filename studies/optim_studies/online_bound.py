@@ -72,7 +72,7 @@ def fit_chain(is_available: BoolArray) -> AvailabilityChain:
 
 
 IDLE = 0
-"""State without machines; 1 + r is a spot machine with r ticks of set-up left, followed by those of on-demand machines."""
+"""State without machines. State 1 + r has a spot machine with r ticks of set-up left; states of on-demand machines follow."""
 
 
 def min_mean_usd(
@@ -98,10 +98,12 @@ def min_mean_usd(
 
     Notes
     -----
-    Both kinds of set-up, with and without a state, last as long as the shorter one, which costs no more.
+    Set-ups with and without a saved state both take the time of the shorter one. This can only lower the bound.
     """
     if job.setup_s.shape[1] != 1:
-        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup_s.shape[1]}; name one zone")
+        raise UnsupportedProblemError(
+            f"the chain describes one zone, but the job has {job.setup_s.shape[1]}; name one zone"
+        )
     setup_s = int(job.setup_s.min())
     unit = gcd(tick_s, setup_s)
     times = (tick_s // unit, unit, setup_s // unit, job.work_s, job.slack_s // unit)
@@ -115,11 +117,10 @@ def min_mean_usd(
 def min_means(
     stays: float, comes: float, spot: float, on_demand: float, times: tuple[int, int, int, int, int]
 ) -> FloatArray:
-    """Return the minimum mean remaining cost, shape (ticks + 1, units without work + 1, situations, 2).
+    """Return the minimum mean remaining cost, shape (ticks + 1, units without work + 1, states, 2).
 
-    The last axis is the availability. Situations that miss the deadline have infinite cost. Prices
-    are per second; `times` are units per tick, seconds per unit, units per set-up, seconds of work, and maximum
-    units without work.
+    The last axis is the availability. If the deadline is missed, the cost is infinite. Prices are per second; `times` are
+    units per tick, seconds per unit, units per set-up, seconds of work, and maximum units without work.
     """
     per_tick, unit, setup, work, steps = times
     tick_s = per_tick * unit

@@ -1,10 +1,11 @@
 """The study `oom-kills`: requests of killed containers, by the available data on kills, at equal allocation.
 
-Containers are generated; some get a memory limit below their peak. A container that needs more is killed, restarts within 45 s and
-continues. A scrape every minute reads one sample in four, and the counter of kills. Each rule recommends memory for the next hour. All rules
-have the total allocation of the Vertical Pod Autoscaler's rule with its margin of 1.15: the maximum of peak and, after kills, a
-fifth and at least 100 MiB above the limit. The recommender uses the multiplier that gives this allocation, with the counters and
-without them, when a fall from the limit counts as a kill. A container whose need in the next hour exceeds its request counts as a kill.
+Containers are generated; some get a memory limit below their peak. A container that needs more is killed, restarts within 45 s
+and continues. A scrape every minute reads one sample in four, and the counter of kills. Each rule recommends memory for the
+next hour. All rules have the total allocation of the Vertical Pod Autoscaler's rule with its margin of 1.15. That rule requests
+the peak; after kills it requests a fifth, and at least 100 MiB, more than limit and peak. The recommender uses the multiplier
+that gives this allocation, once with the counters and once without; without them a fall from the limit counts as a kill. A
+container whose need in the next hour exceeds its request counts as a kill.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ DOWN, DOWN_SHARE = 3, 0.15
 """Samples per restart, and the share of the limit used in them."""
 
 LOW, HIGH = 0.6, 0.95
-"""Range of limits over the previous peak."""
+"""Range of limits, relative to the previous peak."""
 
 MULTIPLIERS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 240)])
 
@@ -140,7 +141,10 @@ def vpa_requests(series: ContainerSeries) -> FloatArray:
 
 
 def requests_of(rule: str, drawn: Killed, budget: float, seed: int) -> FloatArray:
-    """Return a rule's memory requests, shape (containers,), with sum `budget`: the largest multiplier below it, times a factor."""
+    """Return a rule's memory requests, shape (containers,), scaled to the sum `budget`.
+
+    The recommender's requests are those of the largest multiplier whose sum is at most the budget.
+    """
     if rule == "vpa":
         found = vpa_requests(drawn.series)
         return np.asarray(found * (budget / found.sum()))

@@ -3,8 +3,8 @@
 A *schedule* of one job gives its numbers of workers and PSs by place and slot, as if it were alone on the
 cluster. Places are either single servers or classes of equal servers (`Level`). A class of m servers
 has m times the capacity of one server, and fits as many units of a job as m servers together. The packing LP has the
-same optimum on both levels. On classes, the packing ILP only gives an upper bound, since jobs may not split
-onto the servers.
+same optimum on both levels. On classes, the packing ILP only gives an upper bound, since the jobs that fit into a class
+may not fit on its single servers.
 
 Only *minimal* schedules are listed: no slot after the work is done, in each slot the fewest workers
 that make its progress (in the last one: that finish), and Z(Y) PSs for Y workers. Any other schedule
@@ -48,9 +48,9 @@ class SlotOptions:
     Parameters
     ----------
     options
-        For each place the pairs that it holds.
+        For each place the pairs that fit on it.
     most
-        Most workers and most PSs that matter.
+        Maximum number of workers, and of PSs, to consider.
     """
 
     def __init__(self, options: Sequence[Sequence[Pair]], most: Pair) -> None:
@@ -61,7 +61,7 @@ class SlotOptions:
         self._sums.reverse()
 
     def can_hold(self, pair: Pair) -> bool:
-        """Whether the places hold a pair together."""
+        """Return whether a pair fits on all places together."""
         return pair in self._sums[0]
 
     def placements(self, pair: Pair, place: int = 0) -> Iterator[Placement]:
@@ -78,7 +78,7 @@ class SlotOptions:
 
 
 def server_pairs(instance: AdmissionInstance, segment: int, server_class: int, slot: int) -> list[Pair]:
-    """Return the pairs (workers, PSs) of one job that ONE empty shared server holds.
+    """Return the pairs (workers, PSs) of one job that fit on one empty shared server.
 
     Either within the cap on a job's share of each resource, or a single worker, or a single PS.
     """
@@ -158,9 +158,9 @@ class ScheduleSet:
     Parameters
     ----------
     level
-        What the schedules' places are.
+        Type of the schedules' places.
     schedules
-        By job, then in a fixed order.
+        The schedules, by job, then in a fixed order.
     capacity
         Capacity of every row in 1e-6 units of its resource.
     """
@@ -171,7 +171,7 @@ class ScheduleSet:
 
     @cached_property
     def by_job(self) -> dict[int, list[int]]:
-        """Positions of each job's schedules; jobs without any are absent."""
+        """Positions of each job's schedules; jobs without schedules are absent."""
         result: dict[int, list[int]] = {}
         for position, schedule in enumerate(self.schedules):
             result.setdefault(schedule.job, []).append(position)
@@ -188,7 +188,7 @@ def enumerate_schedules(
     instance
         A tiny instance: the number of schedules is exponential in slots and servers.
     limit
-        Most schedules, all jobs together.
+        Maximum number of schedules of all jobs together.
     level
         Whether places are single servers or classes.
 
@@ -231,7 +231,7 @@ def _places(servers: ServerClasses, level: Level) -> list[tuple[int, int]]:
 
 
 class _Enumeration:
-    """The schedules of one job."""
+    """Enumeration of one job's schedules."""
 
     def __init__(self, instance: AdmissionInstance, job: int, level: Level) -> None:
         self._instance, self._job = instance, job
@@ -298,7 +298,7 @@ class _Enumeration:
         return workers, int(self._instance.ps_needed[self._job][workers])
 
     def _slot_options(self, number: int, slot: int) -> SlotOptions:
-        """Return the ways to place the job in a slot; slots of equal options share them."""
+        """Return the ways to place the job in a slot; slots with equal options share one object."""
         if (number, slot) not in self._options:
             pairs = self._place_pairs(self._first_segment + number, slot)
             if pairs not in self._known:
@@ -307,7 +307,7 @@ class _Enumeration:
         return self._options[number, slot]
 
     def _place_pairs(self, segment: int, slot: int) -> tuple[tuple[Pair, ...], ...]:
-        """Return the pairs that each place holds of the job."""
+        """Return for each place the pairs of the job that fit on it."""
         instance, (max_workers, max_ps) = self._instance, self._most
         if instance.has_shared_servers:
             one = [server_pairs(instance, segment, c, slot) for c in range(instance.worker_servers.num_classes)]
@@ -363,7 +363,7 @@ def packing_model(instance: AdmissionInstance, schedules: ScheduleSet, *, is_int
     schedules
         Its schedules; with all of them the ILP's optimum is the best plan's value (on single servers).
     is_integer
-        Whether (18) requires integer choices (the ILP), or the LP relaxation is built.
+        Whether to build the ILP, with the integer choices of (18), instead of its LP relaxation.
 
     Returns
     -------

@@ -1,14 +1,14 @@
 """The evaluation of the paper as a suite, with its plots.
 
-F1, F2, F3  total utility against the number of jobs, the horizon, and the share of time-critical jobs: sweeps
-            through one instance in the middle;
-F4          optimum over online on tiny instances, and bound over online on the larger ones of F1;
-F5          U and the lower scale of the prices wrong by 2^-3 to 2^3;
-F6          completion less target delay, by class of utility (where there are most jobs);
+F1, F2, F3  total utility against the number of jobs, the horizon, and the share of time-critical jobs: three
+            sweeps that share a middle instance;
+F4          optimum over online on tiny instances, and bound over online on the larger instances of F1;
+F5          total utility if U or the lower scale of the prices is wrong by a factor of 2^-3 to 2^3;
+F6          completion minus target delay, by class of utility, on the instances with the most jobs;
 F7          admission rate, utilisation and decision time.
 
 The baselines decide slot by slot and may let jobs wait; the online rule decides once, on arrival.
-Sizes: ``--size``, or ``--jobs --slots --worker-servers --ps-servers`` for the middle of every sweep.
+Sizes: ``--size``, or ``--jobs --slots --worker-servers --ps-servers`` for the middle instance.
 
 References
 ----------
@@ -62,10 +62,10 @@ SWEEPS = {
     "slots": "number of slots",
     "critical": "per cent of the jobs that are time-critical",
 }
-"""Swept labels, one at a time, with their meanings: F1, F2, F3."""
+"""Labels of F1, F2 and F3, each of which varies one of them, with their meanings."""
 
 WIDTH = 11.0
-"""Width of the widest pictures, in inches."""
+"""Width of the widest figures, in inches."""
 
 
 def draw(records: Sequence[Record]) -> list[Figure]:
@@ -82,7 +82,7 @@ def _of(records: Iterable[Record], figure: str) -> list[Record]:
 
 
 def _sweep(records: Iterable[Record], name: str) -> list[Record]:
-    """Return the records in which only one label differs from the sweeps' common middle."""
+    """Return the records of the sweep of label `name`: their other labels are those of the middle instance."""
     mine = _of(records, "sweep")
     others = [other for other in SWEEPS if other != name]
     middle = {other: Counter(record.labels[other] for record in mine).most_common(1)[0][0] for other in others if mine}
@@ -92,7 +92,7 @@ def _sweep(records: Iterable[Record], name: str) -> list[Record]:
 def _means(
     records: Iterable[Record], label: str, of: Callable[[Record], float | None]
 ) -> tuple[list[float], list[float]]:
-    """Return abscissas, ascending, and means over the records there."""
+    """Return ascending values of a label, and means over the records with each value."""
     values: dict[float, list[float]] = {}
     for record in records:
         y = of(record)
@@ -144,7 +144,7 @@ def _ratios(gallery: FigureList, records: Sequence[Record]) -> None:
         "The dashed line is the median. The optimum is the best plan found by the exact solver within its time; "
         "the LP bound is at least the optimum, so that ratio overstates the loss."
     )
-    with gallery.picture("paper-ratios", "F4: what deciding online costs", caption, WIDTH, 3.0, 1, 2) as panels:
+    with gallery.picture("paper-ratios", "F4: cost of deciding online", caption, WIDTH, 3.0, 1, 2) as panels:
         for panel, (what, ratios) in zip(panels, pairs.items(), strict=True):
             if ratios:
                 edges = np.linspace(1.0, max(1.5, *ratios), 13)
@@ -174,7 +174,7 @@ def _constants(gallery: FigureList, records: Sequence[Record]) -> None:
     series: dict[tuple[str, str], list[Record]] = {}
     for record in mine:
         series.setdefault((record.labels["price"], record.labels["constant"]), []).append(record)
-    caption = "U, or the scale at which prices begin (L or lambda), is wrong by the factor; 1 is known exactly."
+    caption = "U, or the scale at which prices begin (L or lambda), is wrong by the factor; at 1 it is known exactly."
     with gallery.picture("paper-constants", "F5: wrong constants", caption, WIDTH, 3.0) as (panel,):
         for which, colour in zip(sorted(series), PALETTE, strict=False):
             xs, ys = _means(series[which], "factor", lambda record: record.objective)
@@ -201,7 +201,7 @@ def _lateness(gallery: FigureList, records: Sequence[Record]) -> None:
     if not _largest(records):
         return
     caption = (
-        "Admitted jobs of F1's largest instances, by class of urgency; in brackets how many they are. Left of "
+        "Admitted jobs of F1's largest instances, by class of urgency, with their number in brackets. Left of "
         "the dotted line: earlier than the target."
     )
     colours, title = colours_of(_largest(records)), "F6: completion less target delay"
@@ -254,7 +254,7 @@ def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
             xs, ys = _means(mine, "jobs", lambda record, name=name: (record.decision_ms or {}).get(name))  # type: ignore[misc]
             panel.plot(xs, ys, "o-", color=colour, label=name, linewidth=1.6, markersize=4)
         panel.set_ylim(bottom=0)
-        panel.set(xlabel="number of jobs", ylabel="milliseconds an arrival")
+        panel.set(xlabel="number of jobs", ylabel="milliseconds per arrival")
         panel.legend()
 
 
@@ -269,7 +269,7 @@ EXACT = ("branch-and-price", "compact-milp")
 """Solvers for the optimum of tiny instances; the first available one is used."""
 
 BOUND_TOL = 1e-2
-"""Relative gap at which the LP counts as solved, less than a line's width."""
+"""Relative gap at which the LP counts as solved; in the figures it is less than the width of a line."""
 
 TINY = GeneratorOptions(num_jobs=10, num_slots=8, num_worker_servers=2, num_ps_servers=2)
 """Instances of F4: small enough to be solved exactly."""
@@ -288,9 +288,9 @@ class PaperSize:
     Parameters
     ----------
     middle
-        The instance that every sweep passes through.
+        Options of the middle instance, which all sweeps share.
     job_factors, slot_factors
-        Steps of F1 and F2, as factors of the middle's number of jobs and slots.
+        Steps of F1 and F2, as factors on the middle instance's numbers of jobs and slots.
     critical_shares
         Steps of F3: per cent of the jobs that are time-critical; a tenth is insensitive.
     num_tiny
@@ -359,7 +359,7 @@ class Point:
 
 
 def lateness(instance: AdmissionInstance, plan: AdmissionPlan) -> dict[str, list[float]]:
-    """Return completion less arrival less target delay of the admitted jobs, in slots, by class of utility."""
+    """Return completion minus arrival minus target delay of the admitted jobs, in slots, by class of utility."""
     result: dict[str, list[float]] = {"insensitive": [], "sensitive": [], "critical": []}
     for job, completion in zip(plan.admitted.tolist(), plan.completion.tolist(), strict=True):
         utility = instance.jobs.utilities[job]
@@ -425,7 +425,7 @@ def _points(size: PaperSize, seeds: tuple[int, ...]) -> Iterator[Point]:
 
 
 def _sweeps(size: PaperSize, seed: int) -> Iterator[Point]:
-    """Yield F1, F2 and F3; the instance in the middle belongs to all three and comes once."""
+    """Yield the points of F1, F2 and F3; the middle instance belongs to all three and is yielded once."""
     middle = size.middle
     steps = [replace(middle, num_jobs=max(1, round(factor * middle.num_jobs))) for factor in size.job_factors]
     steps += [replace(middle, num_slots=max(1, round(factor * middle.num_slots))) for factor in size.slot_factors]
@@ -441,7 +441,7 @@ def _sweeps(size: PaperSize, seed: int) -> Iterator[Point]:
 
 
 def _mix(critical: int) -> UtilityMix:
-    """Return the paper's mix with another share of time-critical jobs, in per cent."""
+    """Return a mix with a given percentage of time-critical jobs and, as in the paper, 10 % insensitive jobs."""
     return UtilityMix(insensitive=10.0, sensitive=90.0 - critical, critical=float(critical))
 
 
@@ -450,7 +450,7 @@ def _weight(mix: UtilityMix) -> float:
 
 
 def _tiny(size: PaperSize, seed: int) -> Iterator[Point]:
-    """Yield F4."""
+    """Yield the points of F4."""
     known = {solver.name for solver in solvers_of(PROBLEM)}
     exact = next(name for name in EXACT if name in known)
     source = GeneratedSource(options=TINY)
@@ -459,7 +459,7 @@ def _tiny(size: PaperSize, seed: int) -> Iterator[Point]:
 
 
 def _wrong_constants(size: PaperSize, seed: int) -> Iterator[Point]:
-    """Yield F5."""
+    """Yield the points of F5."""
     source = GeneratedSource(options=size.middle)
     for price in ("zero-start", "exponential"):
         for name, constant in (("upper_scale", "U"), ("lower_scale", "lower scale")):

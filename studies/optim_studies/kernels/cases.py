@@ -235,8 +235,8 @@ class SparseCase:
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparison:
     """Return the implementations of a sparse case; some rows are pushed twice.
 
-    On a CPU the kernel is a loop that runs on one core. So there is one shard of the table per core, and the message is split by
-    shard beforehand, as workers would do. The kernel on a single shard is measured separately.
+    On a CPU the kernel is a loop that runs on one core. So there is one shard of the table per core, and the message is split
+    by shard beforehand, as workers would do. The kernel on a single shard is measured separately.
     """
     rows = case.draw(rng)
     values = case.draw_values(rng)
