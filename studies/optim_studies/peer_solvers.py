@@ -10,8 +10,8 @@ bound is widened by that amount. HiGHS and SCIP get the utilities unchanged, and
 
 *Classes.* A programme of more than `MAX_VARIABLES` variables is stated on classes of equal servers instead: one server
 per class with the class' total capacity, and at most as many units of a job as its servers fit together. That relaxes
-the programme, so the peer's bound remains valid. The plan is repaired: jobs by decreasing value, each on single servers
-if they fit its counts, then the jobs that lost their place, wherever they fit.
+the programme, so the peer's bound remains valid. The plan is repaired: jobs are placed on single servers by decreasing
+value if their counts fit; the other jobs are then rescheduled.
 
 *Time.* Building the programme is not counted. The limit is a stopping rule, of the wall clock or of processor seconds.
 """
@@ -46,13 +46,13 @@ from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.lp.highs import CompiledModel, HighsState, solve_with_highs
 
 MAX_VARIABLES = 60_000
-"""Larger programmes are stated on classes of servers. The largest family's have 8,000 variables."""
+"""Larger programmes are stated on classes of servers. Programmes of the largest family have 8,000 variables."""
 
 CP_SAT_UNIT = 1e-6
 """Utility units of one unit of CP-SAT's objective."""
 
 MIP_GAP = 1e-6
-"""Relative gap at which a peer claims optimality, as of `compact-milp`."""
+"""Relative gap at which a peer claims optimality, the same as that of `compact-milp`."""
 
 POLL_S = 0.05
 """Seconds between checks of the stopping rule while CP-SAT runs."""
@@ -69,7 +69,7 @@ class PeerAnswer:
     claims_optimal
         Whether the peer claims optimality up to `MIP_GAP`; always false on classes, where the plan is repaired.
     claimed_bound
-        Upper bound on the value of all plans, in utility units; None without one.
+        Upper bound on the value of all plans, in utility units; None if the peer gives no bound.
     termination
         `completed` for a finished run, otherwise the reason for its end.
     processor_s, wall_s
@@ -148,7 +148,7 @@ def by_highs(compiled: CompiledModel, stop: StoppingCriterion, threads: int, see
 def by_scip(compiled: CompiledModel, stop: StoppingCriterion, threads: int, seed: int) -> Point:
     """Run SCIP, whose packages for Python have no parallel mode: `threads` is not used.
 
-    A stopping rule is asked for the seconds that it leaves, in processor seconds where it counts those.
+    SCIP's time limit is the time that the stopping rule leaves, in processor seconds if the rule counts these.
     """
     del threads
     import pyscipopt
@@ -236,11 +236,11 @@ PEERS: Mapping[str, tuple[Run, str, str]] = MappingProxyType(
         "cp-sat": (by_cp_sat, "ortools", "ortools"),
     }
 )
-"""By name: the adapter, the module that it imports, and the distribution that has it."""
+"""By name: the adapter, the module that it imports, and the distribution that contains the module."""
 
 
 def why_missing(peer: str) -> str | None:
-    """Return why a peer can't run here, None where it can."""
+    """Return why a peer can't run here, None if it can."""
     _, module, distribution = PEERS[peer]
     if find_spec(module) is not None:
         return None
@@ -259,7 +259,7 @@ def solve_by_peer(
     instance
         The instance.
     stop
-        Makes the stopping rule as the peer begins, after the programme is built.
+        Function that creates the stopping rule when the peer begins, after the programme is built.
     threads, seed
         Number of threads of the peer; SCIP always runs on one.
 
@@ -305,7 +305,7 @@ def solve_by_peer(
 
 
 def classes_as_servers(instance: AdmissionInstance) -> AdmissionInstance:
-    """Return an instance with one server per class, which has the capacity of all; caps on shares are left out."""
+    """Return an instance with one server per class, of the class's total capacity, and without caps on shares."""
 
     def whole(servers: ServerClasses) -> ServerClasses:
         return replace(
@@ -318,7 +318,7 @@ def classes_as_servers(instance: AdmissionInstance) -> AdmissionInstance:
 
 
 def _limit_units(model: Any, instance: AdmissionInstance) -> None:
-    """Limit the units of a job in a class to the total capacity of the class's servers."""
+    """Limit the units of a job in a class to the number that fits on the class's single servers together."""
     sides = (
         (model.workers, instance.workers_per_server, instance.worker_servers),
         (model.ps, instance.ps_per_server, instance.ps_servers),
@@ -330,7 +330,7 @@ def _limit_units(model: Any, instance: AdmissionInstance) -> None:
 
 
 def on_single_servers(instance: AdmissionInstance, plan: AdmissionPlan) -> AdmissionPlan:
-    """Place a plan over classes on their servers, by falling value; reschedule jobs that do not fit."""
+    """Place a plan over classes on single servers, by decreasing value; reschedule the jobs that do not fit."""
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     free = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(instance.num_jobs), bound=0.0)
@@ -351,7 +351,7 @@ def on_single_servers(instance: AdmissionInstance, plan: AdmissionPlan) -> Admis
 
 
 def _counts_processor(stop: StoppingCriterion) -> bool:
-    """Tell whether a rule, or one of several, counts processor seconds."""
+    """Return whether a stopping rule, or one of its parts, counts processor seconds."""
     return any(isinstance(rule, ProcessorLimit) for rule in getattr(stop, "rules", (stop,)))
 
 
@@ -389,7 +389,7 @@ def _asked(stop: StoppingCriterion, end: Callable[[], None], reason: list[Termin
             if found is not None:
                 reason.append(found)
                 while not is_done.wait(POLL_S):
-                    end()  # requests before the start of the search are lost
+                    end()  # repeated, since requests before the start of the search are lost
                 return
 
     thread = threading.Thread(target=ask, name="peer", daemon=True)

@@ -1,9 +1,9 @@
 """The study `peers`: the exact solvers and `search` compared with HiGHS, SCIP and CP-SAT on drawn families of instances.
 
-*Instances.* A family is a size, 16 jobs x 12 slots x 6 servers, 30 x 18 x 8 or 50 x 24 x 10, half of the servers for
-workers, at a load: jobs of `light` have at most 3 workers, those of `medium` as many as the generator chooses for so many
-servers, those of `heavy` about twice as many. Where the seed is a multiple of three, both sides share all servers. Seeds 0
-to 9 are for development, seeds 100 to 109 (`REPORTED_SEEDS`) for reports: no solver was developed on those.
+*Instances.* A family is a size: 16 jobs x 12 slots x 6 servers, 30 x 18 x 8 or 50 x 24 x 10, half of the servers for
+workers. It is combined with a load: `light` jobs have at most 3 workers, `medium` jobs as many as the generator chooses for
+this number of servers, `heavy` jobs about twice as many. If the seed is a multiple of three, workers and PSs share all
+servers. Seeds 0 to 9 are for development, seeds 100 to 109 (`REPORTED_SEEDS`) for reports: no solver was developed on these.
 
 *Limits.* Each limit is a separate run, so every objective is that of a checked plan. A limit counts wall-clock seconds.
 With the option ``clock=processor`` it counts processor seconds of all threads, to compare solvers on a shared machine.
@@ -67,18 +67,18 @@ VALUE_TOL = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerOptions:
-    """Options of the study, lists with commas.
+    """Options of the study; lists are separated by commas.
 
     Parameters
     ----------
     families
         Families by their numbers of jobs.
     loads
-        Loads of these.
+        Loads of the families.
     limits
         Seconds of each run's limit, unless ``--time-limit`` states one.
     clock
-        What a limit counts: ``wall`` or ``processor`` seconds.
+        Seconds that a limit counts: ``wall`` or ``processor``.
     threads
         Threads of each peer; SCIP runs on one.
     """
@@ -93,7 +93,7 @@ class PeerOptions:
         _listed("families", self.families, tuple(SIZES))
         _listed("loads", self.loads, LOADS)
         if not self.seconds or not all(0 < limit < float("inf") for limit in self.seconds):
-            raise InvalidOptionError(f"limits must be positive seconds with commas, got {self.limits!r}")
+            raise InvalidOptionError(f"limits must be positive seconds, separated by commas, got {self.limits!r}")
         if self.clock not in CLOCKS or not 1 <= self.threads <= 64:
             raise InvalidOptionError(
                 f"clock must be wall or processor and threads 1 to 64, got {self.clock!r} and {self.threads}"
@@ -101,7 +101,7 @@ class PeerOptions:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """The limits as numbers; none where one of them isn't any."""
+        """The limits as numbers; empty if one of them isn't a number."""
         try:
             return tuple(float(text) for text in self.limits.split(","))
         except ValueError:
@@ -109,7 +109,7 @@ class PeerOptions:
 
 
 def _listed(name: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a list with commas, which must be known."""
+    """Return the names of a list that is separated by commas; each must be in `known`."""
     names = tuple(part.strip() for part in text.split(","))
     for part in names:
         if part not in known:
@@ -118,7 +118,7 @@ def _listed(name: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def family_options(family: str, load: str, seed: int) -> GeneratorOptions:
-    """Return the generator's options of a family at a load, on shared servers where the seed is a multiple of three."""
+    """Return the generator's options of a family at a load, with shared servers if the seed is a multiple of three."""
     jobs, slots, side = SIZES[family]
     chunks = {"light": (1, 3), "medium": (side, side**2), "heavy": (2 * side, 2 * side**2)}[load]
     return GeneratorOptions(
@@ -168,7 +168,7 @@ class PeerWork(AbstractWork):
         return "claimed" if claims_optimal else "open"
 
     def _limit(self) -> StoppingCriterion:
-        """Return the rule of the limit, which begins now."""
+        """Return the stopping rule of the limit, which starts now."""
         limit_s = float(self.time_limit_s or 0.0)
         return ProcessorLimit.of(limit_s) if self.options["clock"] == "processor" else TimeLimit(limit_s)
 
@@ -202,7 +202,7 @@ class PeerWork(AbstractWork):
         return self._solution(answer), costs, measures
 
     def _solution(self, answer: PeerAnswer) -> Solution:
-        """Return a peer's plan without any claim but its value, which the checker works out again."""
+        """Return a solution that claims only a peer's plan and the plan's value, which the checker computes again."""
         return Solution(
             problem=self.subject.topic,
             instance=self.subject.name,
@@ -256,7 +256,7 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
 
 
 def _subjects(request: BenchRequest, options: PeerOptions, seed: int) -> Iterator[tuple[Subject, Mapping[str, Any]]]:
-    """Yield instances with their labels: those asked for, else those of the families."""
+    """Yield instances with their labels: the requested instances, or by default those of the families."""
     if request.sources is not None:
         for source in request.sources:
             subject = Subject(source.load(seed))
@@ -269,22 +269,22 @@ def _subjects(request: BenchRequest, options: PeerOptions, seed: int) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a solver did on the instances of a family at a load within a limit.
+    """Summary of a solver's runs on the instances of a family at a load within a limit.
 
     Parameters
     ----------
     family, load, limit_s, solver
-        Which.
+        Family, load, limit in seconds, and name of the solver.
     instances
-        Number of its runs.
+        Number of runs.
     proven, claimed
-        Shares that ended with a certificate, and with the solver's word.
+        Shares of the runs that ended with a certificate, and with only a peer's claim of optimality.
     seconds
-        Shifted geometric mean of processor seconds, of the limit where the run didn't end.
+        Shifted geometric mean of processor seconds; a run that didn't finish counts as the limit.
     to_best
-        Mean ratio of its objective to the best of all solvers here at any limit; 0 without a plan.
+        Mean ratio of the objective to the best objective of all solvers at any limit; a run without a plan counts as 0.
     behind
-        Instances on which another solver's plan at the same limit is better.
+        Number of instances on which another solver's plan at the same limit is better.
     """
 
     family: str
@@ -300,12 +300,12 @@ class Standing:
 
 
 def has_ended(record: Record) -> bool:
-    """Tell whether a run came to its end: with a proof, or with a claim."""
+    """Return whether a run finished, with a proof or a claim of optimality."""
     return record.measures.get("end") in ("proven", "claimed")
 
 
 def objective_of(record: Record) -> float:
-    """Return the value of a checked plan, 0 without one: the plan that refuses everybody."""
+    """Return the value of a checked plan; without a plan 0, the value of rejecting all jobs."""
     return record.objective if record.verified and record.objective is not None else 0.0
 
 
@@ -377,7 +377,7 @@ def ahead_of_ours(records: Iterable[Record]) -> list[str]:
 
 
 def draw(records: Sequence[Record]) -> list[Figure]:
-    """Draw for each limit the share of instances that a solver ends within a factor of the fastest's processor seconds."""
+    """Draw for each limit the share of instances that a solver finishes, by processor seconds relative to the fastest."""
     gallery = FigureList()
     limits = sorted({float(record.labels["limit"]) for record in records})
     colours = colours_of(records)
@@ -404,7 +404,7 @@ def draw(records: Sequence[Record]) -> list[Figure]:
 
 
 def _profile(records: Sequence[Record]) -> Mapping[str, Any]:
-    """Return the profile of processor seconds to the end over the instances that any solver ended."""
+    """Return the performance profile of processor seconds over the instances that any solver finished."""
     costs: dict[str, dict[tuple[str, int], float]] = {record.solver: {} for record in records}
     for record in records:
         if has_ended(record):

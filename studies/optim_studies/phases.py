@@ -43,11 +43,11 @@ class PhaseOptions:
     containers
         Number of generated containers: two fifths to learn from, two to tune on, one to test on.
     resamples
-        Resamples of containers for intervals.
+        Number of bootstrap resamples of the containers for intervals.
     kills, throttled
         Allowed share of cycles killed for memory, and of samples short of CPU.
     num_phases
-        Number of phases to find; by rule if absent.
+        Number of phases to find; by default a rule chooses it.
     """
 
     containers: int = 100

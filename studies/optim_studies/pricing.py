@@ -108,18 +108,18 @@ def _way(name: str, tables: JobTables, prices: Prices) -> tuple[Callable[[], Flo
 
 
 def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each instance with each way of pricing, for each seed.
+    """Yield each instance with each implementation of pricing, for each seed.
 
     Raises
     ------
     InvalidOptionError
-        If there is no such way, or if options are given: it has none.
+        If an implementation is unknown, or if options are given, since the suite has no options.
     """
     if request.options:
         raise InvalidOptionError(f"the pricing suite has no options, got {', '.join(request.options)}")
     for name in request.solvers or ():
         if name not in WAYS:
-            raise InvalidOptionError(f"unknown way of pricing {name!r}; there are: {', '.join(WAYS)}")
+            raise InvalidOptionError(f"unknown implementation of pricing {name!r}; there are: {', '.join(WAYS)}")
     sources: tuple[InstanceSource, ...] = tuple(NamedSource(name) for name in SIZES[request.size])
     for source in request.sources or sources:
         for seed in request.seeds:

@@ -34,7 +34,7 @@ BLOCK_SEEDS = 1_000_003
 def drawn_block(number: int, size: int, num_samples: int, seed: int) -> ContainerSeries:
     """Return block `number`, of containers with exactly `num_samples` samples at 15 s.
 
-    A container's life consists of two generated ones in sequence, cut to length, and repeated if too short.
+    A container's series consists of two generated series, one after the other, cut to length, or repeated if too short.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ LEARNED_BLOCK = 900_000
 """Index of the block for training and calibration, beyond all other blocks."""
 
 CHECKED = 3
-"""Containers of the first block that get a second recommendation alone, as a check."""
+"""Number of containers of the first block that get a second recommendation, each without the others, as a check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class ScaleOptions:
     Parameters
     ----------
     containers, samples
-        Containers to recommend for, and samples of each at 15 s: 40,320 are a week.
+        Number of containers to recommend for, and of samples of each at 15 s: 40,320 are a week.
     block
-        Containers in memory at once.
+        Number of containers in memory at once.
     learned
         Number of other containers to learn from and to tune on.
     cycle_minutes
@@ -114,7 +114,7 @@ class ScaleWork(AbstractStudy):
     options_type = ScaleOptions
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Draw, recommend, and check each block."""
+        """Generate each block, recommend requests for it, and check them."""
         options, clock, tally = self.chosen, PhaseClock(), _Tally()
         with clock.phase("build"):
             known = drawn_block(LEARNED_BLOCK, options.learned, options.samples, self.seed)
@@ -160,9 +160,11 @@ class _Tally:
         self._digest = hashlib.sha256()
 
     def add(self, series: ContainerSeries, recommendations: list[Recommendation], again: Recommender | None) -> None:
-        """Add a block: each of its containers once, in order, with requests within limits."""
+        """Add a block; check that each container has one recommendation, in order, with requests within its limits."""
         if [recommendation.container for recommendation in recommendations] != list(series.containers):
-            self.problems.append(f"{series.containers[0]} and those after it: not one recommendation each")
+            self.problems.append(
+                f"{series.containers[0]} and the containers after it: not one recommendation per container"
+            )
         for place, recommendation in enumerate(recommendations):
             for column, name in enumerate(series.names):
                 amount = recommendation.amounts[name]
@@ -179,7 +181,9 @@ class _Tally:
                 [] if again is None or place >= len(recommendations) else list(again.recommend(series.select([place])))
             )
             if alone and alone[0] != recommendations[place]:
-                self.problems.append(f"{recommendations[place].container}: alone it gets another recommendation")
+                self.problems.append(
+                    f"{recommendations[place].container}: its recommendation differs without the other containers"
+                )
         self.containers += len(recommendations)
 
     def findings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The study `replications`: each published figure compared with ours, and the reason for a difference."""
+"""The study `replications`: published results compared with ours, and the reasons for differences."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from optim.workloads.traces.job_table import ReadOptions
 
 SAME = "the same"
 AGREE = 0.01
-"""Relative tolerance for equal figures."""
+"""Relative tolerance for equal results."""
 HOURS_US = 3600.0 * US
 FREE = EngineOptions(overhead_s=0)
 
@@ -44,9 +44,9 @@ class ReplicationOptions:
     Parameters
     ----------
     data
-        Folder with the folders `philly` and `tiresias` of public traces; figures that need one are left out without it.
+        Folder with the folders `philly` and `tiresias` of public traces; without it, results that need a trace are left out.
     jobs, apps
-        Numbers of jobs and apps to draw, for figures from drawn workloads.
+        Numbers of jobs and apps to draw, for results from generated workloads.
 
     Raises
     ------
@@ -61,21 +61,21 @@ class ReplicationOptions:
     def __post_init__(self) -> None:
         """Look for the folder."""
         if self.data is not None and not self.data.is_dir():
-            raise InvalidOptionError(f"data {self.data} is no folder; give the one with the traces")
+            raise InvalidOptionError(f"data {self.data} isn't a folder; give the folder with the traces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A published figure.
+    """A published result.
 
     Parameters
     ----------
     value, source
-        The figure, and where it stands.
+        The published value, and the publication.
     ours
-        How it is found here.
+        Function that computes our value.
     why
-        Why ours differs, if it does.
+        Reason why our value differs, if it does.
     needs_data
         Whether a public trace is needed.
     """
@@ -88,7 +88,7 @@ class Published:
 
 
 def _example(name: str, settings: Mapping[str, Any], options: ReplicationOptions, seed: int) -> float:
-    """Return the mean completion of Tiresias' worked example: two GPUs, three jobs, units of a second."""
+    """Return the mean completion time in seconds of Tiresias' worked example: two GPUs and three jobs."""
     del options
     rows = np.array([(0, 2, 2), (0, 1, 8), (0, 2, 6)])
     jobs = Workload(submit_us=rows[:, 0] * US, gpus=rows[:, 1], duration_us=rows[:, 2] * US)
@@ -99,7 +99,7 @@ def _example(name: str, settings: Mapping[str, Any], options: ReplicationOptions
 def _list(
     file: str, form: str, gpus: str, settings: Mapping[str, Any], unit: float, options: ReplicationOptions, seed: int
 ) -> float:
-    """Return the mean completion of a public list first come, first served, without overhead."""
+    """Return the mean completion time of a public list of jobs, first come, first served, without overhead."""
     assert options.data is not None
     cluster = Cluster.grid(gpus)
     jobs = cluster_jobs(read_jobs(options.data / file, form, ReadOptions()), Selection(), cluster)
@@ -108,7 +108,7 @@ def _list(
 
 
 def _apps(figure: str, options: ReplicationOptions, seed: int) -> float:
-    """Return a figure of drawn apps."""
+    """Return a statistic of generated apps."""
     jobs = draw_apps(ThemisOptions(apps=options.apps), seed)
     hours = np.bincount(jobs.app, weights=jobs.gpus * jobs.duration_us) / HOURS_US
     figures = {
@@ -121,7 +121,7 @@ def _apps(figure: str, options: ReplicationOptions, seed: int) -> float:
 
 
 def _outcome(figure: str, options: ReplicationOptions, seed: int) -> float:
-    """Return a figure of drawn jobs' outcomes."""
+    """Return a statistic of the outcomes of generated jobs."""
     table = draw_jobs(PhillyOptions(jobs=options.jobs), seed)
     outcomes = draw_outcomes(table.workers, np.rint(table.duration_s * US).astype(np.int64), seed)
     time = table.workers * table.duration_s
@@ -131,7 +131,7 @@ def _outcome(figure: str, options: ReplicationOptions, seed: int) -> float:
 
 
 def _fragmentation(gang: str, options: ReplicationOptions, seed: int) -> float:
-    """Return the share of delayed jobs of a size that wait for room in one place, under quotas as in Philly."""
+    """Return the share of delayed jobs of a gang size that wait because of fragmentation, under quotas as in Philly."""
     cluster = Cluster.grid("40x8")
     table = draw_jobs(PhillyOptions(jobs=min(options.jobs, 3000), cap_s=2 * 86400.0), seed)
     jobs = cluster_jobs(table, Selection(oversized=Oversized.DROP), cluster)
@@ -146,7 +146,7 @@ def _fragmentation(gang: str, options: ReplicationOptions, seed: int) -> float:
 
 
 POLLUX, TIRESIAS = "philly/pollux_philly_82k.csv.gz", "tiresias/60_job.csv"
-INCONSISTENT = "the paper's distributions don't hold together: trials get shorter"
+INCONSISTENT = "the paper's distributions are inconsistent, so our trials are shorter"
 OTHER_LOAD = "load, machines and relaxation differ; the longer delay counts"
 
 FIGURES: Mapping[str, Published] = MappingProxyType(
@@ -166,7 +166,7 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
             why="half have at most 80, the others more",
         ),
         "GPU-hours per app, median": Published(
-            value=250, source="Mahajan et al., NSDI 2020, figure 3", ours=partial(_apps, "hours"), why="a draw",
+            value=250, source="Mahajan et al., NSDI 2020, figure 3", ours=partial(_apps, "hours"), why="a random draw",
         ),
         "GPU-hours per app, maximum": Published(
             value=730, source="Mahajan et al., NSDI 2020, figure 3", ours=partial(_apps, "most")
@@ -212,13 +212,13 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationWork(AbstractStudy):
-    """Find one published figure again."""
+    """Reproduce one published result."""
 
     options_type = ReplicationOptions
     is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
-        """Work the figure out."""
+        """Compute our value."""
         del stop
         clock, figure = PhaseClock(), FIGURES[str(self.labels["figure"])]
         progress.start(str(self.labels["figure"]), None)
@@ -226,7 +226,7 @@ class ReplicationWork(AbstractStudy):
             ours = figure.ours(self.chosen, self.seed)
         progress.finish()
         is_same = abs(ours - figure.value) <= AGREE * abs(figure.value)
-        why = SAME if is_same else figure.why or "it should be the same"
+        why = SAME if is_same else figure.why or "the values should be equal"
         return Finding(
             findings={"published": figure.value, "ours": ours, "why": why, "source": figure.source},
             seconds=clock.seconds,

@@ -44,19 +44,19 @@ class RooflineOptions:
     parameters
         Length of dense pushes.
     rows, pushed, width
-        Rows of the table, rows of a push, and parameters per row.
+        Number of rows of the table, of rows per push, and of parameters per row.
     windows
-        Windows that a CRBM trains on.
+        Number of windows on which the CRBM is trained.
     series
-        Length of the 20 series of a hidden Markov model; a hundred times as many points are clustered.
+        Length of each of the 20 series of the hidden Markov model; k-means clusters 100 times as many points.
     jobs
-        Jobs that `best_payoffs` prices.
+        Number of jobs that `best_payoffs` prices.
     instance
         Reference instance of admission that is priced end to end.
     rounds, calls
-        Rounds of which the median is taken, and queued calls per round.
+        Number of rounds, over which times are medians, and of queued calls per round.
     is_brief
-        Whether four rows stand for all.
+        Whether to measure only four rows.
     """
 
     parameters: int = 1 << 28
@@ -89,9 +89,9 @@ class Trial:
     calls
         The kernel, named `OURS`, and its rivals; each returns arrays to wait for.
     moved, operations
-        Bytes and operations of a call, at least.
+        Minimum bytes and operations of a call.
     error
-        Called after the first call of each: a difference from NumPy's result.
+        Function that returns the difference from NumPy's result, to be called when each implementation has run once.
     tolerance
         Largest allowed error.
     """
@@ -104,7 +104,7 @@ class Trial:
 
 
 class Cell:
-    """Arrays that a function replaces at each call; it may be given them for good."""
+    """Arrays that each call replaces by a function's result; the function may overwrite them."""
 
     def __init__(self, function: Callable[..., Any], state: Any) -> None:
         self._function, self.state = function, state
@@ -116,7 +116,7 @@ class Cell:
 
 
 def queued(call: Call, count: int) -> float:
-    """Return seconds per call of several that are waited for once."""
+    """Return the seconds per call of `count` calls with a single wait at the end."""
     import jax
 
     begun = time.perf_counter()
@@ -261,7 +261,7 @@ def _sparse_rivals(rule_name: str, start: "jax.Array", rows: "jax.Array", values
 
 
 def crbm_epoch(batch: int, options: RooflineOptions, seed: int) -> Trial:
-    """Train a CRBM for an epoch, compared with the form that the compiler makes, batch after batch."""
+    """Train a CRBM for an epoch, compared with XLA's loop over batches."""
     import jax
     import jax.numpy as jnp
 
@@ -302,7 +302,7 @@ def crbm_epoch(batch: int, options: RooflineOptions, seed: int) -> Trial:
 
 
 def hidden_markov_fit(options: RooflineOptions, seed: int) -> Trial:
-    """Fit a hidden Markov model of five states to 20 series, with ten restarts; NumPy goes forward through them."""
+    """Fit a hidden Markov model of five states to 20 series, with ten restarts; NumPy checks the log-likelihood."""
     import jax
     import jax.numpy as jnp
 
@@ -332,7 +332,7 @@ def hidden_markov_fit(options: RooflineOptions, seed: int) -> Trial:
             now, total = joint / norm, total + float((np.log(norm) + largest).sum())
         return abs(float(ours.state.log_likelihood) / total - 1.0)
 
-    # An iteration at least for each restart: forward, backward and the sums of pairs, K^2 products and sums each.
+    # At least one iteration per restart: forward, backward and the sums of pairs, with K^2 products and sums each.
     samples = float(number * options.series * restarts)
     return Trial(calls={OURS: ours}, moved=8.0 * samples, operations=6.0 * samples * states**2, error=error)
 
@@ -367,7 +367,7 @@ def k_means_fit(options: RooflineOptions, seed: int) -> Trial:
 
 
 def payoffs(options: RooflineOptions, seed: int) -> Trial:
-    """Price jobs of 300 slots, up to 15 workers and 1,000 worker-slots, compared with the compiler's form."""
+    """Price jobs of 300 slots, up to 15 workers and 1,000 worker-slots, compared with XLA's loop over slots."""
     import jax
     import jax.numpy as jnp
 
@@ -461,7 +461,7 @@ BRIEF = ("dense-adam-4", "sparse-adagrad-zipf", "crbm-128", "best-payoffs")
 
 @dataclass(frozen=True, kw_only=True)
 class RooflineWork(AbstractStudy):
-    """Time a kernel and its rivals, round after round."""
+    """Time a kernel and its rivals in rounds."""
 
     options_type = RooflineOptions
     subject: StudySubject

@@ -1,4 +1,4 @@
-"""The series that studies of containers are run on: generated ones, or a file's."""
+"""Series for the studies of containers: generated, or read from a file."""
 
 from pathlib import Path
 

@@ -6,12 +6,14 @@ quantile, and 1.2 % [-0.7, 3.1] if jobs may start four slots late.
 
 The problem is to minimise the number of equal servers for jobs whose requests change with the work done.
 
-Job j arrives in slot a_j and starts at most S slots later, on one server, where it stays; in slot t of a start at s it requests
-d_j(t - s). A server fits any jobs whose requests fit at all times. For weights w(t, r) >= 0 with sum_t,r w(t, r) c(r) = 1, c the capacity,
+Job j arrives in slot a_j and starts at most S slots later on one server, where it stays. If it starts in slot s, it requests
+d_j(t - s) in slot t. In every slot, the sum of the requests on a server is at most its capacity c. For weights w(t, r) >= 0
+with sum_t,r w(t, r) c(r) = 1,
 
     sum_j min_s sum_t,r w(t, r) d_j(t - s, r)
 
-is a lower bound on the number of busy servers at some time: weak duality of the programme with fractional starts, whose optimum is the bound of the best weights.
+is a lower bound on the maximum number of busy servers in a slot. This is weak duality for the programme with fractional
+starts; the best weights give its optimum.
 """
 
 import math
@@ -67,11 +69,13 @@ class ServerProblem:
         """Raise InvalidProblemError for jobs that fit no server."""
         for number, request in enumerate(self.requests):
             if (request > self.capacity * (1 + FIT_TOL)).any():
-                raise InvalidProblemError(f"job {number} asks for more than a server has; make servers larger")
+                raise InvalidProblemError(
+                    f"job {number} requests more than the capacity of a server; make servers larger"
+                )
 
     @property
     def num_slots(self) -> int:
-        """Slots until the last job has ended, for any starts."""
+        """Number of slots until all jobs have ended, for any allowed starts."""
         ends = [int(a) + self.max_shift + len(d) for a, d in zip(self.arrival, self.requests, strict=True)]
         return max(ends, default=0)
 
@@ -96,7 +100,7 @@ class Placement:
 
 
 def first_fit(problem: ServerProblem) -> Placement:
-    """Place jobs in order of arrival on the first server, and in its first slot, where they fit, else on a new server."""
+    """Place each job, by arrival, on the first server that fits it and in the first slot there; else on a new server."""
     load: list[FloatArray] = []
     server, start = np.zeros(len(problem.requests), dtype=np.int64), problem.arrival.astype(np.int64).copy()
     capacity = problem.capacity * (1 + FIT_TOL)
@@ -170,7 +174,9 @@ def min_servers(problem: ServerProblem) -> int:
 
 
 def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
-    """Return a placement, a proven bound and a claimed one: first-fit's, or the mixed-integer programme's if better in time.
+    """Return a placement, a proven bound on the number of servers, and a claimed bound.
+
+    The placement is that of first-fit, or of the mixed-integer programme if that finds a better one in time.
 
     Notes
     -----
@@ -259,7 +265,7 @@ def earlier_runs(values: FloatArray, number: int, error: float, rng: np.random.G
     values
         Shape (samples, R): the unknown next run.
     number, error
-        Number of runs, and their deviation.
+        Number of runs, and standard deviation of the logarithms of their lengths and levels.
     rng
         Source of randomness.
     """
@@ -302,9 +308,9 @@ class ServerOptions:
     Attributes
     ----------
     jobs, seeds
-        Jobs per set, and number of sets to count on; as many others serve for tuning.
+        Number of jobs per set, and of sets on which servers are counted; as many other sets serve for tuning.
     runs, error
-        Earlier runs of each job, and their deviation in length and levels (of logarithms).
+        Number of earlier runs of each job, and standard deviation of the logarithms of their lengths and levels.
     kills
         Allowed share of killed jobs, over all tuning sets.
     throttled
@@ -312,7 +318,7 @@ class ServerOptions:
     max_shift
         Slots by which a job may start late.
     jobs_per_server
-        Capacity of a server over the mean peak of a job.
+        Capacity of a server, relative to the mean peak of a job.
     slot_s, horizon_slots
         Length of a slot in seconds; number of slots in which jobs arrive.
     model_s
@@ -365,9 +371,9 @@ class Counted:
     Attributes
     ----------
     multiplier, is_reached
-        Factor on requests that meets the constraints, and whether one up to 3 does; otherwise results are for 3.
+        Factor on requests, and whether it meets the constraints; if no factor up to 3 does, results are for 3.
     servers, by_model
-        Shape (sets,): by first-fit, and by the mixed-integer programme if it has time.
+        Shape (sets,): number of servers by first-fit, and by the mixed-integer programme if it has time.
     least, claimed
         Mean bound proven by weights, and the larger of it and HiGHS' unproven bound.
     kills, throttled
@@ -416,7 +422,7 @@ def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> C
 
 
 def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int, int]:
-    """Return the number of servers by the model, if it has time, a proven bound and a claimed one."""
+    """Return the number of servers (by the mixed-integer programme if `model_s` > 0), a proven and a claimed bound."""
     if model_s <= 0:
         bound = min_servers(problem)
         return placed.num_servers, bound, bound
@@ -442,7 +448,7 @@ def draw_set(options: ServerOptions, seed: int) -> JobSet:
 
 
 def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerOptions) -> Iterator[float]:
-    """Yield multipliers; the last is the smallest one found that meets the constraints, or the largest tried."""
+    """Yield multipliers by bisection; the last is the smallest found that meets the constraints, or the largest allowed."""
     low, high = MULTIPLIERS
     for _ in range(HALVINGS):
         middle = (low + high) / 2

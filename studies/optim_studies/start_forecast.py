@@ -74,7 +74,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A list, simulated to its end under a policy."""
+    """A list of jobs, simulated to its end under a policy."""
 
     played: Played
     cluster: Cluster
@@ -91,12 +91,12 @@ class World:
         return [int(each) for each in self.played.busy_times_us(int(share * end), int(LAST * end), LEAST_PENDING)]
 
     def counting(self, count: int, seed: int) -> list[int]:
-        """Return a random sample of the later times."""
+        """Return a random sample of the held-out times with waiting jobs."""
         busy, rng = self.busy(HELD_OUT), np.random.default_rng(seed)
         return [int(each) for each in np.sort(rng.choice(busy, min(count, len(busy)), replace=False))]
 
     def spaced(self, count: int) -> list[int]:
-        """Return evenly spaced times among all with waiting jobs."""
+        """Return evenly spaced times among all times with waiting jobs."""
         busy = self.busy(FIRST)
         return sorted({busy[at] for at in np.linspace(0, len(busy) - 1, count).astype(int).tolist()}) if count else []
 
@@ -146,7 +146,7 @@ def with_estimates(jobs: Workload) -> Workload:
 
 
 def summary(name: str, counted: Sequence[Moment]) -> str:
-    """Return a line on some forecasts: pooled over jobs, and as means over forecasts."""
+    """Return a line that summarises forecasts: pooled over jobs, and as means over forecasts."""
     sizes = [len(each.error_h) for each in counted]
     held, drawn = [each.held for each in counted], [each.held_as_drawn for each in counted]
     noise = np.std(held, ddof=1) / np.sqrt(len(held)) if len(held) > 1 else np.nan
@@ -173,7 +173,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "--spaced", type=int, default=60, help="additional forecasts, evenly over all weeks, to calibrate ranges"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, help="file of JSON lines; moments that it holds are not forecast again")
+    parser.add_argument("--results", type=Path, help="file of JSON lines; forecasts that it contains are not repeated")
     asked = parser.parse_args(words)
     cluster = Cluster.grid(asked.gpus)
     table = read_jobs(asked.trace, asked.trace_format, ReadOptions())

@@ -1,4 +1,4 @@
-"""Small admission instances, each with one trait that has broken an algorithm, a proof or a format.
+"""Small admission instances, each with a property that has broken an algorithm, a proof or a format.
 
 They are constructed by hand, so that the optimum is obvious: `STRESS_INSTANCES` are the instances to test a
 solver on, `KNOWN_OPTIMA` their optimal values.
@@ -51,21 +51,21 @@ def job(
     Parameters
     ----------
     name
-        Its id.
+        Id of the job.
     arrival, epochs, chunks
         As in the file format.
     slots_a_chunk
         Slots that a worker takes per chunk.
     worker, ps
-        Demands.
+        Demands of a worker and of a PS.
     rates
         b and B; a PS serves B / b workers.
     later
         Further demand segments: start, worker, PS.
     utility
-        Its value; None for a constant 1.
+        Utility of the job; None for a constant 1.
     speedup
-        Speed-up by workers; none for linear speed.
+        Speed-up by number of workers; empty for linear speed.
     """
     segments = [
         SegmentDocument(start=start, worker=_decimals(of_worker), ps=_decimals(of_ps))
@@ -190,8 +190,8 @@ def density_ladder(
 def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
     """Return two jobs of which only one fits, so that admitting the first excludes the second.
 
-    Each worker takes 0.6 of the only server. Exponential prices accept the first job (value 1), and from
-    `late_value` 10 on that is more than twice ln(U / L) too little: the guarantee is for small jobs.
+    Each worker takes 0.6 of the only server. Exponential prices accept the first job (value 1). From a `late_value` of
+    10 on, the optimum is then more than 2 ln(U / L) times the online value: the guarantee is only for small jobs.
     Optimum: `late_value`.
     """
     jobs = [
@@ -204,7 +204,7 @@ def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
 
 @_stress(optimum=101.0)
 def blockade(*, burst: int = 2) -> AdmissionDocument:
-    """Return long jobs of low value, just before time-critical ones that need the same slots.
+    """Return long jobs of low value, just before time-critical jobs that need the same slots.
 
     Optimum: the burst in slot 1, worth 50 per job, and one long job in slots 0, 2, 3 and 4, worth 1.
     """
@@ -304,7 +304,7 @@ def decimal_capacity() -> AdmissionDocument:
 
 @_stress(optimum=6.0)
 def patient() -> AdmissionDocument:
-    """Return jobs that don't mind waiting (constant utility): all completion slots are worth the same.
+    """Return jobs with constant utility, for which all completion slots have the same value.
 
     Optimum 6: one after the other, they fill the horizon.
     """
@@ -366,7 +366,7 @@ def one_job() -> AdmissionDocument:
 
 @_stress(optimum=81.0)
 def saturated() -> AdmissionDocument:
-    """Return many more jobs than fit, each worth something else. Optimum 81: the six best fill all slots."""
+    """Return many more jobs than fit, with different values. Optimum 81: the six best jobs fill all slots."""
     jobs = [job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)]
     cluster = [servers(("2",), count=2)]
     return document("saturated", jobs, cluster, cluster, horizon=3)
@@ -390,7 +390,7 @@ def degenerate() -> AdmissionDocument:
 
 @_stress(optimum=1.0)
 def shared_pair() -> AdmissionDocument:
-    """Return shared servers of which the worker must leave the larger one to its PS.
+    """Return two shared servers and a job whose worker must leave the larger server to its PS.
 
     The PS needs all of the first server, so a worker that is put there first strands the job. Optimum 1.
     """
@@ -400,10 +400,11 @@ def shared_pair() -> AdmissionDocument:
 
 @_stress(optimum=1.0)
 def growing_demand() -> AdmissionDocument:
-    """Return a job whose demands rise with the work done, so that it finishes earlier by holding back.
+    """Return a job whose demands rise with the work done, so that it finishes earlier if it starts more slowly.
 
-    Until three worker-slots are done three workers fit, afterwards one. Three at once end in slot 3; two,
-    then three (their slot begins after two), then one end in slot 2, the deadline. Optimum 1.
+    Until three worker-slots are done, three workers fit, afterwards one. With three workers at first, the job ends in
+    slot 3. With two, then three (their slot begins after two worker-slots), then one, it ends in slot 2, the deadline.
+    Optimum 1.
     """
     growing = job(
         "growing",
@@ -418,7 +419,7 @@ def growing_demand() -> AdmissionDocument:
 
 @_stress(optimum=5.0)
 def night_only() -> AdmissionDocument:
-    """Return a server that is there in slots 0 and 3 only: work has to step over the day. Optimum 5."""
+    """Return a server that is available only in slots 0 and 3: longer jobs must pause in between. Optimum 5."""
     jobs = [
         job("over-night", epochs=2, utility=ConstantDocument(3.0)),
         job("first-night", utility=StepDocument(value=2.0, max_delay=1)),
@@ -430,7 +431,7 @@ def night_only() -> AdmissionDocument:
 
 @_stress(optimum=3.0)
 def whole_chunks() -> AdmissionDocument:
-    """Return chunks of 0.7 slots that end in their slot: four slots, three for 2.8 of divisible work. Optimum 3."""
+    """Return a job of four indivisible chunks of 0.7 slots: it takes four slots, divisible work three. Optimum 3."""
     chunky = job("chunky", epochs=4, slots_a_chunk="0.7", utility=TableDocument([9.0, 7.0, 5.0, 3.0]))
     cluster = [servers(("1",))]
     return document("whole-chunks", [chunky], cluster, cluster, horizon=4, chunk_integral=True)
@@ -453,6 +454,6 @@ def capped_share() -> AdmissionDocument:
 
 
 def worker_faster_than_ps() -> AdmissionDocument:
-    """Return a document to be refused: b is just above B, so that rows (6) and (7) forbid any worker."""
+    """Return a document that must be rejected: b is just above B, so that rows (6) and (7) forbid any worker."""
     cluster = [servers(("1",))]
     return document("refused", [job("fast", rates=("1.000001", "1"))], cluster, cluster, horizon=1)

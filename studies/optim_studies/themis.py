@@ -32,11 +32,12 @@ class WorldOptions:
     Parameters
     ----------
     apps, machines, gpus
-        Apps, machines, and GPUs of each; racks of four machines.
+        Number of apps, of machines (in racks of four), and of GPUs per machine.
     gap_min
         Mean minutes between arrivals.
     network_share, gang
-        Share of the apps that the network slows down when they spread, and GPUs of every trial, 0 to draw each app's.
+        Share of the apps that the network slows down when they spread over machines, and number of GPUs of every trial;
+        0 draws a number for each app.
     shrink
         Factor by which the apps' jobs are shorter than published.
     draws
@@ -99,8 +100,8 @@ def measured(
 ) -> dict[str, Interval]:
     """Return the statistics of a policy over the workloads of a seed, with 95 % intervals.
 
-    `beside` names a baseline policy on the same workloads: `times_fairer` is its worst rho over this policy's,
-    `gpu_time` its GPU-time over this policy's.
+    `beside` names a baseline policy on the same workloads: `times_fairer` is this policy's worst rho over the baseline's,
+    `gpu_time` the baseline's GPU-time over this policy's.
     """
     rows = []
     for draw in range(options.draws):
@@ -131,7 +132,7 @@ SIZES: Mapping[str, WorldOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class ThemisWork(AbstractStudy):
-    """Simulate the workloads under one policy with one setting."""
+    """Simulate the workloads under one policy with its settings."""
 
     options_type = WorldOptions
     is_stoppable = False
@@ -173,7 +174,7 @@ SPEC = register_study(
     sizes=SIZES,
     subjects=_settings,
     ways=("simulation",),
-    others="the study plays the policies itself",
+    others="the study simulates the policies itself",
     columns=(
         *("case", "policy", "fairness", "lease_min", "rho_max", "rho_max_half", "gpu_hours", "gpu_hours_half"),
         *("app_hours", "times_fairer", "times_fairer_half", "gpu_time", "gpu_time_half"),

@@ -45,7 +45,7 @@ def test_a_request_above_the_limit_and_a_lost_container_are_found(monkeypatch):
     record = record_of()
     assert not record.verified
     assert any("request 100 of cpu" in told for told in record.violations)
-    assert any("not one recommendation each" in told for told in record.violations)
+    assert any("not one recommendation per container" in told for told in record.violations)
 
 
 @pytest.mark.parametrize(("limit_s", "done", "termination"), [(1e-9, 3, "time_limit"), (1e9, 7, "completed")])
