@@ -30,8 +30,8 @@ from optim.statistics import Interval, wilson
 from optim_studies.themis import WorldOptions
 
 LIES = ("rho", "table", "demand", "locality", "gang")
-"""Reports that a lie distorts: fairness, the value of bids over no allocation, usable GPUs, slowdown by spreading, or
-the gang size."""
+"""Reports that a lie distorts: fairness, the value of bids relative to no allocation, the number of usable GPUs, the slowdown
+by spreading, or the gang size."""
 
 CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "contention": {"crowding": 4.0},
     }
 )
-"""Workloads of the study, by the trait that they emphasise compared with the default."""
+"""Workloads of the study: changes of the default options, by the property that they emphasise."""
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 
@@ -81,11 +81,11 @@ class _Liar(AppAgent):
         self._lie, self._factor = lie, factor
 
     def rho(self, cluster: Offered) -> float:
-        """Report a fairness."""
+        """Return the reported rho, which a lie about rho distorts."""
         return super().rho(cluster) * (self._factor if self._lie == "rho" else 1.0)
 
     def bid(self, offer: Offer) -> Bid:
-        """Bid a table."""
+        """Return the bid, whose table a lie about the table distorts."""
         bid = super().bid(offer)
         if self._lie != "table" or not len(bid.table):
             return bid
@@ -102,7 +102,7 @@ class LyingThemis(Themis):
     options, jobs
         See `Themis`.
     liar, lie, factor
-        Index of the app, the distorted report, and the factor.
+        Index of the lying app, the distorted report, and the factor of the distortion.
     """
 
     def __init__(self, options: ThemisOptions, jobs: Workload, liar: int, lie: str, factor: float) -> None:
@@ -123,9 +123,9 @@ class LieOptions(WorldOptions):
     Parameters
     ----------
     repeats
-        Runs of each workload with other random priorities and leftovers, for the truth and for each lie.
+        Number of runs of each workload, with different random priorities and leftovers, for the truth and for each lie.
     fairness
-        f of the rounds.
+        Themis' parameter f.
     """
 
     apps: int = 6
@@ -159,7 +159,8 @@ class LieFinding:
     gain, gain_half
         Mean share of its time that the liar saves (`saved`), over all lies, with half the width of its 95 % interval.
     paid_gain, paid_half
-        The same over profitable lies, as a mean over the workloads with such lies; the half is 0 for fewer than two workloads.
+        Mean share saved by profitable lies, over the workloads with such lies, with half the width of its 95 % interval; the
+        half is 0 for fewer than two workloads.
     best_gain
         Largest of the means over repeats among profitable lies; 0 if there are none.
     lies
@@ -179,7 +180,7 @@ class LieFinding:
 
 
 def world_of(options: LieOptions, case: str) -> LieOptions:
-    """Return the workloads of a case: locality-sensitive apps on narrower machines; wide gangs; or both."""
+    """Return the options of a case's workloads, which change the study's options by `CASES`."""
     more = dict(CASES[case])
     width_factor, load_factor = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
     return replace(
@@ -255,7 +256,7 @@ def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
 
 
 def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share from those of several workloads; equal shares need Wilson's interval."""
+    """Return the 95 % interval of a share from the shares of several workloads; Wilson's interval if these are equal."""
     first = shares[0]
     if all(share == first for share in shares):
         trials = len(shares) if first in (0.0, 1.0) else lies
@@ -276,7 +277,7 @@ SIZES: Mapping[str, LieOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class LieWork(AbstractStudy):
-    """Search lies under one payment rule."""
+    """Search for profitable lies under one payment rule."""
 
     options_type = LieOptions
     is_stoppable = False
@@ -305,12 +306,12 @@ def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mappi
 SPEC = register_study(
     "themis-lies",
     "auction",
-    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals, Student's t; Wilson where worlds agree)",
+    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals, Student's t; Wilson if workloads agree)",
     kind=LieWork,
     sizes=SIZES,
     subjects=_rules,
     ways=("simulation",),
-    others="the study plays the policies itself",
+    others="the study simulates the policies itself",
     columns=(
         "case",
         "rule",

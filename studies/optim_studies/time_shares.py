@@ -37,7 +37,7 @@ class TimeShareOptions:
     jobs, load
         Number of jobs, and GPUs requested per available GPU.
     throughputs
-        Gavel's table of steps per second; without it, speeds are drawn.
+        File with Gavel's table of steps per second; by default speeds are drawn at random.
     repeats
         Number of timings per method; the minimum counts.
 
@@ -58,7 +58,7 @@ class TimeShareOptions:
         check_in("[1, 1000]", self, "load")
         check_in("[1, 100]", self, "repeats")
         if self.throughputs is not None and not self.throughputs.is_file():
-            raise InvalidOptionError(f"throughputs {self.throughputs} is no file; give the path of one")
+            raise InvalidOptionError(f"throughputs {self.throughputs} isn't a file; give the path of a file")
 
 
 SIZES: Mapping[str, TimeShareOptions] = MappingProxyType(
@@ -67,9 +67,9 @@ SIZES: Mapping[str, TimeShareOptions] = MappingProxyType(
 
 
 def draw_problem(options: TimeShareOptions, seed: int) -> ShareProblem:
-    """Return jobs at different stages of their lives, on three types of GPU.
+    """Return jobs of which different parts are done, on three types of GPU.
 
-    Up to a third of a job's work is done, in 0.9 to 1.05 of the time that its counterpart alone would have taken.
+    Up to a third of a job's work is done. It took 0.9 to 1.05 times as long as in isolation.
     """
     rng = np.random.default_rng(seed)
     width: IntArray = rng.choice(WIDTHS, options.jobs)
@@ -94,7 +94,7 @@ def _speeds(path: Path | None, width: IntArray, rng: np.random.Generator) -> Flo
 
 @dataclass(frozen=True, kw_only=True)
 class TimeShareWork(AbstractStudy):
-    """Solve one problem in all ways."""
+    """Solve one problem by all methods."""
 
     options_type = TimeShareOptions
     is_stoppable = False

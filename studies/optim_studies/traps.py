@@ -52,8 +52,8 @@ class Trap:
     Parameters
     ----------
     calls
-        The same work by each implementation, including `OURS` and `NAIVE`; names at another size end in its
-        factor.
+        The same work by each implementation, including `OURS` and `NAIVE`. The name of a call at another size ends with
+        the size's factor.
     moved
         Minimum number of bytes that each implementation must move, if its speed is of interest.
     difference
@@ -66,7 +66,7 @@ class Trap:
 
 
 def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return sums over W pushes: a chain of separate arguments, and three ways over stacked ones."""
+    """Return sums over W pushes: a chain of separate arguments, and three implementations over stacked pushes."""
     workers, size = sizes.workers, sizes.parameters
     stacked = rng.random((workers, size), dtype=np.float32) - np.float32(0.5)
     pushes, stacked_pushes = [jnp.array(push) for push in stacked], jnp.array(stacked)
@@ -132,7 +132,7 @@ def row_scatter(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 
 def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return exact Adagrad with one loop per array, and in a loop that carries both, on two tables.
+    """Return exact Adagrad with one loop per array, and with one loop that carries both arrays, on two tables.
 
     A loop over rows that carries more than one array copies them at every step: its time grows with the table. The same
     push into ten times the rows must take as long as before.
@@ -164,7 +164,7 @@ def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 
 def _carry_both(rule: Adagrad, width: int) -> Callable[..., Any]:
-    """Return the update as one would write it first: one loop, in which each row changes in both arrays."""
+    """Return the most obvious implementation of the update: one loop, in which each row changes in both arrays."""
 
     def visit(carried: Any, message: Any) -> tuple[Any, None]:
         (table, squares), (row, gradient) = carried, message
@@ -181,7 +181,7 @@ def _carry_both(rule: Adagrad, width: int) -> Callable[..., Any]:
 
 
 def shared_producer(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return aggregation with Adam block by block, and as one expression, whose sum is worked out for each output."""
+    """Return aggregation with Adam block by block, and as one expression, whose sum is computed again for each output."""
     rule, workers, size = Adam(learning_rate=RATE), sizes.workers, sizes.parameters
     pushes = tuple(jnp.array(rng.random(size, dtype=np.float32) - np.float32(0.5)) for _ in range(workers))
     weights, version = jnp.ones(workers), jnp.int32(0)
@@ -234,7 +234,7 @@ def many_leaves(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 
 def roof_in_cache(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return a pass over four caches, which is the memory's speed, and over a sixteenth of that, which isn't."""
+    """Return a pass over up to four cache sizes, at the memory's speed, and one over a sixteenth of it, in the cache."""
     del sizes
     first = float(rng.random())
     add, size = jax.jit(lambda x: x + 1.0, donate_argnums=0), roof_bytes() // 4
@@ -262,7 +262,7 @@ TRAPS: Mapping[str, Callable[[TrapOptions, np.random.Generator], Trap]] = Mappin
 NAMES = ("stacked-sum", "donation", "row-scatter", "two-carries", "shared-producer", "many-leaves", "roof-in-cache")
 
 AGREEMENT = 1e-4
-"""Largest difference between two ways of doing the same, after one update of rate 0.01."""
+"""Maximum difference between two implementations after one update with learning rate 0.01."""
 
 SIZES: Mapping[str, TrapOptions] = MappingProxyType(
     {
@@ -276,7 +276,7 @@ SIZES: Mapping[str, TrapOptions] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class TrapWork(AbstractStudy):
-    """Run both sides of a trap, round after round."""
+    """Run all implementations of a trap in rounds."""
 
     options_type = TrapOptions
 
@@ -297,14 +297,14 @@ class TrapWork(AbstractStudy):
                 "difference": difference,
             },
             seconds=clock.seconds | {"compile": compile_s, "solve": float(np.sum(times[OURS], axis=0)[0])},
-            problems=[] if difference <= AGREEMENT else [f"the two ways differ by {difference:.2e}"],
+            problems=[] if difference <= AGREEMENT else [f"results of the implementations differ by {difference:.2e}"],
             iterations=len(times[OURS]),
             is_whole=len(times[OURS]) == rounds,
         )
 
 
 def _figures(wall: dict[str, float], spent: dict[str, float], moved: Mapping[str, int]) -> dict[str, Any]:
-    """Return medians by side, speeds, and quotients."""
+    """Return medians by implementation, speeds, and ratios."""
     speeds = {name: moved[name] / wall[name] / 1e9 for name in moved}
     is_same_work = len(set(moved.values())) <= 1
     figures: dict[str, Any] = {

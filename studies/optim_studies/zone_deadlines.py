@@ -58,11 +58,12 @@ class ZoneDeadlineOptions:
     Parameters
     ----------
     availability, zones
-        A table with prices, and zones of it, separated by commas; all by default. Without a table markets are generated.
+        A table with prices, and the zones of it to use, separated by commas; all by default. Without a table markets are
+        generated.
     history, history_zones
         A file or folder to learn from, and prefixes of the zones to learn from, separated by commas; all by default.
     part
-        Part of the recordings for the starts: all, or the first or second half.
+        Part of the recordings from which starts are drawn: ``all``, ``first-half`` or ``second-half``.
     starts
         Number of starts.
     job_hours, deadline_hours, changeover_hours
@@ -98,7 +99,7 @@ class ZoneDeadlineOptions:
         check_in("[0, 1e6]", self, "egress_usd")
         check_choices(self, {"part": PARTS, "wrong": WRONG, "billing": [rule.value for rule in Billing]})
         if self.zones and not self.availability:
-            raise InvalidOptionError("zones are those of a file: give --option availability=FILE")
+            raise InvalidOptionError("zones selects zones of a file; give --option availability=FILE")
 
 
 SIZES: Mapping[str, ZoneDeadlineOptions] = MappingProxyType(
@@ -107,7 +108,7 @@ SIZES: Mapping[str, ZoneDeadlineOptions] = MappingProxyType(
 
 
 class OneZoneTable(AdaptiveZones):
-    """Extension of a one-zone table to several zones: it decides whether to use spot machines, `adaptive-zones` in which order."""
+    """Extension of a one-zone table to several zones: it decides whether to use spot machines, `adaptive-zones` the order."""
 
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
@@ -257,7 +258,7 @@ def outcome_of(options: ZoneDeadlineOptions, seed: int, name: str, number: int) 
 def _outcome(
     market: ZoneMarket, job: ZoneJob, first: int, stays: Sequence[Allocation], usd: float, *, is_late: bool
 ) -> Outcome:
-    """Return an outcome; its second cost has the last zone's last price for all hours of a type, and free transfers."""
+    """Return an outcome; `last_price_usd` charges all hours at the last zone's last price of their type, without transfers."""
     last = stays[-1]
     tick = first + (last.end_s - 1) // market.tick_s
     prices = {True: market.spot_micro[tick, last.zone], False: market.on_demand_micro[last.zone]}

@@ -26,5 +26,5 @@ def test_speeds_come_from_gavels_table(tmp_path):
     path.write_bytes(gzip.compress(json.dumps(dict.fromkeys(("v100", "p100", "k80"), kinds)).encode()))
     problem = draw_problem(TimeShareOptions(jobs=30, throughputs=path), 0)
     assert set(problem.throughput.ravel()) == {3.0, 6.0, 9.0}
-    with pytest.raises(InvalidOptionError, match="is no file"):
+    with pytest.raises(InvalidOptionError, match="isn't a file"):
         TimeShareOptions(throughputs=tmp_path / "absent")
