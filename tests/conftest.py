@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines that run tests are busy at times: no timing is a test.
+# Machines that run tests may be busy, so no test depends on a time.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("test", max_examples=25, **UNTIMED)
 settings.register_profile("prove", max_examples=200, **UNTIMED)
@@ -108,7 +108,7 @@ class Forgetting:
 
 @pytest.fixture(autouse=True, scope="session")
 def wait_for_no_disk() -> Iterator[None]:
-    """Let writes be complete without waiting for the disk: thousands of small files are written, and no power fails."""
+    """Don't wait until writes are on the disk: tests write thousands of small files, and needn't survive a power failure."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda descriptor: None)
         yield
@@ -116,13 +116,13 @@ def wait_for_no_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def forgetting() -> Forgetting:
-    """Know how large the process was at first."""
+    """Create the fixture's state with the initial size of the process."""
     return Forgetting()
 
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_what_jax_compiled(forgetting: Forgetting) -> Iterator[None]:
-    """Look after each module whether the process has grown."""
+    """Check after each module whether the process has grown."""
     yield
     forgetting()
 
@@ -141,11 +141,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print it again below the failures."""
+    """Print the option again below the failures."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"The same random examples: {replay(config)}", yellow=True)
 
 
 def replay(config: pytest.Config) -> str:
-    """Return the option that draws this run's examples again."""
+    """Return the option that repeats this run's examples."""
     return f"--hypothesis-seed={config.option.hypothesis_seed}"

@@ -223,7 +223,7 @@ DAMAGES = [lambda content: b"", change_a_byte, lambda content: content[:200], la
 
 @pytest.mark.parametrize("turn", [0, *(pytest.param(n, marks=pytest.mark.prove) for n in range(1, len(DAMAGES)))])
 def test_damaged_entries_are_built_anew(modules, turn):
-    """Each in another way; which it is goes round."""
+    """Each entry is damaged in another way, in rotation."""
     whole = call_all()
     before = modules.entries
     assert len(before) >= len(DAMAGES)
@@ -306,7 +306,7 @@ def test_what_others_may_have_written_is_not_run_and_one_line_says_so(modules, m
 
 
 def test_a_folder_of_the_systems_administrator_is_read(modules, monkeypatch):
-    """Users that can change the programs may also have made the entries: an image with compiled loops."""
+    """Users who can change the programs may also have written the entries, as in an image with compiled loops."""
     assert call(ONE)["compiled"] == ONE
     if os.geteuid() == 0:
         monkeypatch.setattr(compile_cache.os, "geteuid", lambda: 12345)

@@ -1,4 +1,4 @@
-"""Imports point down: the floors of the package, its light start, and the links at the top."""
+"""Imports respect the package's layers; commands load little at their start; and the links at the top exist."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The shipped golden results are of the instances that ship: a file that is written otherwise is another instance."""
+"""The shipped golden results belong to the shipped instances, compared by digest."""
 
 import pytest
 from typer.testing import CliRunner

@@ -1,4 +1,4 @@
-"""Measuring a block from outside, and racing: sides take turns, and slow ones leave."""
+"""Measuring a block from outside, and racing: implementations take turns, and slow ones drop out."""
 
 import json
 import platform

@@ -1,4 +1,4 @@
-"""`optim profile` from the outside."""
+"""`optim profile` as a command."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`optim simulate packing`: a row a sizing, and one clear line for bad input."""
+"""`optim simulate packing`: one row per sizing rule, and one clear line for bad input."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A package that is absent costs one line with the command that installs it."""
+"""A missing package gives an error of one line, with the command that installs it."""
 
 import sys
 import tomllib

@@ -1,4 +1,4 @@
-"""Worker pools answer for shards, and leave no process."""
+"""Worker pools return the results of shards, and leave no process."""
 
 import threading
 

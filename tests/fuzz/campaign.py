@@ -27,7 +27,7 @@ MOST_SECONDS = 10.0
 MOST_BYTES = 10**9
 MAX_CHARACTERS = 700
 PATIENCE_S = 60.0
-"""After which a worker counts as hanging."""
+"""Seconds after which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)
 NOT_FILES = ("folder", "nothing", "pipe", "unreadable name")
 OPTION_VALUES = (
@@ -134,7 +134,7 @@ def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
         place(content, Path(path))
         before = _resident()
         Path("/proc/self/clear_refs").write_text("5")
-        begun = time.process_time()  # a machine that does other work too must make no difference
+        begun = time.process_time()  # other work on the machine must make no difference
         result = CliRunner().invoke(app, words)
         seconds = time.process_time() - begun
         # A golden file may be valid and differ from the output: a regression.
@@ -176,7 +176,7 @@ def work(seed: int, folder: Path) -> None:
 
 
 class Worker:
-    """A process that does inputs one by one."""
+    """A process that runs inputs one by one."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         command = [sys.executable, __file__, "--work", "--seed", str(seed), "--folder", str(folder)]

@@ -16,8 +16,8 @@ FILE = "{}"
 class Kind:
     """One type of file: a valid one, its name, and the commands that read it.
 
-    `beside` are further files that the commands need, by name. `named` is the file's name where commands know it by that.
-    `seal` makes the checksum right that a file holds of itself, so that a reader looks beyond it.
+    `beside` contains further files that the commands need, by name. `named` is the file's name if the commands depend on it.
+    `seal` corrects the checksum that a file contains, so that a reader checks more than the checksum.
     """
 
     name: str

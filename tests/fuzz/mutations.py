@@ -31,7 +31,7 @@ NUMBERS: tuple[str, ...] = (
     "0", "1", "2", "3", "7", "10", "-1", "0.5", "1e-9", "1e6", "1e12", "1e100", "1e300", "1.7976931348623157e308", "5e-324",
     "65536", "100000", "1000000", "2147483647", "9007199254740991", "4611686018427387904", "9223372036854775807", "-2", "1e-300",
 )  # fmt: skip
-"""Numbers that a field of numbers may take in at first."""
+"""Numbers that a numeric field may accept at first."""
 
 NUMBERS_OF_ARRAYS = (np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0, 0.5, 1.0, 2.0, 1e9, 1e30, 1e100, 1e300, -1e300, 1e-320, 2.0**31,
                      2.0**62)  # fmt: skip
@@ -103,7 +103,7 @@ def encode(rng: random.Random, content: bytes) -> bytes:
 
 
 def pack(rng: random.Random, content: bytes) -> bytes:
-    """Compress it, complete or damaged, or many zeros."""
+    """Compress the content, completely or damaged, or compress many zeros."""
     packed = gzip.compress(content)
     kind = rng.randrange(6)
     if kind == 0:
@@ -122,7 +122,7 @@ def pack(rng: random.Random, content: bytes) -> bytes:
 
 
 def replace_all(rng: random.Random, content: bytes) -> bytes:
-    """Give something else altogether."""
+    """Replace the content by something else."""
     del content
     return rng.choice((b"", b"\n", b"[]", b"{}", b"null", b"0", b'"x"', b"[1, 2]", b"PK\x03\x04", b"\x1f\x8b", b"\x00" * 1000,
                        b"a,b\n1,2\n", b'{"schema": 1}', b'{"schema": "optim/solution/1"}', b"[" * DEEP, b"a = 1\n",
@@ -328,7 +328,7 @@ ANY: tuple[Mutation, ...] = (truncate, flip, splice, encode, pack, replace_all)
 
 
 def mutation_for(rng: random.Random, content: bytes) -> Mutation:
-    """Choose a way that fits the content: mostly one that keeps its form."""
+    """Choose a mutation that fits the content: mostly one that keeps its form."""
     if rng.random() < 0.3:
         return rng.choice(ANY)
     head = content[:1]

@@ -112,7 +112,7 @@ COMMANDS = (
 
 
 LONG = ("deep fields", "a bomb of lists", "a long line")
-"""Files much like others that are read sooner."""
+"""Files that resemble other cases and take longer to read."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Kernels are tested strictly: arrays of different ranks meet on purpose only."""
+"""Strict settings for the kernels' tests: JAX rejects implicit broadcasts between arrays of different ranks."""
 
 from collections.abc import Iterator
 

@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LIMIT_S = 300
-"""Most seconds a cell may take on a busy machine; a cell takes a few seconds on an idle one."""
+"""Maximum seconds per cell on a busy machine; on an idle machine a cell takes a few seconds."""
 
 
 def name_of(path: Path) -> str:

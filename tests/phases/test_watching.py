@@ -1,4 +1,4 @@
-"""Containers one after the other: figures of each, drift that is found, and an update that ends it."""
+"""Watching containers one after the other: statistics of each, detected drift, and an update that ends it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Speed by workers: from the fitted function or the measured points, in twentieths, and linear where it is."""
+"""Speed-ups by workers, from the fitted function or the measured points: in twentieths, and empty for linear speed."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""Fits against the coefficients that made the data, envelopes against the definition, designs against all designs."""
+"""Fits compared with the coefficients that generated the data, envelopes with their definition, designs with all designs."""
 
 from itertools import combinations
 

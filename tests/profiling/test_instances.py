@@ -1,4 +1,4 @@
-"""Instances built from profiles: the figures are the profile's, the sizes the generator's."""
+"""Instances built from profiles: measurements are from the profile, sizes from the generator."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Timings by clocks that tests hold in their hands, steps against plain NumPy, and profiles of simulated machines."""
+"""Timings with simulated clocks, steps compared with plain NumPy, and profiles of simulated machines."""
 
 import math
 from dataclasses import replace

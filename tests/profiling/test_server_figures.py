@@ -11,7 +11,7 @@ MIB, GB = 2**20, 10**9
 
 
 def seconds_of(pushes, size, edge):
-    """Simulated seconds: three times as long a byte beyond the cache's edge."""
+    """Return simulated seconds; beyond the cache's edge a byte takes three times as long."""
     slower = 1 if (pushes + 2) * 4 * size <= edge else 3
     return 1e-6 * (1 + pushes) + slower * 1e-12 * 4 * size * (1 + pushes)
 

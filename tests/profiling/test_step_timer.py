@@ -1,4 +1,4 @@
-"""A loop's steps are timed by a clock in the test's hand, and written where they are looked for."""
+"""A loop's steps are timed with a simulated clock, and written to the expected file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Terms of a proof that cancel, or that belong to a part that holds no decision, buy no tolerance for the stated bound."""
+"""Terms of a proof that cancel, or that belong to a part without decisions, don't widen the tolerance of the stated bound."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The competitive ratio of the strict online algorithm, step by step of its proof, and where it ends."""
+"""The competitive ratio of the strict online algorithm: the steps of its proof, and the limits of its validity."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The report of policies: the plotted ones."""
+"""The report on container policies: which of them are plotted."""
 
 from dataclasses import replace
 

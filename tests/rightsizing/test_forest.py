@@ -1,4 +1,4 @@
-"""The forest: similar samples share leaves or are near, their successors give the forecast, and the extra is named."""
+"""The forest: similar samples share leaves or are near, their successors give the forecast; errors name a missing extra."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Moments of training containers and of those at work, against plain slices."""
+"""Features of training containers and of running containers, compared with plain slices."""
 
 from dataclasses import replace
 

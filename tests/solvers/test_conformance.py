@@ -23,7 +23,7 @@ TAMPERINGS = {
     "round_trip": lambda s: replace(s, objective=s.objective + 1.0),
     "phases": lambda s: replace(s, stats=Stats(seconds={"solve": -1.0})),
 }
-"""For each check a dishonest answer that it must reject."""
+"""For each check, a falsified answer that it must reject."""
 
 
 def honest() -> Trial:

@@ -20,7 +20,7 @@ INSTANCES = {"admission": "tiny-0", "auction": "auction-tiny-0", "bidding": "spo
 FAR: dict[type, tuple[Any, ...]] = {int: (0, 1, 10**7, MAX_WHOLE), float: (0.0, SMALLEST, 1e-9, 1.0, 1e15, LARGEST)}
 
 LIMIT_S, LATEST_S = 0.3, 5.0
-"""Time limit of each run, and when it has ended at the latest: between two questions, on a busy machine."""
+"""Time limit of each run, and the latest end of a run: solvers check the limit at intervals, and the machine may be busy."""
 
 
 def numeric(solver: Solver) -> Iterator[tuple[str, type]]:

@@ -1,4 +1,4 @@
-"""Bounds that solvers report during a run: stopping rules and progress displays rely on them, so each must hold at once."""
+"""Bounds that solvers report during a run: each must be valid when reported, since stopping rules and displays use it."""
 
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The study of divisible markets: the batch agrees with Clarabel, and only seconds that passed are called so."""
+"""The study of divisible markets: the batch agrees with Clarabel, and `seconds` contains only measured times."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The pricing suite: both ways prove the same bound, and bad requests are rejected."""
+"""The pricing suite: both implementations prove the same bound, and bad requests are rejected."""
 
 import pytest
 from optim_studies.stress import STRESS_INSTANCES

@@ -1,4 +1,4 @@
-"""Studies of Themis' rounds: their statistics, that an honest liar is no liar, and when a world's play begins and ends."""
+"""Studies of Themis' rounds: their statistics, lies that change nothing, and the progress of the simulations."""
 
 from dataclasses import astuple, replace
 

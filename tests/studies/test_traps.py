@@ -1,4 +1,4 @@
-"""The traps' study: both ways do the same work, and the reason to avoid a trap isn't a time."""
+"""The study of pitfalls: both implementations do the same work; no test depends on a time."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Signals as a terminal's program has them, however the tests were started."""
+"""Default signal handlers, as in a program that runs in a terminal, however the tests were started."""
 
 DEFAULT_SIGNALS = """
 import signal

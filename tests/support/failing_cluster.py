@@ -1,4 +1,4 @@
-"""The plain engine of clusters with machines that fail at given times, and jobs of which tries fail."""
+"""The plain engine of clusters with machines that fail at given times, and jobs whose attempts fail."""
 
 from tests.support.plain_cluster import NEVER, PlainCluster
 

@@ -1,4 +1,4 @@
-"""Policies that tests run through: those of the registry, without references that know the future."""
+"""Policies that tests iterate over: those of the registry, without references that know the future."""
 
 from optim.core.policies import causal_names, policies_of, shipped_names
 from optim.simulation.cluster.catalogue import make_policy

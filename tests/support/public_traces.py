@@ -1,4 +1,4 @@
-"""Where the public traces are: they are no part of the repository, and tests of them are skipped without them."""
+"""Location of the public traces, which are not part of the repository; without them, tests that need them are skipped."""
 
 import os
 from pathlib import Path

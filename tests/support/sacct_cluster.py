@@ -1,6 +1,6 @@
 """A small Slurm cluster of two types of GPU as `sacct -P` prints it: eight weeks of jobs that ended, some that run, and some that wait.
 
-`python -m tests.support.sacct_cluster FOLDER` writes the table, the topology and the other files that the guide for operators asks of.
+`python -m tests.support.sacct_cluster FOLDER` writes the table, the topology and the other files of the guide for operators.
 """
 
 import json

@@ -30,7 +30,7 @@ def begun(folder, application=JOB):
 @pytest.mark.parametrize("died_at", [3, 9, 14])
 def test_a_run_goes_on_where_the_dead_controllers_storage_stood(tmp_path, died_at):
     undisturbed = Trainer(JOB, RULE, OPTIONS).run(17, machines("a", "b"))
-    begun(tmp_path).run(died_at, machines("a", "b"))  # nobody says good-bye
+    begun(tmp_path).run(died_at, machines("a", "b"))  # no machine is stopped
     again = begun(tmp_path)
     assert died_at - 4 <= again.clock <= died_at
     record = again.run(17, machines("c"))
@@ -123,7 +123,7 @@ def storage_of(folder, num_shards=2):
 
 
 def test_what_a_run_takes_back_is_no_part_of_a_later_checkpoint(tmp_path):
-    """Shard 1's part of clock 5 is undone with all that came after clock 2: that of the new history takes its place."""
+    """A rollback to clock 2 undoes shard 1's part of clock 5; the part of the new history replaces it."""
     storage, come = storage_of(tmp_path)
     come(0, 2, 1.0), come(1, 2, 1.0), come(1, 5, 7.0)
     storage.handle(Keep(generation=1, last=2))

@@ -1,4 +1,4 @@
-"""Bounded staleness as the trainer runs it, with bulk-synchronous and asynchronous running as its limits."""
+"""Bounded staleness in the trainer, with bulk-synchronous and asynchronous training as its limiting cases."""
 
 import numpy as np
 import pytest
@@ -18,10 +18,10 @@ from tests.support.training.oracle import CountingApplication
 PARTITIONS, LAST = 3, 6
 
 ASYNCHRONOUS = 2**30
-"""A staleness that never waits."""
+"""A staleness with which no partition ever waits."""
 
 SERVER = PARTITIONS
-"""In an order: not a partition ends, but the server answers."""
+"""Entry of an order that means an answer of the server, instead of the end of a partition."""
 
 orders = st.lists(st.integers(0, SERVER), max_size=40)
 

@@ -45,7 +45,7 @@ BEGIN = [
 
 
 def comings_and_goings(first, last):
-    """A machine joins every sixth clock; one leaves in between, warned or not."""
+    """A machine joins every sixth clock; in between a machine leaves, with or without a warning."""
     events = []
     for number, clock in enumerate(range(first, last, 6)):
         kind = Action.KILL if number % 2 else Action.EVICT

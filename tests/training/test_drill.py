@@ -1,4 +1,4 @@
-"""The drill's rows, with machines of this process in place of real ones: `test_processes.py` kills those."""
+"""The chaos test's rows, with machines in this process; `test_processes.py` kills real processes."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ CLASSES = LogisticRegression(num_observations=40, num_features=4, num_classes=2,
 
 
 class Forgetful:
-    """An application that isn't a function of its arguments: a gradient done again is another one."""
+    """An application that isn't a function of its arguments: a gradient that is computed again differs."""
 
     num_partitions, num_parameters = CLASSES.num_partitions, CLASSES.num_parameters
 

@@ -23,7 +23,7 @@ def begun(fault, folder):
 
 
 def left_behind(session):
-    """Return the processes of a session that are still there."""
+    """Return the processes of a session that still exist."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -8,7 +8,7 @@ from tests.support.training.world import World
 
 @pytest.mark.parametrize("stage", Stage)
 def test_no_shard_moves_before_a_slow_server_has_left_the_former_generation(stage):
-    """Between processes, a server of the previous generation would write into the parameters of the new one."""
+    """With processes, a server of the previous generation would write into the parameters of the new generation."""
     world, rng = World(num_shards=2, num_partitions=4), np.random.default_rng(0)
     world.policy.wanted = stage
     world.add("reliable", 2)

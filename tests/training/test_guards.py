@@ -1,4 +1,4 @@
-"""Each guard is taken away once, and the fault that it prevents is found: the state machine can see."""
+"""The state machine detects the fault that each guard prevents: each guard is removed once."""
 
 import pytest
 from msgspec import structs

@@ -1,4 +1,4 @@
-"""Failures short of death: exceptions, gradients of the wrong form, and gradients that aren't numbers."""
+"""Failures that don't end a machine: exceptions, gradients of the wrong form, and gradients that aren't numbers."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Options of training are in their ranges, at the ends too."""
+"""Ranges of the training options, at their limits and beyond."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_what_goes_to_the_storage_is_a_checkpoint():
 
 
 def test_a_choice_given_as_a_text_is_that_choice():
-    """Trainers compare by identity: a string that stayed one would train without the requested trainer."""
+    """The trainer compares choices by identity, so a plain string that isn't converted would have no effect."""
     texts = ClusterOptions(pushes="dense", non_finite="skip")
     assert texts == ClusterOptions(pushes=Pushes.DENSE, non_finite=NonFinite.SKIP)
     assert texts.pushes is Pushes.DENSE

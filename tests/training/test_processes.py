@@ -69,7 +69,7 @@ def wait_until(condition):
 @pytest.mark.prove
 def test_machines_are_forked_from_what_has_imported_all_they_need_and_see_their_controllers_surroundings(monkeypatch):
     application = ReportsProcess(1, 4)
-    for told in (3.0, 7.0):  # the second time the one that they are forked from is there already
+    for told in (3.0, 7.0):  # the second time the fork server exists already
         monkeypatch.setenv("OPTIM_TOLD", str(told))
         with Processes(application, ClusterOptions()) as transport:
             transport.start("a")
@@ -126,7 +126,7 @@ def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills, replay_mb)
     # A backup gets every third clock; that it has the last of them may still be on its way when the server dies.
     assert all(row.to_clock <= row.from_clock < row.to_clock + 2 * 3 for row in rows)
     assert all(row.replayed_to == (row.from_clock if replay_mb else row.to_clock) for row in rows)
-    # All that was done again, and four clocks more; one was under way, or not.
+    # All repeated clocks and four more; one further clock may have been in progress.
     assert {row.clocks_compared - (row.from_clock - row.to_clock) for row in rows} <= {4, 5}
     assert not any(is_running(row.process_id) for row in rows)
     assert set(os.listdir("/dev/shm")) <= before if before else True
@@ -172,7 +172,7 @@ def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_pat
     children = [int(word) for word in running.stdout.readline().split()]
     assert len(children) == 2
     if number == signal.SIGINT:
-        os.killpg(running.pid, number)  # as a terminal does: all processes of the group get it
+        os.killpg(running.pid, number)  # as from a terminal: all processes of the group get the signal
     else:
         os.kill(running.pid, number)
     _, errors = running.communicate(timeout=PATIENCE_S)

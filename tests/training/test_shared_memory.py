@@ -1,4 +1,4 @@
-"""Long vectors are in rows of shared memory while their messages travel: rows are not shared, and bits don't change."""
+"""Long vectors are in shared memory while their messages are in transit: no two vectors share a row, and bits don't change."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""The same loss, bit for bit, through any sequence of additions and evictions as without them."""
+"""Losses are the same, bit for bit, with any sequence of additions and evictions as without them."""
 
 import itertools
 

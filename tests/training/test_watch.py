@@ -27,7 +27,7 @@ def test_a_machine_that_is_starting_is_silent_whatever_its_place_has_counted():
 
 
 class Stuck(CountingApplication):
-    """An application that a machine doesn't get to see: unpickling it takes for ever."""
+    """An application that a machine never receives, since unpickling it never ends."""
 
     def __reduce__(self):
         return time.sleep, (600,)

@@ -1,4 +1,4 @@
-"""Statistics and training against a plain machine; masks, padding, sweeps and determinism."""
+"""Statistics and training against a plain CRBM; masks, padding, sweeps and determinism."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Dense pushes: nothing is lost, order is what is promised, and one clock equals one big batch."""
+"""Dense pushes: no push is lost, additions have the promised order, and one clock equals one large batch."""
 
 from itertools import pairwise
 

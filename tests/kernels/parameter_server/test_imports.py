@@ -1,4 +1,4 @@
-"""A machine with an accelerator may have nothing but NumPy, JAX and optax."""
+"""The kernels import only NumPy, JAX and optax: a machine with an accelerator may have no other packages."""
 
 import subprocess
 import sys

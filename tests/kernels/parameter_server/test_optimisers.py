@@ -1,4 +1,4 @@
-"""Rules as they are stated, in float64, and the ranges of their options."""
+"""Update rules compared with their formulas in float64, and the ranges of their options."""
 
 import jax
 import jax.numpy as jnp

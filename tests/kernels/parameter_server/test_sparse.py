@@ -1,4 +1,4 @@
-"""Sparse pushes: repeated rows add up before a rule that isn't linear sees them, and other rows rest."""
+"""Sparse pushes: repeated rows add up before a nonlinear rule is applied, and other rows don't change."""
 
 from functools import cache, partial
 

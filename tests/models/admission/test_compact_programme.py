@@ -1,4 +1,4 @@
-"""The compact programme: equal to the packing ILP, and its plans are plans."""
+"""The compact programme: it equals the packing ILP, and its plans are valid."""
 
 import pyomo.environ as pyo
 import pytest

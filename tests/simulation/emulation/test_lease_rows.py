@@ -1,4 +1,4 @@
-"""How well a replay keeps the simulation's time."""
+"""How closely a replay follows the simulation's times."""
 
 import pytest
 

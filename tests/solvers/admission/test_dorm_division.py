@@ -11,7 +11,7 @@ import pytest
 from optim.solvers.admission.dorm import Division, DivisionLimits, DivisionProblem, divide
 
 SOON_S = 1.0
-"""Within this time HiGHS ends when it is asked to, on a busy machine too."""
+"""Seconds within which HiGHS ends after a request to stop, even on a busy machine."""
 
 ENDLESS = DivisionLimits(columns=1000, nodes=10**9, time_s=20.0, relative_gap=0.0)
 

@@ -27,7 +27,7 @@ from tests.support.admission.strategies import ServerSketch, make_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 DUAL_TOL = 1e-9
-"""Relative: a dual is a sum of a few thousand prices times capacities."""
+"""Relative tolerance: a dual value is a sum of a few thousand prices times capacities."""
 
 STEP = {"kind": "step", "value": 4, "deadline": 0}
 

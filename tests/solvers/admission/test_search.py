@@ -140,7 +140,7 @@ def test_refuses_bad_options(options):
 
 
 class Thermometer:
-    """A chain that notes at which heats and how long it is run, and when it goes back to its best plan."""
+    """A chain that records temperatures and numbers of moves of its runs, and when it returns to its best plan."""
 
     incumbent_value = 0.0
 

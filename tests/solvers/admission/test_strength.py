@@ -1,4 +1,4 @@
-"""The strength of the parts, without a clock: limits of rounds and gaps after fixed numbers of steps, moves or nodes.
+"""Strength of the solvers' parts, without times: limits on rounds, and on gaps after a number of steps, moves or nodes.
 
 Limits are slightly above the current results. Raise none of them without a reason; lower them when a part improves.
 """

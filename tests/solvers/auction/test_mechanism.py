@@ -223,7 +223,7 @@ def test_a_profile_ages_with_its_rivals_and_what_it_holds():
 
 @pytest.mark.parametrize("gangs", [(), (3, 5)])
 def test_apps_without_gpus_tell_rho_with_one_gang_whoever_asks(gangs):
-    """As a profile, and as an app of the simulator: 30 minutes and 120 serial ones on its least gang, over 2 x 120 / 8."""
+    """As a profile, and as a simulated app: 30 elapsed and 120 serial minutes on its smallest gang, over 2 x 120 / 8."""
     where, gang = cluster(machines=1, gpus=8), min(gangs, default=4)
     needs = Needs(
         work_min=120.0, longest_min=1.0, demand=8, total_work_min=120.0, total_longest_min=1.0, total_demand=8

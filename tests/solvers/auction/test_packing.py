@@ -118,7 +118,7 @@ def test_loads_move_between_machines_with_equal_slots_only(seed):
     "machines", [[5, 4], [(0, [3, 1]), (0, [5])]]
 )  # best fit places the first, exchange the second
 def test_places_that_hold_less_than_is_placed_there_are_no_room(machines, monkeypatch):
-    """For every placement method, occupied GPUs count: no bundle is reported as placed that isn't."""
+    """Every placement method counts occupied GPUs, and reports no bundle as placed that isn't."""
     instance = auction(machines, [(4, "machine", 2.0)], [(5, "machine", 2.0)])
     row = np.arange(2)
     assert Packer(instance).place(row) is not None

@@ -1,4 +1,4 @@
-"""Payments side by side: when an interval will do."""
+"""Payments that are computed at once: when an interval decides a grant, and when it must be narrowed."""
 
 import math
 
@@ -68,7 +68,7 @@ def test_what_serves_without_one_winner_serves_without_its_equals():
 
 
 class Told(SilentProgress):
-    """Notes how many payments are decided."""
+    """Records how many payments are decided."""
 
     def __init__(self):
         self.goal, self.done, self.is_on = None, [], False

@@ -1,4 +1,4 @@
-"""From brackets to shares, grants and statuses, by hand."""
+"""From intervals of payments to shares, grants and statuses, by hand."""
 
 import math
 

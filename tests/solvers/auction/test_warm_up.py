@@ -1,4 +1,4 @@
-"""The loops that are compiled before the clock of a solve starts are all that a solve runs."""
+"""All compiled loops that a solve runs are compiled before its clock starts."""
 
 import subprocess
 import sys

@@ -97,7 +97,7 @@ def lasting_with_best(seed):
 
 
 def check_what_lasts(seed):
-    """Compare value and proof with those of trying every footprint and every outcome of all shocks; return whether any keeps enough."""
+    """Compare value and proof with enumeration of footprints and shocks; return whether any footprint keeps enough capacity."""
     instance, best = lasting_with_best(seed)
     for name in ("dinkelbach", "frontier") if seed % 4 == 1 else ("dinkelbach",):
         solution = solve(instance, name)

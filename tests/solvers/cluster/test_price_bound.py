@@ -1,4 +1,4 @@
-"""Prices that are looked for: never above a schedule, and close to the best where that is known."""
+"""Bounds by searched prices: never above a schedule, and close to the best bound where this is known."""
 
 from itertools import combinations
 
@@ -95,7 +95,7 @@ def test_no_prices_prove_more_and_some_nearly_as_much(world):
     best = _best_of_all_mixtures(rows, cluster.num_gpus, horizon)
     found = bound_mean_completion(workload(rows), cluster, PriceBoundOptions(slots=200))
     assert found.least_s <= found.dual_max_s
-    assert best <= found.dual_max_s * (1 + 1e-9)  # of which those prices are a part
+    assert best <= found.dual_max_s * (1 + 1e-9)  # these prices are among them
     # Prices change where jobs of a divisible schedule end: of 400 worlds this small the worst lost 3.6 %, of long lists .1 %.
     assert found.least_s >= 0.9 * best
 

@@ -12,7 +12,7 @@ FACTS = (
     np.tile([300.0, 500.0, 400.0], 2),
     np.zeros(6),
 )
-"""Three jobs twice, for a GPU of each type: speeds, gangs over GPUs, least seconds left, isolated ends, seconds that have passed."""
+"""Three jobs twice, and one GPU per type: speeds, gangs over GPUs, minimum seconds left, isolated ends, elapsed seconds."""
 
 FLOOR, TOL, UNTOUCHED = 0.75, 1e-8, -1.0
 """The floor is the last job's 300 s on its fastest type alone, of its 400."""

@@ -37,7 +37,7 @@ from tests.support.admission.small_clusters import crowd
 from tests.support.public_traces import TRACE_DIR
 
 SOON_S = 1.0
-"""Within this time HiGHS ends when it is asked to, on a busy machine too."""
+"""Seconds within which HiGHS ends after a request to stop, even on a busy machine."""
 
 
 @pytest.fixture(name="hard")
@@ -86,7 +86,7 @@ def test_a_limit_beyond_what_highs_can_hold_is_none() -> None:
 
 
 class Later:
-    """Ask to stop a while after the run has begun, and remember when."""
+    """Request a stop some time after the run has begun, and record when."""
 
     def __init__(self, after_s: float = 0.1) -> None:
         self._at = time.perf_counter() + after_s
@@ -107,7 +107,7 @@ def test_is_stopped_soon(hard: Any) -> None:
 
 
 def test_is_stopped_soon_where_there_are_no_interrupt_points(hard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in presolve, where HiGHS looks at its time limit alone."""
+    """As in presolve, where HiGHS checks only its time limit."""
     monkeypatch.setattr(_Run, "_answer", lambda *_: None)
     watch = Later()
     assert run_highs(silent_highs(hard), watch=watch).termination is Termination.GAP_LIMIT

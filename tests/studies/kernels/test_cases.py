@@ -1,4 +1,4 @@
-"""Both sides of a comparison do the same work in every case."""
+"""All implementations in a comparison do the same work in every case."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Textbook column generation for the packing LP: simplex master, cold start, one pricing a round at its vertex duals.
+"""Textbook column generation for the packing LP: simplex master, cold start, one pricing per round at its vertex duals.
 
 Source: Desaulniers, Desrosiers, Solomon (eds.), "Column Generation", 2005, chapter 1, DOI 10.1007/b135457.
 """

@@ -1,4 +1,4 @@
-"""Every total that the online rule can reach by breaking ties in some way, by trying all of them.
+"""Every total utility that the online rule can reach, by trying all ways to break ties.
 
 Schedules are listed, prices worked out from their formula; no search, no cluster state and no order of the package is used.
 """

@@ -1,4 +1,4 @@
-"""Small auctions of every form by a seed, with plans and proofs that may hold or not: food for figures and the checker."""
+"""Small auctions of every form by a seed, with plans and proofs that may hold or not: input for summaries and the checker."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A plain machine, window by window and sum by sum: shares no code and no layout with the kernels."""
+"""A plain CRBM, window by window and sum by sum; it shares no code and no layout with the kernels."""
 
 import itertools
 

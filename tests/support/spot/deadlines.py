@@ -1,4 +1,4 @@
-"""The least mean cost under a deadline where spells end by age, by trying everything, in plain Python on exact fractions."""
+"""The least mean cost under a deadline if spells end by age: enumeration in plain Python with exact fractions."""
 
 from fractions import Fraction
 from functools import cache

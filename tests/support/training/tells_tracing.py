@@ -1,4 +1,4 @@
-"""An application that tells each time that JAX traces it, as it does before each compilation."""
+"""An application that records each time that JAX traces it, which happens before each compilation."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Readers of public traces, on small made-up files and, where they are there, on the traces themselves."""
+"""Readers of public traces, on small made-up files and, if available, on the traces themselves."""
 
 from pathlib import Path
 from typing import Any

@@ -26,7 +26,7 @@ def test_by_default_three_times_the_gpus_on_offer_are_wanted(apps):
 def test_trials_an_app_are_bimodal_as_published():
     options = GeneratorOptions(
         num_apps=600, gangs="elastic", contention=1000.0
-    )  # capacity for 100 trials in every demand
+    )  # every demand has capacity for 100 trials
     cluster = generate(GeneratorOptions(num_apps=1), seed=0).cluster
     trials = np.array([len(app.trials) for app in draw_profiles(options, cluster, np.random.default_rng(0))])
     shares = [(trials <= most).mean() for most in (5, 20, 80, 100)]

@@ -1,4 +1,4 @@
-"""From prices to decisions: in another currency the same bids are made, at as many times the cost per work."""
+"""From prices to decisions: in another currency the bids are the same, and the cost per work scales with the exchange rate."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Worlds in which a scheduler breaks a promise: their figures, again and by hand."""
+"""Small clusters in which a scheduler violates a guarantee: the measures, recomputed and by hand."""
 
 import numpy as np
 import pytest

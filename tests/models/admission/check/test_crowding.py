@@ -1,4 +1,4 @@
-"""Whether servers hold the fewest units that restrictions leave, against trying every way to put them there."""
+"""Whether the minimum units under branching restrictions fit on the servers, compared with trying every packing."""
 
 from itertools import product
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which GPUs the placement rules give, alone and shared, against going through all machines."""
+"""GPUs that the placement rules choose, exclusive and shared, compared with a search through all machines."""
 
 import numpy as np
 import pytest

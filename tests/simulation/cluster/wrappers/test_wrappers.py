@@ -1,4 +1,4 @@
-"""Wrappers around policies: each lesson by hand, and all of them around policies that plan and that are keys."""
+"""Wrappers around policies: each lesson by hand, and all of them around planning policies and index policies."""
 
 import numpy as np
 import pytest

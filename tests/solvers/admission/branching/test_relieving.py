@@ -1,4 +1,4 @@
-"""Splits that relieve an overloaded place, by hand."""
+"""Splits that relieve an overloaded class of servers, by hand."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The guides of insertions: prices of rows, and charges of cuts."""
+"""Costs that guide insertions: prices of rows, and charges of cuts."""
 
 import numpy as np
 

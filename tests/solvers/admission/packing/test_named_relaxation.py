@@ -13,7 +13,7 @@ from tests.support.admission.oracle import lp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance
 
 TOL = 1e-5
-"""Relative: the LP is solved to 1e-6."""
+"""Relative tolerance: the LP is solved to 1e-6."""
 
 SHARED = make_instance(
     jobs=[JobSketch(arrival=0, epochs=2, chunks=2, chunk_slots="1", worker=("1",), ps=("0.5",), workers_per_ps="2")]

@@ -12,7 +12,7 @@ from optim.core.errors import InvalidOptionError
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 
 PRICE_TOL = 1e-12
-"""Relative: a price is a handful of operations on logarithms below 1,000."""
+"""Relative tolerance: a price takes a few operations on logarithms below 1,000."""
 
 FUNCTIONS = [ExponentialPrice(), ZeroStartPrice(), ExponentialPrice(full_at=0.9), ZeroStartPrice(full_at=0.9)]
 IDS = ["exponential", "zero-start", "exponential-strict", "zero-start-strict"]

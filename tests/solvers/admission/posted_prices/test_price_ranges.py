@@ -1,4 +1,4 @@
-"""U, L and lambda: by hand, against every schedule, and whether units matter."""
+"""U, L and lambda: by hand, compared with all schedules, and in other units."""
 
 import math
 from typing import Any
@@ -30,7 +30,7 @@ SUM_TOL = 1e-9
 
 
 def listed(instance: AdmissionInstance) -> tuple[Schedule, ...]:
-    """List all schedules, or give the example up where there are too many."""
+    """List all schedules; reject the example if there are too many."""
     try:
         return enumerate_schedules(instance, limit=MAX_SCHEDULES).schedules
     except UnsupportedProblemError:

@@ -55,14 +55,14 @@ class LinearPrice:
 
 
 class SteeperPrice(ExponentialPrice):
-    """Another form under a proven form's name."""
+    """Another price function with the name of a proven one."""
 
     def price(self, share, log_lower, log_upper):
         return ExponentialPrice.price(self, np.sqrt(share), log_lower, log_upper)
 
 
 class LowPrice(ZeroStartPrice):
-    """A millionth of the proven price, under its theorem's name."""
+    """A millionth of the proven price, with the name of its theorem."""
 
     theorem = RatioTheorem.ZERO_START
 
@@ -81,7 +81,7 @@ class PlainPrice(ZeroStartPrice):
 
 
 class DippedPrice(ExponentialPrice):
-    """The proven price but for a stretch of it."""
+    """The proven price, except for one interval."""
 
     theorem = RatioTheorem.EXPONENTIAL
 
@@ -119,7 +119,7 @@ def test_eps_is_the_largest_share_that_any_schedule_takes_of_a_row(instance: Adm
     shares = [
         Fraction(amount, listed.capacity[row]) for schedule in listed.schedules for row, amount in schedule.use.items()
     ]
-    # eps may count a slot that no schedule can use to the full, never the other way round.
+    # eps may count a slot that no schedule can use fully, so it may be too large, but never too small.
     assert max_share(instance) >= max(shares, default=Fraction(0))
 
 

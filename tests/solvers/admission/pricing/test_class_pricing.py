@@ -20,7 +20,7 @@ COST_TOL = 1e-9
 
 
 def schedules_by_job(instance: AdmissionInstance) -> list[list[Schedule]]:
-    """List the schedules over classes, or give the example up where there are too many."""
+    """List the schedules over classes; reject the example if there are too many."""
     try:
         found = enumerate_schedules(instance, limit=MAX_SCHEDULES, level=Level.CLASSES).schedules
     except UnsupportedProblemError:

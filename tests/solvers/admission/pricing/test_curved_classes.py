@@ -1,4 +1,4 @@
-"""The cheapest units over classes with curves of cost: against every way to part them."""
+"""The cheapest units over classes with cost curves, compared with every division of the units among the classes."""
 
 from itertools import product
 

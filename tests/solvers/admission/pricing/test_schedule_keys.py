@@ -1,4 +1,4 @@
-"""Lists of schedules hold each one once."""
+"""Lists of schedules contain each schedule once."""
 
 import numpy as np
 

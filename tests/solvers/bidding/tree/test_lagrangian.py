@@ -12,7 +12,7 @@ from optim.solvers.bidding.tree.node_lp import solve_node
 from tests.support.bidding.small_markets import CURVES, varied
 
 TOL = 1e-7
-"""Both sum the same terms in another order; ranges of sums have margins of a billionth."""
+"""Solver and checker sum the same terms in different orders; ranges of sums have margins of a billionth."""
 
 
 def drawn_case(seed):
