@@ -28,7 +28,7 @@ FLOORS = (
     ("benchmarks",),
     ("cli",),
 )
-"""From the ground up; packages of one floor never import each other."""
+"""Layers from the lowest up; packages of one layer never import each other."""
 
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 LINKED = ("models", "solvers", "kernels", "benchmarks")
@@ -38,7 +38,7 @@ DOTTED_TEXT = re.compile(r"""["'](optim\.\w+\.(?:\w+(?:\.\w+)*\.?)?)["'{]""")
 """Texts for import_module: three parts at least, the last one possibly filled in later."""
 
 FACADE_FLOOR = FLOOR_OF["benchmarks"]
-"""The package's modules offer the same as its layers below the plots: only the command may use them."""
+"""Layer of the modules directly in `optim`, which re-export lower layers: only `optim.cli` may import them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Arrow:
 
     @property
     def home(self) -> str:
-        """The floor package of the importing module."""
+        """The importing module's package directly under `optim`."""
         return package_of(self.module)
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ def test_studies_import_no_private_name() -> None:
 
 PRIVATE_APIS = ("numba.core", "jax._src", "_pytest")
 ALLOWED_PRIVATE = {"optim/compiled.py", "tests/solvers/test_memory.py"}
-"""The compile cache, and a test that reads the statistics which NUMBA_NRT_STATS switches on."""
+"""The compile cache, and a test that reads the statistics enabled by NUMBA_NRT_STATS."""
 
 
 def test_private_apis_of_numba_jax_and_pytest_are_imported_in_one_module() -> None:

@@ -1,4 +1,4 @@
-"""The dummy solvers' fixtures for the tests of this folder, with a cache for the results of studies."""
+"""The dummy solvers' fixtures for the tests of this folder."""
 
 import sys
 from pathlib import Path
@@ -10,5 +10,3 @@ if PLUGIN not in sys.path:
 from dummy_fixtures import dummies, plugin_environment
 
 __all__ = ["dummies", "plugin_environment"]
-
-"""Studies whose findings depend on single precision, or on iterations that stop at a tolerance."""

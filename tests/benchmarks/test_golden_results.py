@@ -11,7 +11,7 @@ from optim.models.reference import reference_instance, reference_names
 
 LARGER = ("small", "medium")
 ALIKE = "spot-windows-1"
-"""Another seed of an instance that takes longest."""
+"""One of two slow instances that differ only in their seed: it is solved only before a release."""
 
 
 @pytest.mark.parametrize("name", golden_names())
@@ -25,7 +25,7 @@ def test_golden_rows_of_reference_instances_are_of_these_very_instances(name):
 
 
 def quick_rows():
-    """Yield the golden rows of small instances that one solver of each problem ends with at once."""
+    """Yield the golden rows of small instances by one fast solver of each problem."""
     for name, solver in (("auction", "exact"), ("bidding", "greedy"), ("admission", "online")):
         for row in read_golden(name):
             if row.solver == solver and row.instance in reference_names() and not row.instance.startswith(LARGER):

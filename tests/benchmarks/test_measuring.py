@@ -70,7 +70,7 @@ def test_memory_that_was_free_in_the_heap_is_counted():
     "program",
     [
         "thread = threading.Thread(target=measure)\nthread.start()\nthread.join()",
-        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # a single thread has nowhere else to turn
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # with two threads, glibc tries another arena
         "try:\n    np.ones(2**60, np.uint8)\nexcept MemoryError:\n    measure()",
     ],
     ids=["in a thread", "after it was refused"],
@@ -90,7 +90,7 @@ def test_memory_is_unknown_where_the_system_does_not_tell(monkeypatch, tmp_path)
 
 @pytest.fixture
 def lasting(monkeypatch):
-    """Make sides that take given numbers of seconds on a fake clock."""
+    """Return a function that makes calls of given durations on a fake clock."""
     now = [0.0]
     monkeypatch.setattr("optim.benchmarks.measuring.time.perf_counter", lambda: now[0])
 

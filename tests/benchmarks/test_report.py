@@ -170,7 +170,7 @@ def test_every_picture_has_a_name_and_rules_are_told_once(text):
 
 @pytest.fixture
 def without_pictures(monkeypatch):
-    """Take matplotlib away: pages are made at once."""
+    """Make imports of matplotlib fail: pages without plots are made quickly."""
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
 

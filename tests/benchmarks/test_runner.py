@@ -20,7 +20,7 @@ from optim.models.reference import reference_instance
 
 @pytest.fixture
 def path(tmp_path):
-    """Name a results file that doesn't exist yet."""
+    """The path of a results file that doesn't exist yet."""
     return tmp_path / "bench.jsonl"
 
 
@@ -59,7 +59,7 @@ def test_verifies_and_stores_a_record_for_each_piece(dummies, path):
 
 
 class CountedWork:
-    """Work whose key is counted when it is read."""
+    """Work that counts how often its key is read."""
 
     reads = 0
 

@@ -167,7 +167,7 @@ def test_solvers_that_a_limit_stopped_are_named_with_it():
 
 
 def test_names_state_only_options_that_differ_on_one_instance_with_one_seed():
-    """A history may differ by seed and by instance; runs of these are still one solver's."""
+    """The option `history` may differ by seed and instance; such runs still count as one solver."""
 
     def names(*runs):
         records = [

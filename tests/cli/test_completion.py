@@ -22,7 +22,7 @@ SHELLS = {
 
 
 def complete(environment):
-    """Run the command as a shell does that wants names."""
+    """Run the command as a shell does to complete a word."""
     return CliRunner().invoke(app, [], env=environment, prog_name="optim")
 
 

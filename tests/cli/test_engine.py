@@ -13,7 +13,7 @@ from optim.execution import ProcessExecutor, SerialExecutor
 
 @pytest.fixture(autouse=True)
 def folder(dummies, tmp_path, monkeypatch):
-    """Know the dummy solvers and work in an empty folder."""
+    """Register the dummy solvers, and change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -67,14 +67,14 @@ def zone_file() -> str:
 
 
 def philly_file() -> str:
-    """Return jobs of a few days as the merged list of Philly has them."""
+    """Return jobs of a few days in the format of Philly's merged list."""
     return table(
         "job_id,submit_s,num_gpus,duration_s,vc", [f"{k},{900 * k},{1 + k % 4},{600 + 90 * k},a" for k in range(120)]
     )
 
 
 def price_list() -> str:
-    """Return Amazon's answer to a question for a history of prices."""
+    """Return a response of Amazon's API with a history of spot prices."""
     entry = {
         "AvailabilityZone": "z",
         "InstanceType": "c3.xlarge",
@@ -92,7 +92,7 @@ def utilisation_file() -> str:
 
 
 def utilisation_answer() -> str:
-    """Return the same as Prometheus answers to a query over a range."""
+    """Return the same utilisation as Prometheus' response to a range query."""
     found = [
         {
             "metric": {"__name__": "DCGM_FI_DEV_GPU_UTIL", "gpu": str(gpu), "Hostname": "n", "exported_pod": "train"},

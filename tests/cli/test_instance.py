@@ -23,7 +23,7 @@ SIZES = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers",
 
 @pytest.fixture(autouse=True)
 def folder(dummies, tmp_path, monkeypatch):
-    """Know the dummy solvers, and work in an empty folder."""
+    """Register the dummy solvers, and change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -17,7 +17,7 @@ from optim.cli.main import app
 from tests.support.default_signals import DEFAULT_SIGNALS
 
 PATIENCE_S = 60
-"""Far more than any of these runs takes; only a run that hangs meets it."""
+"""Time limit that only a run that hangs reaches."""
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ COMMANDS = {
     "processes": ("bench admission --processes 1000000", "1000000 is more than 1"),
 }  # fmt: skip
 QUICK = ("chunks", "grid", "starts")
-"""One of each way to request much; before a release all are run."""
+"""One input of each type (a file, a grid of machines, an option); before a release all are run."""
 
 
 @pytest.fixture(scope="module")

@@ -65,13 +65,13 @@ class Toy(AbstractClaims):
 
 
 class Dear(Toy):
-    """The same, minimised."""
+    """The toy problem, minimised."""
 
     sense = Sense.MINIMISE
 
 
 class Vast(Toy):
-    """The same, with an instance whose terms are large."""
+    """The toy problem, with an instance whose terms are large."""
 
     def max_terms(self):
         return 2e9
@@ -203,7 +203,7 @@ CANCELLING = (1e9, -1e9, 2.0)
 
 
 def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms() -> None:
-    """Sums of terms of a billion are known to two units, whichever of the two they are; sums of small terms aren't."""
+    """If either sum has terms of a billion, a difference of 1 is rounding; if both have small terms, it is an error."""
     assert checked(solution((1e9, -1e9, 3.0), (2.0,))) == []
     assert rows(Vast("one", solution((3.0,), CANCELLING))) == []
     assert rows(Vast("one", solution((3.0,), (2.0,)))) == ["bound"]
@@ -211,7 +211,7 @@ def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms() ->
 
 
 class Endless(Toy):
-    """The same, with proofs that give no bound at all."""
+    """The toy problem, with proofs that give no bound at all."""
 
     def check_proof(self, proof):
         return [], None
@@ -222,7 +222,7 @@ def test_a_bound_whose_proof_gives_none_is_refused() -> None:
 
 
 class Wordy(Toy):
-    """The same, with a sentence whose figure no claim provides."""
+    """The toy problem, with a sentence whose figure no claim provides."""
 
     sentences = {**Toy.sentences, KINDS.BOUND: ("nothing beats {bound} in {rounds} rounds",)}  # noqa: RUF012
 

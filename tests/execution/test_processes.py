@@ -27,7 +27,7 @@ def run(pieces, processes=2, *, task=None, stop=None, progress=None):
 
 
 def wait_until(is_so):
-    """Wait until something is so, and fail if it never is."""
+    """Wait until a condition holds, and fail if it doesn't in time."""
     until = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < until, "it never came to be so"
@@ -55,7 +55,7 @@ def test_what_a_piece_raises_ends_the_run():
 
 
 class _HearsCompiling(RecordedProgress):
-    """Let processes continue once they have reported that they compile."""
+    """Let the processes continue once two of them report that they compile."""
 
     def __init__(self, folder):
         super().__init__()
@@ -70,7 +70,7 @@ class _HearsCompiling(RecordedProgress):
 
 
 class _NoNines(Squares):
-    """Nine is a failure."""
+    """The result 9 counts as a failure."""
 
     def is_failure(self, result):
         return result == 9
@@ -95,7 +95,7 @@ def test_progress_tells_how_many_processes_compile(tmp_path):
 
 
 class Taker:
-    """A worker that only takes."""
+    """A worker that records what it is given, and runs nothing."""
 
     kind = None
 

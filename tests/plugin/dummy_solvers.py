@@ -18,7 +18,7 @@ STUCK_ON = "DUMMY_STUCK_ON"
 """Environment variable: the instance on which a solve takes a minute."""
 
 STARTED = "DUMMY_STARTED"
-"""Environment variable: the file that is made as soon as a solve that takes a minute has begun."""
+"""Environment variable: path of a file that is created when a solve of `LONG_S` begins."""
 
 LONG_S = 60.0
 
@@ -36,13 +36,13 @@ class DummyOptions:
 
 
 def tell_started(wait_s):
-    """Make the file that a test waits for."""
+    """Create the file named by `STARTED` if the solve is a long one."""
     if wait_s >= LONG_S and STARTED in os.environ:
         Path(os.environ[STARTED]).touch()
 
 
 class Idle:
-    """Admit no job (value 0), and prove the bound of prices zero: every job's highest value."""
+    """Admit no job (value 0), and prove a bound with prices 0: 1.001 times the sum of the jobs' highest values."""
 
     summary = "admits nobody"
     options_type = DummyOptions
@@ -53,7 +53,7 @@ class Idle:
         return SUPPORTED
 
     def solve(self, instance, *, options, stop, seed, progress):
-        """Wait as long as asked, then return the empty plan."""
+        """Wait for `wait_s` (a minute on the instance `STUCK_ON`), then return the empty plan."""
         is_stuck = os.environ.get(STUCK_ON) == instance.name
         reason = self.wait(LONG_S if is_stuck else options.wait_s, stop, progress)
         payoff = 1.001 * instance.value.max(axis=1, initial=0.0)
@@ -86,7 +86,7 @@ class Idle:
         )
 
     def wait(self, wait_s, stop, progress):
-        """Sleep in small pieces, looking whether to stop."""
+        """Sleep for 10 ms at a time, and check the stopping rule after each."""
         begun = time.perf_counter()
         tell_started(wait_s)
         progress.start("waiting", wait_s)
@@ -122,7 +122,7 @@ class Crash(Idle):
 
 
 class Die(Idle):
-    """Ends its process without a word, as a crash in compiled code does."""
+    """Ends its process without an exception, as a crash in compiled code does."""
 
     summary = "dies"
 
@@ -132,7 +132,7 @@ class Die(Idle):
 
 
 class Stubborn(Idle):
-    """Spends a minute in compiled code that knows no stopping rule and no signal."""
+    """Spends a minute in compiled code, which checks no stopping rule and handles no signal."""
 
     summary = "does not listen"
 
@@ -148,7 +148,7 @@ class Nothing(Idle):
     summary = "finds nothing"
 
     def solve(self, instance, **arguments):
-        """Return an empty-handed solution."""
+        """Return a solution without a plan, an objective or a bound."""
         return replace(
             super().solve(instance, **arguments),
             termination=Termination.TIME_LIMIT,
@@ -162,7 +162,7 @@ class Nothing(Idle):
 
 
 class TinyOnly(Idle):
-    """Supports six jobs at most."""
+    """Supports at most six jobs."""
 
     summary = "admits nobody of six"
 

@@ -106,7 +106,7 @@ def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
         return 2.0, 3.0
 
     monkeypatch.setattr(crbm, "timed", timed)
-    bench = object.__new__(TrainingBench)  # without the machines, which are of no account here
+    bench = object.__new__(TrainingBench)  # without the machines, which this method doesn't use
     bench.options, bench.seed = CrbmOptions(windows=40, alone=10), 0
     bench.plain = SimpleNamespace(one_by_one=lambda rows, rate: taken.extend(rows.tolist()))
     monkeypatch.setattr(TrainingBench, "_plain_loss", lambda self: 0.5)
@@ -117,7 +117,7 @@ def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
 
 
 def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monkeypatch):
-    """Each turn starts with the wall clock, then the processor; a turn has four epochs."""
+    """Each turn is (wall-clock seconds, processor seconds) for four epochs."""
     turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
     monkeypatch.setattr(crbm, "race", lambda *_, **__: turns)
     monkeypatch.setattr(crbm, "timed", lambda _: (7.0, 0.0))

@@ -134,10 +134,10 @@ def test_elapsed_time_brings_envy():
 
 
 def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something():
-    """One GPU, four apps, each with value 1 with it and .9 without: the market has no empty row."""
+    """One GPU, and four apps of value 1 with it and .9 without; the divisible market counts no value without GPUs."""
     instance = auction([1], *[[(1, "slot", 1 / 0.9)]] * 4)
     market_value = solve_fractional(market_of(instance)).value
-    whole = solve(instance, "exact").objective  # above the empty rows, whose log values are 0 here
+    whole = solve(instance, "exact").objective  # relative to the empty rows, whose log values are 0 here
     assert market_value < whole
 
 

@@ -197,16 +197,16 @@ OPTIONS = ServerOptions(jobs=30, seeds=3, kills=0.05, max_shift=1)
 
 @pytest.fixture(scope="module")
 def rows():
-    """The counted jobs, by way of submission."""
+    """Return the measured rows for each `RequestSizing`."""
     return {asking: count_servers(OPTIONS, 0, asking) for asking in RequestSizing}
 
 
 fresh = cache(partial(draw_set, OPTIONS))
-"""The jobs of a seed, drawn here once for all ways of submission."""
+"""Return the jobs of a seed, drawn once for all values of `RequestSizing`."""
 
 
 def harm(asking, row, seeds):
-    """Kills a job and samples short of CPU, by a walk along the samples of each server."""
+    """Return kills per job, the share of samples short of CPU, servers, and the lower bound, sample by sample."""
     kills = jobs = short = busy = servers = least = 0
     for seed in seeds:
         own = fresh(seed)

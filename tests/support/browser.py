@@ -52,12 +52,12 @@ def browser() -> str:
 
 
 class _Pages(SimpleHTTPRequestHandler):
-    """The files of a folder, and the page that looks at them."""
+    """Serves the files of a folder, and the page that opens and checks them."""
 
     look = ""
 
     def do_GET(self) -> None:
-        """Answer with a file, the checks, or the page that looks."""
+        """Respond with a file, the script of the checks, or the checking page."""
         name = unquote(self.path.split("?")[0])
         body = {"/_look.html": self.look, "/_checks.js": CHECKS.read_text()}.get(name)
         if body is None:

@@ -29,7 +29,7 @@ def narrow():
 
 @cache
 def failing():
-    """Machines fail every two hours, and tries of jobs for four reasons; gangs may spread over the first machines."""
+    """Machines fail every two hours, and attempts of jobs for four reasons; gangs may spread over machines."""
     options = EngineOptions(
         placement=Placement.FIRST_FIT,
         spread=True,
@@ -55,7 +55,7 @@ def failing():
 
 @cache
 def kinds():
-    """GPUs of two types, of which some jobs can use only one; hosts never run short."""
+    """GPUs of two types, of which some jobs can use only one; hosts' CPUs and memory are unlimited."""
     rng, count = np.random.default_rng(7), 16
     slow = rng.choice([PPM, 3 * PPM // 2, 3 * PPM, 0], count, p=[0.2, 0.4, 0.2, 0.2])
     fast = np.where((slow > 0) & (rng.random(count) < 0.1), 0, PPM)
@@ -68,7 +68,7 @@ def kinds():
 
 @cache
 def shared():
-    """Jobs take shares of GPUs of two types, and of hosts that run short; neighbours slow them down."""
+    """Jobs use fractions of GPUs of two types, and scarce CPUs and memory of hosts; jobs on one GPU slow each other down."""
     rng, count = np.random.default_rng(3), 18
     jobs = drawn_jobs(
         3,

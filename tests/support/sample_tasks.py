@@ -14,7 +14,7 @@ HEARD = "heard"
 
 
 class Squares(AbstractTask[object, object]):
-    """Square numbers; texts are mischief: raise, die, wait until asked to stop, leave tasks open."""
+    """Square numbers; a text such as "die" runs the method `_die` instead, which raises, dies, waits or misuses progress."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder

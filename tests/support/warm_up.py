@@ -49,7 +49,7 @@ def shared_columns() -> None:
 
 
 def shared_online() -> None:
-    """Compile the online rule there."""
+    """Compile the online algorithm for shared servers."""
     compile_online(is_shared=True)
 
 
@@ -64,7 +64,7 @@ def auctions() -> None:
 
 
 def job() -> Workload:
-    """Return the least workload."""
+    """Return the smallest workload."""
     return Workload(submit_us=np.zeros(1, np.int64), gpus=np.ones(1, np.int64), duration_us=np.ones(1, np.int64))
 
 
@@ -79,7 +79,7 @@ def capacity() -> None:
 
 
 PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers)
-"""In this order, each by the next free process: loops that two parts share are compiled and cached in the earlier part."""
+"""Parts in the order in which free processes take them: a loop of two parts is compiled and cached in the earlier one."""
 
 
 def prepare() -> None:

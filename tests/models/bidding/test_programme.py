@@ -17,7 +17,7 @@ TOL = 1e-6
 def two_bids(charge_low, charge_high):
     """Return a market of two machines at either of two bids, the lower one outbid after 45 minutes of one hour in two.
 
-    Whoever holds it then loses a quarter of an hour of the half hour in which that happens.
+    A machine at the lower bid then loses a quarter of an hour of the half-hour slot of its eviction.
     """
     base = hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], max_count=2, cap=2, fixed_usd=0.4, eviction_loss_h=0.25)
     charge = np.array([[charge_low] * 2, [charge_high] * 2])

@@ -210,7 +210,7 @@ class UpOnly(RandomPlans):
 def record(request):
     """A run of a compiled policy, and of one that plans, with failures under load and on idle machines.
 
-    A thousandth as long: so that a microsecond shows in every figure.
+    All times are a thousandth of the usual ones, so that a change of one microsecond is visible in every figure.
     """
     jobs = _jobs(5, 14)
     submit, duration, fails = (values // 1000 for values in (jobs.submit_us, jobs.duration_us, jobs.fails_us))

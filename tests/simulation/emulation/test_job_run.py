@@ -17,7 +17,7 @@ from optim.training.transport import InProcess, Lost
 
 
 class Local(InProcess, contextlib.nullcontext):
-    """Machines of this process under the name of processes."""
+    """Machines in this process, with the interface of `Processes`."""
 
     def __init__(self, application, options, *, max_machines):
         super().__init__(application)
@@ -28,7 +28,7 @@ class Local(InProcess, contextlib.nullcontext):
 
 
 def run_of(machines, work, **options):
-    """A job's run, half as fast a worker where there are four."""
+    """A job's run; with four workers each one is half as fast."""
     plan = JobPlan(job=1, name="j", machines=machines, work=work, speeds=(1.0, 2.0, 3.0, 2.0))
     return JobRun(plan, PlanOptions(**options))
 

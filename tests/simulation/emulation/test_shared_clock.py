@@ -30,7 +30,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch):
-    """The world's time, in the test's hands."""
+    """A replacement of the module `time`, which the test controls."""
     found = World()
     monkeypatch.setattr(job_run, "time", found)
     return found
@@ -38,7 +38,7 @@ def world(monkeypatch):
 
 @pytest.fixture
 def clock(world):
-    """A new clock, in that world."""
+    """A new clock, driven by `world`."""
     found = SharedClock()
     yield found
     found.close()

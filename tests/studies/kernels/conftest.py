@@ -5,7 +5,7 @@ import pytest
 
 
 class ServerHere:
-    """Stands for the server's process, which takes a second to start: one test has the real one."""
+    """Replaces the server's process, which takes a second to start; one test uses the real process."""
 
     def __init__(self, start, pushes, rate):
         self.held, self.pushes, self.rate = start.copy(), pushes, np.float32(rate)
@@ -22,5 +22,5 @@ class ServerHere:
 
 @pytest.fixture
 def server_here(monkeypatch):
-    """Let no process be started."""
+    """Replace the server's process by an object in this process."""
     monkeypatch.setattr("optim_studies.kernels.cases.ServerProcess", ServerHere)

@@ -36,7 +36,7 @@ def test_leaves_out_what_is_not_installed(monkeypatch):
 
 
 class Tensor:
-    """As much of a tensor as a peer needs."""
+    """The methods of PyTorch's tensor that the baselines call."""
 
     def __init__(self, array):
         self.array = array

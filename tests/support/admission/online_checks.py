@@ -28,7 +28,7 @@ def _at_most(left: FloatArray | float, right: FloatArray | float, what: str) -> 
 
 
 def check_capacity(seen: Observation) -> None:
-    """P1: no row is used beyond its capacity, though the theorem's algorithm needs no test for it."""
+    """P1: no row is used beyond its capacity, although the theorem's algorithm doesn't check capacities."""
     _at_most(seen.used_before[-1], seen.layout.capacity, "capacity")
 
 

@@ -38,7 +38,7 @@ class SlotlessSide(ServerSide):
     """Prices without the slot index: a server's price follows its mean utilisation over all slots."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
-        """Take as usual, then give all slots of each touched server one price."""
+        """Reserve as usual, then set one price per server and resource for all slots, by mean utilisation."""
         cell = (use.slot, slice(None), use.server)
         before = self.price[cell]
         super().take(use)
@@ -52,7 +52,7 @@ class SlotlessSide(ServerSide):
 
 
 class SlotlessState(ClusterState):
-    """A cluster of such servers."""
+    """A cluster whose servers are `SlotlessSide`."""
 
     def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
         super().__init__(instance, bounds, function)
@@ -104,7 +104,7 @@ def ignores_the_cap(instance: AdmissionInstance) -> ResidualSearch:
 
 
 def ignores_what_is_left(instance: AdmissionInstance) -> ResidualSearch:
-    """Take every server for empty."""
+    """Treat every server as empty."""
     return ResidualSearch(instance, is_residual_checked=False)
 
 

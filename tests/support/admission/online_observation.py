@@ -164,7 +164,7 @@ class Ground:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """A finished run with all that its theorem speaks of; arrays are over the rows of `layout`.
+    """A finished run with the quantities of its theorem; arrays are over the rows of `layout`.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class Observation:
 
 
 def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -> Observation:
-    """Run the online algorithm and lay it open."""
+    """Run the online algorithm, and record its prices, usage and payoffs."""
     instance, layout = ground.instance, ground.layout
     rng = np.random.default_rng(0)
     bounds = parts.bounds(make_bounds(instance, options, rng, ground.worth))

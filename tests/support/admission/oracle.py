@@ -18,7 +18,7 @@ from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.enumeration import Enumerator
 
 MAX_SCHEDULES = 600
-"""Instances with more schedules than this are no business of an enumeration."""
+"""Number of schedules above which an instance isn't enumerated."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,7 +64,7 @@ class Layout:
         return slice(first, first + self.instance.num_resources)
 
     def segment(self, job: int, done: int) -> int:
-        """Return the demand segment that holds once so much progress is made."""
+        """Return the demand segment of a job after the progress `done`."""
         jobs = self.instance.jobs
         first, last = int(jobs.segment_offset[job]), int(jobs.segment_offset[job + 1])
         return first + sum(start <= done for start in jobs.segment_start[first + 1 : last].tolist())

@@ -113,7 +113,7 @@ def greedy_plan(instance: AdmissionInstance) -> AdmissionPlan:
 
 
 def segment_of(instance: AdmissionInstance, job: int, done: int) -> int:
-    """Return the demand segment after so much progress, by looking at all of them."""
+    """Return the demand segment after the given progress, by a loop over all segments."""
     jobs = instance.jobs
     own = range(int(jobs.segment_offset[job]), int(jobs.segment_offset[job + 1]))
     return max(s for s in own if jobs.segment_start[s] <= done)
@@ -130,7 +130,7 @@ def exceeds_share(instance: AdmissionInstance, segment: int, counts: list[int], 
 
 
 def violated_rows(instance: AdmissionInstance, workers: Rows, ps: Rows) -> set[str]:
-    """Return the numbers of the rows that a plan violates: dense arrays, everything looked at."""
+    """Return the numbers of the rows that a plan violates, by dense arrays over all rows."""
     found: set[str] = set()
     shape = (instance.num_jobs, instance.horizon)
     dense = [

@@ -14,7 +14,7 @@ from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.tiny import SLOT_S, job_document, tiny_instance
 
 PRICE = 1.0
-"""Utils a GPU-slot."""
+"""Utility per GPU-slot."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Small admission instances of every trait by a seed, and proofs about them, valid or not, as input for the checker."""
+"""Small admission instances with every optional feature by a seed, and valid and invalid proofs for the checker."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ UTILITIES = (
 
 
 def seeded_document(seed: int) -> dict[str, Any]:
-    """Return the document of an instance of three jobs and up to six servers; the seed's bits choose the traits."""
+    """Return the document of an instance of three jobs and up to six servers; the seed's bits choose its features."""
     rng = np.random.default_rng(seed)
     traits = {
         name: bool(seed >> bit & 1) for bit, name in enumerate(("shared", "slots", "segments", "chunks", "capped"))

@@ -1,4 +1,4 @@
-"""Instances for the formal programmes, with few schedules, much contention and every trait; and their best plans."""
+"""Instances with few schedules, much contention and every optional feature, for the programmes; and their best plans."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def job(name: str = "a", **fields: Any) -> dict[str, Any]:
 
 
 def servers(*capacities: Any, count: int = 1) -> list[dict[str, Any]]:
-    """Return one class of servers a capacity."""
+    """Return one class of servers per capacity."""
     return [{"type": f"s{c}", "capacity": capacity, "count": count} for c, capacity in enumerate(capacities)]
 
 
@@ -103,7 +103,7 @@ def _jobs(draw: st.DrawFn, name: str, horizon: int) -> dict[str, Any]:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, max_jobs: int = 3, max_horizon: int = 3, max_servers: int = 2) -> AdmissionInstance:
-    """Draw up to three jobs, three slots, two servers a side: disjoint or shared, with any mixture of traits."""
+    """Draw up to three jobs, three slots, and two servers each for workers and PSs, or shared, with any features."""
     horizon = draw(st.sampled_from([max_horizon, 2, max_horizon, max_horizon, 1]))
 
     def side() -> list[dict[str, Any]]:

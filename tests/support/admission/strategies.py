@@ -52,7 +52,7 @@ class JobSketch:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSketch:
-    """`count` equal servers; `capacity` is one list over the resources, or one such list a slot."""
+    """`count` equal servers; `capacity` is one list over the resources, or one such list per slot."""
 
     capacity: tuple[str | tuple[str, ...], ...]
     count: int = 1
@@ -69,7 +69,7 @@ def make_instance(
     min_utility: str = "0.01",
     name: str = "sketch",
 ) -> AdmissionInstance:
-    """Build an instance; without `ps_servers` the others are shared by workers and PSs."""
+    """Build an instance; without `ps_servers`, workers and PSs share `worker_servers`."""
     sides = [[_server(f"{c}", sketch) for c, sketch in enumerate(side)] for side in (worker_servers, ps_servers or ())]
     is_shared = ps_servers is None
     num_resources = len(jobs[0].worker) if jobs else len(_first_row(worker_servers[0]))

@@ -10,7 +10,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
 
 SLOT_S = 10
-"""Seconds a slot; a mini-batch of that length makes one worker-slot."""
+"""Seconds per slot; a mini-batch of that length is one worker-slot of work."""
 
 
 def job_document(name: str = "a", **fields: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ BY_HAND = {
         max_share_per_server=0.5,
     ),
 }
-"""One instance for every trait that a checker must know."""
+"""One instance for every feature that a checker must handle."""
 
 
 @st.composite

@@ -51,7 +51,7 @@ def with_scaled_resource(instance: AdmissionInstance, resource: int, factor: int
 
 
 def with_more_room(instance: AdmissionInstance, amount: Decimal) -> AdmissionInstance:
-    """Give every server so much more of every resource."""
+    """Add an amount to the capacity of every server, for every resource."""
     return instance_from_document(
         _with_capacities(document_from_instance(instance), lambda row: [quantity + amount for quantity in row])
     )

@@ -19,7 +19,7 @@ def _renumbered(places):
 
 
 def bids(max_rows: int = 4, largest: int = 5) -> st.SearchStrategy:
-    """Bids of values above the empty row's 1, in eighths."""
+    """Bids whose values are multiples of 1/8 above 1, the value of the empty row."""
     row = st.tuples(st.integers(1, largest), st.sampled_from(LOCALITIES), st.integers(9, 64).map(lambda v: v / 8))
     return st.lists(row, min_size=0, max_size=max_rows)
 

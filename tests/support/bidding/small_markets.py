@@ -202,7 +202,7 @@ def with_survival(seed: int) -> BiddingInstance:
 
 
 def outcomes(shocks: CommonShocks) -> tuple[np.ndarray, np.ndarray]:
-    """Return which markets last under each combination of causes that strike or don't, a row each, and its probability."""
+    """Return which markets survive each combination of shocks, one row per combination, and the probability of each."""
     causes = np.concatenate([shocks.own, shocks.by_zone, shocks.by_region])
     first_zone, first_region = len(shocks.own), len(shocks.own) + len(shocks.by_zone)
     struck = np.array(list(product((False, True), repeat=len(causes))))
@@ -212,7 +212,7 @@ def outcomes(shocks: CommonShocks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray:
-    """Return each footprint's probability to keep enough, summed over all outcomes."""
+    """Return each footprint's probability of keeping the minimum capacity, summed over all outcomes."""
     asked, (lasts, chance) = instance.survival, outcomes(instance.survival.shocks)
     return ((table * asked.capacity) @ lasts[:, instance.bids.market].T >= asked.min_capacity) @ chance
 
@@ -224,7 +224,7 @@ def footprints_that_keep_enough(instance: BiddingInstance) -> np.ndarray:
 
 
 def best_that_lasts(instance: BiddingInstance) -> float:
-    """Return the lowest cost per work of any footprint that keeps enough, infinity where there is none."""
+    """Return the lowest cost per work under the chance constraint, infinity if no footprint satisfies it."""
     cost, work = evaluate_many(instance, footprints_that_keep_enough(instance))
     is_answer = (work > 0) & (work >= instance.min_work * (1 - 1e-12))
     return float(np.where(is_answer, cost / np.where(work > 0, work, 1.0), np.inf).min(initial=np.inf))

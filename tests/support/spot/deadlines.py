@@ -10,7 +10,7 @@ from optim.models.bidding.market.billing import Billing
 def least_mean(job, hazard, is_available, unit_s, first=None):
     """Return the least mean dollars from the start, of a spell whose age is 1, or whose hazards are `first`, by expectimin.
 
-    Every situation contains seconds: time, remaining work, allocation and its launch. The bills are per lease, by the
+    A state is the time, the remaining work, the allocation and its launch, in seconds. The bills are per lease, by the
     rules of Billing for lost or returned machines.
     """
     setup_s = -(-job.setup_s // unit_s) * unit_s
@@ -57,7 +57,7 @@ def least_mean(job, hazard, is_available, unit_s, first=None):
         return min(found, default=inf)
 
     def later(t, left_s, held, age, there):
-        """Infinite where some path can't be in time, however unlikely it is."""
+        """Infinite if any path misses the deadline, however unlikely it is."""
         if t * tick_s >= job.deadline_s:
             return inf
         chance = first[t - 1][int(there)] if age is None else hazard[int(there)][min(age, ages) - 1]

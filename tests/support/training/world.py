@@ -17,7 +17,7 @@ PATIENCE = 3000
 
 @dataclass
 class Wish:
-    """A policy that a test changes at will."""
+    """A policy whose stage a test can set at any time."""
 
     wanted: Stage = Stage.BACKED_UP
 
@@ -100,11 +100,11 @@ class World:
         self.check()
 
     def kill(self, machine):
-        """Take a machine away; the news is under way."""
+        """Remove a machine; the controller has not received the message about it yet."""
         self.transport.kill(machine)
 
     def _note_death(self, machine):
-        """The controller is about to learn of a death: the oracle determines the remaining state."""
+        """Let the oracle determine the state that remains, before the controller learns of a machine's death."""
         if machine not in (*self.controller.machines.staying, *self.controller.machines.leaving):
             return
         roles = self.controller.roles
@@ -141,19 +141,19 @@ class World:
         self.check()
 
     def sync(self, shard):
-        """Ask one server for a copy, out of turn."""
+        """Ask one server for a copy when no checkpoint is due."""
         servers = self.controller.roles.servers
         if servers and self.controller.phase in (Phase.RUNNING, Phase.DRAINING):
             clock, generation = self.controller.flow.read_clock, self.controller.generation
             self.transport.send(servers[shard], Read(generation=generation, shard=shard, clock=clock))
 
     def run_machine(self, machine):
-        """Let a machine take its next message."""
+        """Let a machine process its next message."""
         self.transport.run_machine(machine)
         self._check_machine(machine)
 
     def take(self, machine):
-        """Let the controller take the next message of a machine."""
+        """Let the controller process the next message of a machine."""
         self._receive(self.transport.outboxes[machine].popleft())
 
     def repeat_to_machine(self, machine, index):
@@ -176,7 +176,7 @@ class World:
 
     @property
     def busy(self):
-        """Links with something on them: (whether to the controller, machine)."""
+        """Links that hold messages, as (whether towards the controller, machine)."""
         inward = [(False, name) for name, inbox in self.transport.inboxes.items() if inbox]
         return inward + [(True, name) for name, outbox in self.transport.outboxes.items() if outbox]
 

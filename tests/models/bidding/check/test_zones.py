@@ -23,7 +23,7 @@ def claim():
 
 
 def lifted(values, amount):
-    """Return a potential with a larger value at its first situation."""
+    """Return a potential whose first entry is larger by an amount."""
     found = values.copy()
     found[0, 0, 0] += amount
     return found
@@ -117,7 +117,7 @@ def test_a_launch_after_whose_set_up_the_job_ends_within_a_tick_costs_no_more_th
 
 
 def lowered(market, job, claim, billing):
-    """Return the kinds of steps of (B.13) that cost less than the potential falls, tried one situation at a time."""
+    """Return the types of steps of (B.13) that cost less than the potential falls, by a loop over all states."""
     costs, tick_s, unit = place_costs(market, job, claim.first, billing), market.tick_s, job.unit_s(market.tick_s)
     ticks, steps = len(costs.cost), job.slack_s // unit
     found = set()

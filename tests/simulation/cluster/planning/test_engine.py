@@ -111,7 +111,7 @@ def test_a_log_with_one_number_changed_is_refused(world, seed, data):
 
 
 class Scripted(PlanningPolicy):
-    """Plays a list of plans, one a call."""
+    """Returns the plans of a list, one per call."""
 
     name = "scripted"
 

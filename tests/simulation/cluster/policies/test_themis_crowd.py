@@ -36,7 +36,7 @@ def _jobs(rng, apps=4):
 
 
 class _Compared(AgentBatch):
-    """Holds every answer against those of its agents, one by one."""
+    """Compares every result of the batch with those of its agents, one by one."""
 
     rows = 0
 

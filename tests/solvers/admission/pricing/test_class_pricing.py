@@ -1,4 +1,4 @@
-"""Class-level pricing against the list of all schedules, for every trait that an instance may have."""
+"""Class-level pricing against the list of all schedules, with every optional feature of an instance."""
 
 import numpy as np
 import pytest
