@@ -35,7 +35,7 @@ from optim.profiling.timing import DROPPED, Timing
 PLACE = "{workers}"
 MIN_STEPS = 3
 SHOWN = 200
-"""Maximum number of characters that the error quotes of a failed script's last line."""
+"""Maximum number of characters of a failed script's last line that the error quotes."""
 
 GIGA = 1e9
 LOCAL_MBPS = 100_000.0

@@ -200,7 +200,10 @@ class Machine(Struct, forbid_unknown_fields=True):
 
 
 class CrbmCost(Struct, forbid_unknown_fields=True):
-    """Seconds of one mini-batch of the phase encoder: ``a0 + a1 B n nv (nv + nh)``."""
+    """Seconds of one mini-batch of the phase encoder: ``a0 + a1 B n nv (nv + nh)``.
+
+    B is the number of windows, n of delays, nv of visible and nh of hidden units.
+    """
 
     coefficients: list[MeasuredValue]
     error: NonNegative

@@ -195,7 +195,7 @@ POINT_S = 0.4
 """Seconds for the repeats of one update."""
 
 MAX_SET_BYTES, EDGES = 2**29, 4
-"""Bytes of the largest working set beyond the cache, or multiples of the cache's edge if that is more."""
+"""The largest working set beyond the cache: MAX_SET_BYTES, or EDGES times the cache's edge if that is more."""
 
 TERMS = ("the time per update", "the time per push", "the time per byte", "the time per pushed byte")
 

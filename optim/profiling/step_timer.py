@@ -25,7 +25,7 @@ FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
 SCHEMA = "optim/steps/1"
 
 FIRST_STEPS, WRITE_SHARE = 100, 20
-"""Number of first steps that are each written. Later writes are at least WRITE_SHARE times the time of a write apart."""
+"""The file is written after each of the first FIRST_STEPS steps; later, writing takes at most 1 / WRITE_SHARE of the time."""
 
 NETWORK = Path("/proc/net/dev")
 

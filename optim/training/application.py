@@ -123,14 +123,16 @@ def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
     Raises
     ------
     InvalidProblemError
-        If they are not.
+        If they aren't, or aren't int32 numbers of shape (k,).
     """
     if rows.dtype != np.int32 or rows.ndim != 1:
         raise InvalidProblemError(
             f"rows must be int32 numbers, shape (k,), got {rows.dtype} of shape {rows.shape}; convert them"
         )
     if len(rows) and not (rows[0] >= 0 and rows[-1] < num_rows and (np.diff(rows) > 0).all()):
-        raise InvalidProblemError(f"rows of a partition must rise, from 0 to at most {num_rows - 1}; sort them")
+        raise InvalidProblemError(
+            f"row numbers of a partition must increase, from 0 to at most {num_rows - 1}; sort them"
+        )
 
 
 @lru_cache(maxsize=16, typed=True)

@@ -32,7 +32,7 @@ WHAT, REMEDY = "a checkpoint", "remove it: training resumes from the newest inta
 
 
 class StartingPoint(NamedTuple):
-    """Starting point of a run: number of applied clocks, parameters and the optimiser's slots, and the losses so far."""
+    """Starting point of a run: number of applied clocks, parameters, optimiser's state arrays (slots), and losses so far."""
 
     clock: int
     parameters: Vector
@@ -94,7 +94,7 @@ class DurableStorage(Machine):
         return None
 
     def handle(self, message: Message) -> list[Message]:
-        """Return the replies to a message; write a checkpoint if it brings the last shard of a clock."""
+        """Return the replies to a message; write a checkpoint if it contains the last missing shard of a clock."""
         replies = super().handle(message)
         if isinstance(message, Copy):
             # Not in `_replies`, whose errors are attributed to the application.

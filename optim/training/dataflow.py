@@ -91,7 +91,7 @@ DENSEST = 0.5
 
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
-    """Return the maximum share of rows with a gradient up to which it is pushed by rows; 0 for never."""
+    """Return the largest share of rows with a gradient for which a worker pushes by rows; 0 if it never does."""
     if not isinstance(application, HasRows) or not optimiser.zero_grad_is_noop or options.pushes is Pushes.DENSE:
         return 0.0
     if row_width(application, options.num_shards) != application.row_width:

@@ -48,7 +48,7 @@ OptState = tuple[Vector, ...]
 
 
 class ShardValues(NamedTuple):
-    """A shard as of `clock` applied clocks: its parameters and the optimiser's slots, each of the shard's length."""
+    """A shard after `clock` applied clocks: its parameters and the optimiser's state arrays (slots), all of one length."""
 
     shard: int
     clock: int
@@ -63,7 +63,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """From a machine: its first message, that it is ready. It belongs to no generation yet."""
+    """From a machine, as its first message: it is ready. It belongs to no generation yet."""
 
     machine: str
     generation: int = 0

@@ -248,8 +248,8 @@ _BEGUN: dict[int, dict[str, str]] = {}
 def context_of() -> "SpawnContext | ForkServerContext":
     """Return the context that starts a process: a fork server if its processes equal spawned ones, otherwise spawning.
 
-    The fork server ends with this interpreter. A fork server that other code started, or whose libraries read another
-    environment, isn't used. No fork server can start if the path of the temporary folder is too long for a socket.
+    The fork server ends with this interpreter. It isn't used if other code started it, or if its libraries were loaded
+    with other environment variables. It can't start if the path of the temporary folder is too long for a socket.
     """
     if "forkserver" not in get_all_start_methods() or not _has_server():
         return get_context("spawn")

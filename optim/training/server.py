@@ -1,8 +1,8 @@
 """Shards of a server on JAX's device: they receive pushes, apply clocks, and send copies to the backup.
 
-A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory of the
-slots. Parameters get new memory, so published parameters stay unchanged for their readers, and publishing passes a
-reference.
+A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory
+of the optimiser's state arrays (slots). Parameters get new memory, so published parameters stay unchanged for their
+readers, and publishing passes a reference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -167,7 +167,7 @@ def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
     pushes
         Pushes of the clock, at least one.
     num_slots
-        Number of slot arrays of the optimiser.
+        Number of state arrays of the optimiser.
 
     Notes
     -----

@@ -117,7 +117,7 @@ class Thresholds:
 
     Notes
     -----
-    The defaults, 1 and 15, are those of the paper's cluster; `ThroughputModel` derives others.
+    The defaults, 1 and 15, are those of the paper's cluster; `ThroughputModel` derives those of other clusters.
     """
 
     second: float = 1.0
@@ -184,8 +184,8 @@ class ThroughputModel:
     Notes
     -----
     With a = T, d = D / (R s) B / U and m = M / (R k U), stage 2 begins at the ratio ``max(1, m, sqrt(d) - 1)`` and stage
-    3 at ``min(d - 1, d / (1 + m))``. So the third threshold is at most ``(second + 1)^2 - 1``: the paper's 1 and 15 do
-    not both follow from this model; from 15 it derives at least 3 for the second.
+    3 at ``min(d - 1, d / (1 + m))``. So the third threshold is at most ``(second + 1)^2 - 1``. The paper's 1 and 15 can't
+    both follow from this model: if the third threshold is 15, the second is at least 3.
     """
 
     work_s: float

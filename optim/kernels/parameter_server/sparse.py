@@ -44,7 +44,7 @@ TURNS, LATER_TURNS = 2, 16
 
 
 class Rows(NamedTuple):
-    """A table: parameters and the optimiser's slots, arrays of shape (rows, width) each."""
+    """A table: parameters and the optimiser's state arrays (slots), each of shape (rows, width)."""
 
     parameters: jax.Array
     slots: OptState

@@ -1,4 +1,4 @@
-"""Training jobs on generated data: three of the shapes that AgileML was measured on, and a neural network."""
+"""Training jobs on generated data: the three applications of AgileML's published experiments, and a neural network."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

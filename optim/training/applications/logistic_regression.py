@@ -40,7 +40,7 @@ class LogisticRegression(AbstractClassifier):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "LogisticRegression":
-        """Return the published shape with all sizes multiplied by `scale`."""
+        """Return the application with all sizes of the published experiment times `scale`."""
         return cls(
             num_observations=max(num_partitions, round(64_000 * scale)),
             num_features=max(1, round(21_504 * scale)),

@@ -47,7 +47,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
-        """Return the published shape with all sizes multiplied by `scale`, ratings by its square."""
+        """Return the application with the published sizes times `scale`, and the number of ratings times its square."""
         return cls(
             num_users=max(num_partitions, round(480_000 * scale)),
             num_items=max(1, round(18_000 * scale)),

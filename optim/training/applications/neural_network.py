@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class NeuralNetwork(AbstractClassifier):
     """Multilayer perceptron with rectified units; the loss is the cross-entropy of its classes.
 
-    The generated points are normal; the class of a point is the largest of the random linear scores of `num_classes`
-    random rectified features.
+    The generated points are normal. A point's class has the largest of `num_classes` scores, which are random linear
+    functions of random rectified features, minus their means over the partition.
 
     Parameters
     ----------

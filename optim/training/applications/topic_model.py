@@ -50,7 +50,7 @@ class TopicModel(GeneratedApplication[Counts]):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "TopicModel":
-        """Return the published shape with documents, words and topics multiplied by `scale`."""
+        """Return the application with the published numbers of documents, words and topics times `scale`."""
         return cls(
             num_documents=max(num_partitions, round(300_000 * scale)),
             num_words=max(2, round(100_000 * scale)),
