@@ -20,7 +20,7 @@ __all__ = ["dummies", "plugin_environment"]
 
 @pytest.fixture
 def registry(monkeypatch):
-    """Forget after a test which solvers it registered."""
+    """Remove the solvers that a test registered."""
     for problem in problem_names():  # otherwise modules that a test loads first would be unloaded after it
         solvers_of(problem)
     monkeypatch.setattr(REGISTRY, "_items", dict(REGISTRY._items))

@@ -73,7 +73,7 @@ def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
 
 
 class Counting(SerialExecutor):
-    """Pieces are done here, and counted."""
+    """An engine that does the pieces in this process, and counts them."""
 
     page, sent_bytes = "http://here/status", 0
 

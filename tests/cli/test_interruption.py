@@ -22,7 +22,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def started(tmp_path):
-    """Name the file that a solve makes that takes a minute."""
+    """Return the path of the file that a solve of a minute creates when it begins."""
     return tmp_path / "started"
 
 
@@ -82,7 +82,7 @@ def assert_resumes_whole():
 
 @pytest.fixture
 def interrupted(dummies, tmp_path, monkeypatch):
-    """Run a command in this process, which gets a Ctrl-C as soon as a solve has begun that takes a minute."""
+    """Run a command in this process, and send Ctrl-C as soon as a solve of a minute has begun."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stuck_on):

@@ -86,7 +86,7 @@ def test_the_files_of_a_state_tell_of_each_pending_job(cluster, monkeypatch):
 
 
 def test_limits_are_those_of_the_table(cluster, monkeypatch):
-    """The oracle reads the table itself: of each user's jobs 95 of 100 take no longer, and a smaller one of them has fewer below it."""
+    """By a separate reading of the table: 95 % of a user's jobs take at most the limit, which is one of their run times."""
     words = next(words for question, words in questions() if question.startswith("Which limit"))
     lines = ask(cluster, monkeypatch, [*words, "--format", "json"]).stdout.splitlines()
     found = {row["user"]: row for row in map(json.loads, lines) if row.get("limits_by") == "user"}

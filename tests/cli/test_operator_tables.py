@@ -23,7 +23,7 @@ def play(table, *words, gpus="1x8", policy="fifo"):
 
 
 def refused(table, *words, **more):
-    """Return the one line of the error for a table."""
+    """Return the error's only line for a table."""
     code, *_, said = play(table, *words, **more)
     assert code == 2, said
     assert said.count("\n") == 1, said

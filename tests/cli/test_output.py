@@ -141,7 +141,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def become_terminal(monkeypatch):
-    """Let stderr be a terminal from the call on (between fixture and test pytest takes it back)."""
+    """Return a function that makes stderr a terminal; called within the test, since pytest replaces stderr after fixtures."""
 
     def become():
         stream = Terminal()

@@ -18,7 +18,7 @@ SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option",
 
 @pytest.fixture(autouse=True)
 def quick(tmp_path, monkeypatch):
-    """Work in an empty folder, and measure little."""
+    """Change to an empty folder, and reduce the measurements."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("optim.profiling.machine_benchmarks.last_level_cache", lambda: 2**18)
     monkeypatch.setattr("optim.profiling.machine_benchmarks.IN_CACHE_SIZES", (2**8, 2**9))

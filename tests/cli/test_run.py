@@ -281,21 +281,21 @@ class Own(UserApplication):
 
 
 class Absent(Own):
-    """Data that aren't there."""
+    """An application whose constructor raises an error of two lines."""
 
     def __init__(self):
         raise LookupError("no data\nhere")
 
 
 class Words(Own):
-    """Parameters that aren't numbers."""
+    """An application whose parameters aren't numbers."""
 
     def start(self):
         return ["a"]
 
 
 class Empty(Own):
-    """No partitions."""
+    """An application without partitions."""
 
     def sizes(self):
         return []

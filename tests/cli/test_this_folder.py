@@ -45,7 +45,7 @@ QUICK = ("bench",)
 
 @pytest.fixture
 def planted(tmp_path):
-    """Return a folder in which every module that Python or a package has is there a second time, and leaves a mark."""
+    """Return a folder with a module of the name of every module of Python and of the packages; each leaves a mark if run."""
     folder = tmp_path / "data"
     folder.mkdir()
     for name in {*sys.stdlib_module_names, *packages_distributions()}:
@@ -88,7 +88,7 @@ def test_nor_does_the_server_that_kernels_are_compared_with(planted):
 
 
 def test_compiled_loops_are_not_taken_from_where_a_file_of_the_folder_says(planted):
-    """Numba reads a file of settings there, and its folder of machine code is one of them."""
+    """Numba reads a settings file in the current folder, which may set the folder of compiled code."""
     for name in ("yaml", "_yaml"):
         (planted / f"{name}.py").unlink(missing_ok=True)
     (planted / ".numba_config.yaml").write_text(f"cache_dir: {planted / 'loops'}\n")

@@ -16,7 +16,7 @@ POLICIES = "{policies} "
 
 
 def arguments(name):
-    """Return what the pages' blocks of a directive name."""
+    """Return the arguments of a directive in all pages."""
     texts = [page.read_text() for page in sorted((ROOT / "docs").rglob("*.md"))]
     return [words for text in texts for words in re.findall(rf"^```{{{name}}} (.+)$", text, re.M)]
 

@@ -75,7 +75,7 @@ def draw(kinds: list[Any], seed: int, number: int) -> tuple[Any, bytes | str, st
 
 
 def place(content: bytes | str, path: Path) -> None:
-    """Put the input where the command finds it."""
+    """Write the input to the file that the command reads."""
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif content == "folder":
@@ -94,7 +94,7 @@ def peak_bytes() -> int:
 def judge(
     code: int, stderr: str, error: BaseException | None, seconds: float, grown: int, codes: tuple[int, ...] = CODES
 ) -> list[str]:
-    """Return the faults of a command's end."""
+    """Return the faults in a command's exit code, messages, time and memory."""
     faults = []
     if error is not None and not isinstance(error, SystemExit):
         faults.append(f"{type(error).__name__} came through")

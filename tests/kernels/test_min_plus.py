@@ -103,7 +103,7 @@ def test_of_equal_payoffs_the_first_slot_completes_and_none_is_worth_nothing():
 
 
 def drawn(seed, jobs, slots, counts, width):
-    """Tables with much that is impossible, values and targets, float32."""
+    """Tables with many infinite entries, values and targets, float32."""
     rng = np.random.default_rng(seed)
     tables = np.cumsum(rng.random((jobs, slots, counts)), axis=2).astype(np.float32)
     tables[rng.random(tables.shape) < 0.2] = np.inf

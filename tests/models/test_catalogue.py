@@ -13,7 +13,7 @@ from optim.models.catalogue import problem_named, problem_names, problem_of_sche
 
 
 class Renamed(BiddingProblem):
-    """Bidding whose files called the bids `offers` once."""
+    """The bidding problem with an earlier file format in which `bids` was called `offers`."""
 
     earlier_schemas = ("optim/bidding/0",)
 

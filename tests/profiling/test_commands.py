@@ -36,7 +36,7 @@ for step in range(8):
 
 
 def steps(seconds, **fields):
-    """The messages of a process."""
+    """The measurements of a process, as `StepTimer` writes them."""
     known = {"schema": "optim/steps/1", "alone_s": [], "started_at": 105.0, "model_bytes": 2_000_000, "wall_s": 10.0}
     return Steps(seconds=seconds, host_bytes=3_000_000_000, **{**known, **fields})
 

@@ -70,7 +70,7 @@ def test_a_step_that_fails_is_not_counted(clock):
 
 def test_results_are_waited_for_before_the_clock_is_read(clock):
     class Result:
-        """Something on a device."""
+        """A result on a device, whose computation takes time."""
 
         def block_until_ready(self):
             clock.now += 7.0

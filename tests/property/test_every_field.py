@@ -108,7 +108,7 @@ def containers(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def why_free(path: tuple[Any, ...]) -> str | None:
-    """Return why a field may be anything, None where it may not."""
+    """Return the reason why a field may have any value, None if it may not."""
     words = [str(step) for step in path]
     if words[:2] == ["stats", "counts"] and words[2] in OWN_COUNTERS:
         return "a counter of the solver's work"
@@ -122,7 +122,7 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Return a document with another value in one place; objects outside the path are shared."""
+    """Return a document with another value at a path; objects outside the path are shared."""
     if not path:
         return new
     result = copy.copy(value)

@@ -110,7 +110,7 @@ def two_jobs(value: float) -> AdmissionInstance:
 
 
 def posted(lower: float, upper: float) -> PriceRanges:
-    """Prices of the worker's row between two numbers; the PS hosts are free."""
+    """Price ranges with the given bounds for the worker's row; PS hosts are free of charge."""
     row: FloatArray = np.zeros((1, 1, 1))
     nothing = SideRanges(log_lower=row - np.inf, log_upper=row - np.inf)
     return PriceRanges(worker=SideRanges(log_lower=row + np.log(lower), log_upper=row + np.log(upper)), ps=nothing)

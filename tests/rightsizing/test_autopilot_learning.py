@@ -8,7 +8,7 @@ from tests.support.containers.worlds import world_of
 
 
 def transcribed(demand, top, width):
-    """Limits of one container and resource, cycle by cycle."""
+    """Return the limits of one container and resource, cycle by cycle, by a plain transcription of the published rule."""
     limits = [top * (k + 1) / 100 for k in range(100)]
     models = [(d, m) for d in (0.1, 0.3, 0.6, 0.9) for m in (1.0, 1.1, 1.25)]
     over, under = [[0.0] * 100 for _ in models], [[0.0] * 100 for _ in models]

@@ -32,7 +32,7 @@ def honest() -> Trial:
 
 
 def tampered(trial: Trial, name: str, solution: Solution) -> Trial:
-    """Replace the trial's answer."""
+    """Return the trial with another solution."""
     trial.__dict__[name] = solution
     return trial
 

@@ -28,7 +28,7 @@ FEW = {"branch-and-price": {"search_moves": 20}, "search": {"num_moves": 2000}}
 
 
 class Listener(SilentProgress):
-    """Record the reports of each task, in the order of tasks."""
+    """Progress that records the reports of each task, in the order of tasks."""
 
     def __init__(self) -> None:
         self.open: list[list[Mapping[str, float | None]]] = []

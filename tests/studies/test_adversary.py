@@ -36,7 +36,7 @@ STRICT = [rule for rule, options in RULES.items() if options.strict]
 
 
 def waves(ranges: SketchRanges) -> st.SearchStrategy[Wave]:
-    """Draw waves that arrive in slot 0 or 1."""
+    """Draw waves of jobs that arrive in slot 0 or 1."""
     return st.builds(
         Wave,
         arrival=st.integers(0, 1),

@@ -11,7 +11,7 @@ from optim.workloads.containers import ContainerOptions, generate_containers
 
 @pytest.fixture(scope="module")
 def usual():
-    """Containers without faults."""
+    """Return containers without faults."""
     return generate_containers(ContainerOptions(num_containers=40), seed=7)
 
 

@@ -51,7 +51,7 @@ def test_a_row_tells_both_times_and_how_they_grow():
 
 
 class Trap:
-    """Both sides do no work."""
+    """A trap whose two implementations do no work."""
 
     calls: ClassVar = {OURS: float, NAIVE: float}
     moved: ClassVar = {OURS: 2 * 10**9, NAIVE: 2 * 10**9}

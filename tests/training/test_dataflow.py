@@ -27,7 +27,7 @@ orders = st.lists(st.integers(0, SERVER), max_size=40)
 
 
 class Run:
-    """Partitions that start as soon as allowed, and end when a test decides; the server's answers likewise."""
+    """Partitions start as soon as they may; a test decides when they push, and when the server replies."""
 
     def __init__(self, staleness):
         self.flow = Dataflow(

@@ -36,7 +36,7 @@ class Forgetful:
 
 
 class Local(InProcess, contextlib.nullcontext):
-    """Machines in this process that claim to be processes."""
+    """Machines in this process, with the interface of `Processes`."""
 
     def __init__(self, application, options):
         super().__init__(application)

@@ -120,7 +120,7 @@ def test_a_failure_is_one_short_line_that_names_where_it_was():
 
 
 class Leaves(LogisticRegression):
-    """Ends its process, as scripts do, or has numbers that overflow."""
+    """An application that calls `sys.exit`, or whose numbers overflow."""
 
     rate = 0.0
 

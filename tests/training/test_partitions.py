@@ -12,7 +12,7 @@ from tests.support.training.oracle import CountingApplication
 
 
 class Rows(CountingApplication):
-    """An application with a number of rows of three numbers; the tests need no more."""
+    """An application with rows of three parameters, whose row numbers must not be requested."""
 
     row_width = 3
 

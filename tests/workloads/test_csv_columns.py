@@ -322,7 +322,7 @@ def test_all_offsets_are_taken_off(rows):
 
 
 def test_offsets_do_not_depend_on_pandas(monkeypatch):
-    """One that forgets them, as some do, gives the same."""
+    """A pandas that drops UTC offsets, as some versions do, gives the same result."""
     read = pd.to_datetime
 
     def forgetful(series, **options):

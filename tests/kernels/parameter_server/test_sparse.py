@@ -41,7 +41,7 @@ QUICK = (LAYOUTS[0], LAYOUTS[2], LAYOUTS[7])
 
 
 def layouts(chosen=LAYOUTS, quick=QUICK):
-    """Give a test layouts; those beyond the quick ones in `make prove` only."""
+    """Parametrise a test by layouts; the slow ones are run by `make prove` only."""
     given = [layout if layout in quick else pytest.param(layout, marks=pytest.mark.prove) for layout in chosen]
     return pytest.mark.parametrize(
         "layout", given, ids=lambda layout: f"{type(layout.optimiser).__name__}-{layout.method}"
@@ -277,7 +277,7 @@ def test_a_push_is_the_same_where_the_librarys_integers_have_64_bits(layout, dty
 @layouts(LAYOUTS[::3])
 @pytest.mark.parametrize("beyond", [2**31, 2**32, 2**32 + 1, 2**40 + 2, -(2**32) + 1, 2**63 - 1])
 def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond):
-    """With 64 bits off JAX keeps the lower 32 of them, which may name a row."""
+    """Without 64-bit mode JAX keeps the lower 32 bits of a row number, which may be a valid number."""
     rows = np.array([1, beyond, 2, beyond] * (COUNT // 4), np.int64)
     values = np.ones((COUNT, WIDTH), np.float32)
     small = np.where(rows == beyond, -1, rows).astype(np.int32)

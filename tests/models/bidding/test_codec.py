@@ -28,7 +28,7 @@ FORMER_TERMS = {"per-bid": "own", "any-bid": "any", "per-market": "market"}
 
 
 def first_version(instance):
-    """Return the document that ``optim/bidding/1`` had of an instance."""
+    """Return an instance's document in the first format, ``optim/bidding/1``."""
     document = json.loads(PROBLEM.write_instance(instance)) | {"schema": "optim/bidding/1"}
     document["eviction_term"] = FORMER_TERMS[document.get("eviction_term", "per-market")]
     if "one_bid_per_market" in document:

@@ -42,7 +42,8 @@ def used(association_tree, **usage):
 def test_the_worked_example_of_the_classic_factor():
     """ "Classic Fairshare Algorithm", section Example: the machine's usage is 0.2, 0.25 and 0.25 of users 1, 2 and 4, and the rest is idle.
 
-    There the usage is of the machine, so that the factors' usage is normalised by it: an idle user of no account takes the rest.
+    There usage is a share of the machine's capacity. Here an additional user outside the accounts has the idle rest, so
+    that shares of the total usage are the same.
     """
     found = EXAMPLE.classic_factors(used(EXAMPLE, user1=0.2, user2=0.25, user4=0.25, root=0.3))
     factors = dict(zip(EXAMPLE.names, found.tolist(), strict=True))
@@ -70,7 +71,7 @@ def test_without_usage_all_have_the_best_factor_and_without_shares_the_least():
 def rank_by_first_common_ancestor(found, usage):
     """Return factors by the higher level fair share below the first common ancestor, as in the documentation's overview.
 
-    Exact fractions, and every pair of users; None where a level ties.
+    Computed by exact fractions for every pair of users; None if two users tie.
     """
     children = {name: [i for i in range(1, len(found.names)) if found.parent[i] == name] for name in range(len(usage))}
 

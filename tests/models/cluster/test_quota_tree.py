@@ -75,7 +75,7 @@ def test_usage_that_is_given_back_leaves_nothing(tree, data):
 
 @given(trees(), st.data())
 def test_the_lowest_cohort_that_fits_is_the_first_whose_quota_needs_nothing_from_above(tree, data):
-    """The same question asked of the tree below a node alone: with no cohort above it, is the usage admitted?"""
+    """The expected node is the first whose subtree alone, without cohorts above it, admits the usage."""
     ledger, used = drawn_usage(data, tree)
     for queue in tree.queues.values():
         amount = data.draw(st.integers(1, 4))

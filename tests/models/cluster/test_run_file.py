@@ -88,7 +88,7 @@ def test_a_column_under_both_its_names_is_refused(path):
 
 
 def test_the_digest_of_jobs_and_cluster_is_that_of_earlier_releases(path):
-    """Keys of files begin with it: a column that is renamed keeps its former name here."""
+    """Keys in files begin with the digest, so a renamed column keeps its former name in the digest."""
     record = load_run(path)
     assert digest_of(record.jobs, record.cluster) == "dcee3651de5918f6"
 

@@ -61,7 +61,7 @@ def test_the_file_holds_as_it_was_written(logged, tmp_path):
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(logged, tmp_path, change, step):
-    """Each change of other fields, one in six; `make prove` makes each of each."""
+    """Each type of change is applied to every sixth field; with `make prove` to all fields."""
     arrays, header = arrays_of(logged)
     for where in list(leaves(header))[list(CHANGES).index(change) % step :: step]:
         said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, CHANGES[change]))))
@@ -144,7 +144,7 @@ def test_keys_are_one_a_policy(logged, tmp_path, keys):
 
 
 def test_times_that_are_all_doubled_with_the_figures_are_refused_by_the_keys(tmp_path):
-    """A run of one policy as if everything took twice as long: all is consistent, but the jobs aren't those of the key."""
+    """Times and figures are doubled consistently, but the key contains the digest of the original jobs."""
     cluster, rows = Cluster.grid("2x2"), [(0, 1, 300), (5, 2, 200), (9, 1, 50), (20, 2, 900)]
     files = []
     for times in (1, 2):

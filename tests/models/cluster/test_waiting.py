@@ -151,7 +151,7 @@ def test_quotas_that_are_no_numbers_of_gpus_are_refused(quotas):
     ],
 )
 def test_figures_and_checker_go_by_the_quotas_of_the_policy(tmp_path, name, given, meant, over):
-    """Two virtual clusters hold 2 GPUs of a machine of 4 each, and a gang of 4 of the first waits for either machine."""
+    """Each of two virtual clusters uses 2 GPUs of one machine of 4, and a gang of 4 of the first waits for either machine."""
     jobs = workload([(0, 2, 300), (0, 2, 300), (1, 4, 100)], group=np.array([0, 1, 0]), groups=("a", "b"))
     cluster = Cluster.grid("2x4")
     options = EngineOptions(overhead_s=0, placement="worst-fit")

@@ -21,7 +21,7 @@ from tests.support.admission.tiny import job_document, tiny_instance
 
 @cache
 def solved(name, solver="branch-and-price"):
-    """Return a reference instance, and the bound that a solver proves of it without limits."""
+    """Return a reference instance, and the bound that a solver proves without limits."""
     instance = optim.reference_instance(name)
     return instance, optim.solve(instance, solver)
 

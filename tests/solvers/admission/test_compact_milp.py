@@ -36,7 +36,7 @@ class Recorder(SilentProgress):
 
 
 class Impatient(Recorder):
-    """Press Ctrl-C, once, when there is a solution."""
+    """Progress that sends Ctrl-C once, when a solution is reported."""
 
     def __init__(self) -> None:
         super().__init__()

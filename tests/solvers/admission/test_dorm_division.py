@@ -18,7 +18,7 @@ ENDLESS = DivisionLimits(columns=1000, nodes=10**9, time_s=20.0, relative_gap=0.
 
 @pytest.fixture(name="hard")
 def fixture_hard() -> DivisionProblem:
-    """Return a programme that HiGHS has a point of at once, and takes minutes for."""
+    """Return a programme for which HiGHS finds a feasible point at once, but an optimum only after minutes."""
     jobs, classes, rng = 12, 4, np.random.default_rng(0)
     none = np.zeros((jobs, classes), dtype=np.int64)
     return DivisionProblem(

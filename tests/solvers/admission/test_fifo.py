@@ -14,7 +14,7 @@ from tests.support.admission.strategies import ServerSketch
 
 
 def fixed(number: int) -> FifoPolicy:
-    """Return a queue whose every job wants `number` workers."""
+    """Return a FIFO policy in which every job requests `number` workers."""
     return FifoPolicy(FixedWorkers(number, number, np.random.default_rng(0)))
 
 

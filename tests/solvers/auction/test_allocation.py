@@ -15,7 +15,7 @@ from tests.support.auction.strategies import auctions, named_auctions
 
 
 def check(instance, tables, allocation):
-    """Every bundle fits at its place, and the free GPUs are those that no app has."""
+    """Check that every bundle fits where it is placed, and that the free GPUs are those that no app has."""
     row = tables.chosen_rows(allocation.choice)
     facts = read_facts(instance)
     assert not check_entries(facts, allocation.placement, "placement")
@@ -56,7 +56,7 @@ def test_what_an_app_leaves_goes_to_the_others_alone(instance):
 
 
 def test_the_largest_gain_a_gpu_is_taken_first():
-    """Values a GPU: 1.10, .80, .46."""
+    """Values per GPU: 1.10, .80, .46."""
     instance = auction([4], [(1, "slot", 3.0)], [(2, "slot", 5.0)], [(3, "slot", 4.0)])
     allocator = Allocator(Tables.build(instance))
     assert allocator.filled(allocator.empty()).choice.tolist() == [0, 1, -1]

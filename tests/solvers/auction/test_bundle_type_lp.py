@@ -23,7 +23,7 @@ TOL = 1e-9
 
 
 def fits_slots(bundles, slots):
-    """Return whether bundles fit into slots, each into one, by trying every slot for one after the other."""
+    """Return whether bundles fit into slots, each into a single slot, by trying all assignments."""
     if not bundles:
         return True
     return any(

@@ -213,7 +213,7 @@ def test_a_limit_of_as_many_programmes_as_a_run_makes_cuts_nothing(main_nodes, r
 
 @pytest.mark.parametrize("most", range(1, 19))
 def test_a_limit_of_programmes_is_heard_in_the_tree_of_all_apps_and_after_it(most):
-    """A step solves two at most, and one prices the others without each winner."""
+    """A step solves at most two programmes, and one more programme prices the others without each winner."""
     instance = fractional()
     solution = solve(instance, "exact", stop=IterationLimit(most))
     assert verify(instance, solution).is_ok

@@ -203,7 +203,7 @@ def test_load_is_shifted_unless_the_overflow_grows(load, shift, after):
     ],
 )
 def test_machines_are_of_one_kind_where_slot_by_slot_as_much_is_free(machines, kinds):
-    """Its first machine identifies a type."""
+    """A type of machine is identified by its first machine."""
     slot_machine = np.repeat(np.arange(len(machines)), [len(slots) for slots in machines])
     kind, first = _kinds(slot_machine, np.concatenate(machines), len(machines))
     assert kind.tolist() == kinds
@@ -239,7 +239,7 @@ def test_named_machines_keep_their_room_for_those_who_name_them():
 
 
 def is_possible(items, slots, machine_rack, rack):
-    """Return whether items fit, by trying every place for one after the other; `slots` are lists by machine."""
+    """Return whether items fit, by trying all assignments; `slots` are lists by machine."""
     if not items:
         return True
     (level, size, target), rest = items[0], items[1:]

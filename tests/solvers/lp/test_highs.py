@@ -42,7 +42,7 @@ SOON_S = 1.0
 
 @pytest.fixture(name="hard")
 def fixture_hard() -> Any:
-    """Return a programme that HiGHS has a point of at once, and takes seconds for."""
+    """Return a programme for which HiGHS finds a feasible point at once, but an optimum only after seconds."""
     return CompiledModel(compact_model(crowd(14))).lp
 
 
@@ -191,7 +191,7 @@ def test_presolve_loses_no_optimum_of_a_programme_that_was_reported():
 
 
 def run_by_default() -> None:
-    """Run HiGHS here with as many threads as it likes, as other code in this process may."""
+    """Run HiGHS on two threads, as other code in this process may."""
     highs = highspy.Highs()
     highs.silent()
     highspy.Highs.resetGlobalScheduler(True)
@@ -217,7 +217,7 @@ def test_a_tree_bounds_the_same_after_a_run_of_other_code():
 
 
 class Failing:
-    """A solver of HiGHS whose runs end otherwise than they did."""
+    """A HiGHS solver that reports a given result of its runs instead of the true one."""
 
     def __init__(self, run: Any = None, model: Any = None) -> None:
         self._highs, self.run_status, self.model_status, self.runs = silent_highs(pair()), run, model, 0

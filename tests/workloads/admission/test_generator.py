@@ -139,7 +139,7 @@ def test_durations_keep_to_their_limits() -> None:
 
 
 def _dispersion(burstiness: float) -> float:
-    """Return variance over mean of the arrivals a slot, with no daily wave."""
+    """Return the variance over the mean of the number of arrivals per slot, without a daily wave."""
     rng = np.random.default_rng(3)
     slots = draw_arrivals(40_000, 4_000, 3600.0, swing=0.0, burstiness=burstiness, rng=rng)
     counts = np.bincount(slots, minlength=4_000)

@@ -32,7 +32,7 @@ REFERENCES = [*(f"tiny-{seed}" for seed in range(3)), *(f"small-{seed}" for seed
 
 
 def check_rows(tiny: Any, workers: list[Any], ps: list[Any], /, **fields: Any) -> Any:
-    """Check a plan that holds just these rows."""
+    """Check a plan that consists of the given rows."""
     return check(tiny, solution_of(tiny, raw_plan(workers, ps), **({"objective": 0.0} | fields)))
 
 
@@ -293,7 +293,7 @@ def test_refuses_a_decision_of_another_type() -> None:
 
 
 def forged(**arrays: Any) -> AdmissionPlan:
-    """Return a plan that no constructor would make."""
+    """Return a plan that the constructors would reject."""
     plan = object.__new__(AdmissionPlan)
     for name, array in arrays.items():
         object.__setattr__(plan, name, array)
@@ -325,7 +325,7 @@ def test_is_what_the_public_verify_calls() -> None:
 
 @cache
 def strict() -> tuple[AdmissionInstance, Solution]:
-    """A run of the online rule whose competitive ratio is claimed, on an instance made for it."""
+    """A run of the online algorithm that claims a competitive ratio, on an instance that satisfies its conditions."""
     instance = optim.reference_instance("adversary-zero-start-strict-small")
     return instance, optim.solve(instance, solver="online", options={"strict": True})
 
@@ -420,7 +420,7 @@ def test_the_fifth_condition_is_the_named_theorems() -> None:
 
 
 def test_the_theorem_is_the_one_on_the_price_that_the_run_used() -> None:
-    """Only the label is changed: the bound shows the ratio, and the conditions are the other theorem's."""
+    """The certificate names the exponential price and its condition C5, but the run used the zero-start price."""
     instance, solution = strict()
     certificate = solution.certificate
     conditions = (*certificate.conditions[:4], "C5 holds: D_0 = 1, optimum >= 2", certificate.conditions[5])
@@ -437,7 +437,7 @@ def test_conditions_without_a_ratio_are_refused() -> None:
 
 @pytest.mark.parametrize("trait", BY_HAND)
 def test_the_largest_share_is_what_one_job_alone_takes_of_a_server(trait: str) -> None:
-    """As the figures of an instance have it, by arrays instead of server by server."""
+    """The checker's server-by-server result equals `max_share_of_server` of `describe`, which uses arrays."""
     assert float(max_share(read_exact_instance(BY_HAND[trait]))) == pytest.approx(
         describe(BY_HAND[trait])["max_share_of_server"]
     )
@@ -457,7 +457,7 @@ def test_refuses_counters_that_are_not_the_plans(name: str, value: float) -> Non
 @pytest.mark.parametrize(("theorem", "curve"), [("zero-start", lambda s: 1 + s), ("exponential", lambda s: s)])
 @pytest.mark.parametrize("eps", [Fraction(1, 10), Fraction(1, 3), Fraction(2, 3)])
 def test_the_ratio_is_that_of_the_largest_step_of_the_price(theorem, curve, eps):
-    """The growth of one step, by powers of exact fractions instead of exponentials: (curve ^ (eps / full) - 1) / eps."""
+    """A step raises the price by the factor curve ^ (eps / full), here as a power instead of an exponential."""
     for spread, full in ((7.5, 1 - eps), (40.0, Fraction(1, 4)), (2.0, Fraction(1, 20))):
         growth = (curve(spread) ** float(eps / full) - 1) / float(eps)
         expected = 2 * max(1, growth) if theorem == "exponential" else growth + max(1, growth)
@@ -528,7 +528,7 @@ def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
     ],
 )
 def test_refuses_a_ratio_under_options_that_claim_none(options: dict[str, Any], message: str) -> None:
-    """The stated spread suffices for the jobs; only the options do not."""
+    """The stated spread of prices suffices for the jobs, but no theorem holds under the stated options."""
     instance, solution = strict()
     forged = replace(solution, options={**solution.options, **options})
     assert message in check(instance, forged).violations[0].message
@@ -562,7 +562,7 @@ def test_refuses_the_ratio_of_a_run_that_was_cut_short() -> None:
 
 
 def test_the_guards_ratio_is_over_its_share_of_the_servers(tmp_path):
-    """The guard has one of four servers of each class; jobs are a fortieth of a server."""
+    """The guard has one of four servers of each class; a unit of a job takes a fortieth of a server."""
     servers = {
         "worker_servers": [{"type": "w", "capacity": [40, 0], "count": 4}],
         "ps_servers": [{"type": "p", "capacity": [0, 40], "count": 4}],

@@ -63,7 +63,7 @@ def test_workers_and_pss_crowd_shared_servers_together(workers: int, ps: int, is
 
 
 def test_a_server_takes_no_more_pss_of_a_job_than_its_share() -> None:
-    """Four PSs fit on each of two servers, half of which are two."""
+    """Each of two servers holds four PSs, but a job may use only half of a server: two PSs on each."""
     job = job_document("a", epochs=1, chunks=8, worker=[1, 0], ps=[0, 1], ps_mbps=1)
     servers = {"worker_servers": [{"type": "w", "capacity": [8, 0], "count": 2}],
                "ps_servers": [{"type": "p", "capacity": [0, 4], "count": 2}]}  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_job_counts_in_the_segment_in_which_it_certainly_is(is_fixed: bool) ->
 
 
 def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() -> None:
-    """Workers that take two of three units: one per server, so that 1,200 servers hold 1,200 of them."""
+    """A worker takes two of a server's three units, so 1,200 servers hold 1,200 workers."""
     job = job_document("a", epochs=1, chunks=2000, worker=[2, 0])
     instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 1200}], horizon=2)
     exact = read_exact_instance(instance)
@@ -95,7 +95,7 @@ def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() 
 
 
 def test_rests_that_were_tried_are_not_tried_again() -> None:
-    """Of sizes four and five a server of ten holds two units, and 60 servers one less than 121, however they are filled."""
+    """A server of size ten holds two units of size four or five, so 60 servers hold 120 units, and not 121."""
     jobs = [job_document(name, epochs=1, chunks=70, worker=[size, 0]) for name, size in (("a", 4), ("b", 5))]
     instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [10, 0], "count": 60}], horizon=2)
     assert is_crowded(read_exact_instance(instance), {0: at_least(61), 1: at_least(60)})

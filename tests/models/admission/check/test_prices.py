@@ -92,7 +92,7 @@ def test_needs_the_best_of_the_schedules_that_branches_leave(instance: Admission
 
 @pytest.mark.parametrize("price", [0.0, 3.0, 0.1, 1 / 3])
 def test_what_is_needed_is_never_less_than_the_exact_value_less_the_exact_cost(price: float) -> None:
-    """One worker-slot for 10: the rounding loss of sums of doubles is added."""
+    """A job of one worker-slot and value 10: the required payoff includes an allowance for rounding of sums of doubles."""
     instance = tiny_instance(job_document("a", minibatch_s=10, epochs=1, utility={"kind": "constant", "value": 10}))
     market = random_market(instance, np.random.default_rng(0), share_free=1.0)
     asked = replace(market, worker_price=np.full_like(market.worker_price, price))

@@ -243,7 +243,7 @@ def test_refuses_a_leaf_that_is_swapped_with_its_sibling() -> None:
 
 
 def test_proves_optimality_by_a_tree() -> None:
-    """Refusing job b leaves 16; admitting it too is impossible within four slots."""
+    """If job b is rejected, job a's 16 remain; both don't fit into four slots."""
     instance = tiny_instance(
         job_document("a", utility={"kind": "table", "table": [16]}, epochs=1),
         job_document("b", utility={"kind": "table", "table": [8]}, epochs=1),

@@ -90,7 +90,7 @@ def test_a_tree_over_two_rows_bounds_the_optimum_with_and_without_each_app(insta
 
 
 def test_a_leaf_that_awards_more_gpus_than_there_are_holds_nothing():
-    """Of 3 and 2 GPUs of four either is awarded, not both: at no prices the better one is all that is proven."""
+    """Bundles of 3 and 2 of four GPUs exclude each other: a tree without prices proves the value of the better one."""
     leaf = TreeNode(proof=prices([], [], is_counted=True))
     tree = TreeProof(nodes=(TreeNode(row=0, low=1, high=2), leaf, TreeNode(row=1, low=3, high=4), leaf, leaf))
     for size, bound in ((2, np.log(4)), (1, np.log(12))):
@@ -108,7 +108,7 @@ def test_prices_of_nothing_let_every_app_have_its_best_row():
 
 
 def test_prices_count_rows_and_supply():
-    """Bundles of 4 at 1: both apps gain log 4 - 1 and log 3 - 1, and the machine sells one."""
+    """Bundles of 4 GPUs cost 1: the apps gain log 4 - 1 and log 3 - 1, and the machine supplies one bundle."""
     two = auction([4], [(4, "machine", 4.0)], [(4, "machine", 3.0)])
     bound = PriceBound(read_facts(two))
     proof = prices([(1, 4, -1)], [1.0])
@@ -198,7 +198,7 @@ def test_the_checkers_weights_are_the_instances_and_no_useful_row_is_lost(instan
     ],
 )
 def test_prices_are_of_bundles_within_a_locality_or_of_the_gpus_of_one_machine(kind, is_one):
-    """Localities are those of `Locality`; machines are numbered, and only single GPUs of one are named."""
+    """A type is (locality, GPUs, -1) with a value of `Locality`, or a single GPU of a machine with its number."""
     facts = read_facts(auction([4, 4], [(4, "machine", 4.0)]))
     wrong = check_form(facts, prices([kind], [1.0]))
     assert (wrong is None) == is_one

@@ -223,7 +223,7 @@ def test_a_share_of_nothing_buys_nothing(rule) -> None:
 
 
 def test_a_share_that_is_off_by_less_than_a_billionth_buys_no_gpu() -> None:
-    """30,000 less 5e-5 GPUs are 29,999 by the floor; a share larger by nine tenths of a billionth would make them 30,000."""
+    """30,000 - 5e-5 GPUs are rounded down to 29,999; a share that is larger by a factor of 1 + 9e-10 would give 30,000."""
     instance = auction_of_two(90_000, 2 * (30_000 - 5e-5) / 90_000)
     honest = solve(instance, "exact", options={"rule": "floor"})
     share = float(honest.decision.share_high[0])
@@ -251,13 +251,13 @@ def test_a_half_is_one_however_it_was_rounded() -> None:
 
 
 def auction_of_two(gpus, rho, **fields):
-    """Two apps that want all GPUs of the only machine: `a` bids 0.5, `b` so much."""
+    """Two apps that request all GPUs of the only machine: `a` bids rho = 0.5, `b` bids `rho`."""
     bids = {"a": [(gpus, "slot", 0.5)], "b": [(gpus, "slot", rho)]}
     return AuctionInstance.from_bids([gpus], bids, empty_rho=2.0, **fields)
 
 
 def forged(solution, share, granted):
-    """Return a solution whose winner states another share and takes a given number of GPUs."""
+    """Return a solution whose winner has another share and another number of granted GPUs."""
     plan = solution.decision
     shares = as_floats(np.where(plan.row >= 0, share, 1.0))
     grants = sorted_entries([(app, slot, granted) for app, slot, _ in plan.placement.tolist()])

@@ -98,7 +98,7 @@ def test_a_ratio_that_is_none_is_refused(ratio):
 
 
 def test_the_empty_footprint_takes_nothing_from_a_bound_without_fixed_cost():
-    """Its cost and work are 0, with rounding of 1e-22: any positive work needs an instance and its price."""
+    """Without fixed cost the empty footprint has cost and work 0, which must not lower the bound on cost per work."""
     instance = hour_instance([0, 1], [0.1, 0.3], [1.0, 2.0], max_count=3, fixed_usd=0.0)
     solution = solve(instance, "dinkelbach")
     found = verify(instance, solution)
@@ -214,7 +214,7 @@ def test_infeasible_can_be_claimed_only_where_no_bid_works(fields, is_hopeless):
 
 @pytest.mark.parametrize("price", [1.0, 1e12])
 def test_what_a_cap_may_be_exceeded_by_has_no_price(price):
-    """One of `a` takes 1e-11 more than the cap has, which rounding may: no price of the cap proves that it isn't taken."""
+    """A machine of `a` exceeds the cap by a rounding error, which is allowed: no price of the cap may exclude it."""
     limit = 0.3333333333
     caps = Caps(names=("c",), weight=np.array([[limit + 3e-11, 0.0]]), limit=np.array([limit]))
     instance = replace(hour_instance([0, 1], [0.1, 0.9], [1.0, 1.0], max_count=[2, 1]), caps=caps)
@@ -245,7 +245,7 @@ def test_what_the_least_work_may_be_missed_by_has_no_price(price):
 @pytest.mark.parametrize("solver", ["dinkelbach", "frontier", "greedy"])
 @pytest.mark.parametrize(("least", "limit"), [(0.0, 3 * 0.1), (0.0, 0.3), (0.9999999999, 0.3), (1.0000000005, 0.3)])
 def test_what_rounding_may_miss_is_an_answer_to_all(solver, least, limit):
-    """Three tenths as a sum are more than 0.3 by 6e-17."""
+    """0.1 + 0.1 + 0.1 exceeds 0.3 by 6e-17 in doubles; solvers and checker must accept this."""
     caps = Caps(names=("c",), weight=np.array([[0.1 + 0.1 + 0.1]]), limit=np.array([limit]))
     instance = replace(hour_instance([0], [0.1], [1.0], max_count=1, min_work=least), caps=caps)
     found = solve(instance, solver)

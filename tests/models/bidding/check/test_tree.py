@@ -87,7 +87,7 @@ def test_any_multipliers_bound_every_footprint_of_a_box(instance, seed):
 
 @given(instance=varied_instances, seed=seeds)
 def test_a_smaller_box_never_proves_less(instance, seed):
-    """So a leaf may keep the multipliers of the box that it was cut from, also where cuts leave no footprint at all."""
+    """So a leaf may keep the multipliers of a larger box, even if the smaller box contains no footprint."""
     facts, rng = VerifierContext(instance=instance), np.random.default_rng(seed)
     x, outer, ratio = multipliers_of(facts, rng), box_of(facts, rng), float(rng.uniform(0, 0.5))
     x = replace(

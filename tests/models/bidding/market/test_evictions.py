@@ -111,7 +111,7 @@ def test_a_gap_censors_and_is_no_eviction():
 
 
 def test_a_bid_that_was_never_granted_stays_for_no_minute_but_begins():
-    """Its survival falls from 1 to 0 within the first minute: half a minute of use, as the trapezoids count it."""
+    """Its survival falls from 1 to 0 within the first minute: the trapezoidal rule counts half a minute of use."""
     path = PricePath(time_s=np.array([0, 3600]), price_micro=np.array([9000, 9001]))
     table = fit_evictions(history(path, end_s=7200, on_demand=8000), EvictionOptions(deltas_micro=(0,)))
     assert table.survival[0, -1].tolist() == [1.0] + [0.0] * 60

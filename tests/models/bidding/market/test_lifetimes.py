@@ -21,7 +21,7 @@ from optim.models.bidding.market.prices import HOUR_S
 
 
 def trace(**changes):
-    """Three ticks: had for 60 s, not for 120 s, had until 300 s."""
+    """A trace with machines available until 60 s and from 180 s to 300 s."""
     known = {
         "zone": "here",
         "resource": "gpu",
@@ -117,7 +117,7 @@ def test_refuses_spells_of_no_length():
 
 
 def by_outcomes(shocks, capacity, least):
-    """Return the probability summed over every combination of causes that strike or don't."""
+    """Return the probability that `least` capacity survives, summed over all combinations of shocks."""
     causes = [*shocks.own, *shocks.by_zone, *shocks.by_region]
     kinds, zones = len(shocks.own), len(shocks.by_zone)
     total = 0.0

@@ -38,7 +38,7 @@ def test_no_prices_prove_more_than_the_best_schedule_has(world, prices, lengths)
 
 
 def _bill_by_seconds(row, by_second):
-    """Return min over integral ends C of C - r + w x the d cheapest seconds, by sorting them."""
+    """Return the least time from submission to an integral end plus GPUs times the prices of the cheapest seconds before it."""
     release, width, duration = row
     price = [by_second[second] if second < len(by_second) else 0.0 for second in range(release, 200)]
     ends = range(duration, len(price) + 1)
@@ -102,7 +102,7 @@ def test_an_interval_that_is_not_overloaded_proves_nothing():
 
 @pytest.mark.parametrize("begin", [0, 2**50 - 2])
 def test_an_interval_holds_what_ends_with_it_to_the_microsecond(begin):
-    """Two jobs of a microsecond on one GPU: one of them takes twice as long as alone, and none must take more."""
+    """Two jobs of a microsecond on one GPU: one takes twice as long as alone, and a proof must not claim more."""
     both = np.array([1, 1])
     jobs = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=both)
     proven = {
@@ -319,7 +319,7 @@ def test_types_that_jobs_cannot_share_make_the_bound_better():
 
 
 def test_slower_types_make_the_bound_better():
-    """Two jobs of 100 s at once, one GPU at full and one at half speed: by either GPU 100 and 200 s, or by one 100 and 200 s."""
+    """Two jobs of 100 s submitted together, a GPU at full and one at half speed: they end at 100 and 200 s at best."""
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.arange(2), kinds=("fast", "slow"))
     jobs = workload([(0, 1, 100)] * 2, gpu_type_slowdown_ppm=np.array([[PPM, 2 * PPM]] * 2))
     found = bound_mean_completion(jobs, cluster)

@@ -28,7 +28,7 @@ class FirstOnly(PlanningPolicy):
 
 @pytest.fixture(scope="module")
 def unfinished():
-    """A record of a completed short job and a long one that never runs: bounds for both are above its figures."""
+    """A record of a short job that completes and a long one that never runs: the bounds for both exceed the figures."""
     jobs, cluster, options = workload([(0, 1, 60), (0, 1, 9000)]), Cluster.grid("1x1"), EngineOptions()
     run = simulate(jobs, cluster, FirstOnly(), options)
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
@@ -68,7 +68,7 @@ def test_it_has_no_ratio_to_the_bound(unfinished):
 
 
 class PolicyOfAll(PlanningPolicy):
-    """Gives the GPU to the first job that is there."""
+    """Gives the GPU to the first present job."""
 
     name = "first-of-all"
 
@@ -94,7 +94,7 @@ def said_of(record):
 
 
 def test_runs_that_met_the_same_failures_stand_side_by_side():
-    """Of different lengths; the shorter ones by the first failures of the longest."""
+    """Runs of different lengths see the same failures, a shorter run only the first ones."""
     record = recorded(*((name, FAILING, 1) for name in ("fifo", "srtf", "drf", "finish-time-fairness", "yarn-cs")))
     assert len({run.log.time_us[-1] for run in record.runs}) > 1
     assert all(run.metrics.machine_failures for run in record.runs)

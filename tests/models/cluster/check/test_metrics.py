@@ -114,7 +114,7 @@ def test_two_codes_come_to_the_same_figures(name, given):
 
 
 def test_submissions_that_are_far_apart_are_verified_to_the_microsecond():
-    """Bursts of three jobs of 5 microseconds, 35 years apart, simulated, bounded and verified: no figure is below its bound."""
+    """Bursts of three jobs of 5 microseconds, up to 35 years apart: no figure is below its bound."""
     submit = np.repeat([0, 2**49, 2**50 - 100], 3)
     jobs = Workload(submit_us=submit, gpus=np.ones(9, np.int64), duration_us=np.full(9, 5))
     cluster = Cluster.grid("1x1")

@@ -179,7 +179,7 @@ def test_a_file_keeps_promises_and_a_changed_one_is_refused(tmp_path):
 
 
 def test_a_state_that_holds_jobs_owes_promises_from_its_present_on():
-    """B waits since 0, and gets its promise at 5, when the run begins."""
+    """B was submitted at 0, and gets its promise at 5, when the simulated time begins."""
     jobs = workload([(0, 1, 10), (0, 1, 2)], estimate_us=np.array([10, 2]) * US)
     rows = [(0, Event.START, 0, 1), (10, Event.END, 0, 0), (10, Event.START, 1, 1), (12, Event.END, 1, 0)]
     log = _log(rows, [10, 2], [-1, 5], [-1, 10])
@@ -195,7 +195,7 @@ def test_a_wrapper_promises_nothing():
 
 
 def test_a_job_has_one_estimate_in_all_of_its_runs():
-    """No job states one: the policy guesses, once."""
+    """The job states no estimate; the policy's own estimate must not change between two runs of the job."""
     jobs = workload([(0, 1, 4)], estimate_us=np.array([0]))
     rows = [(0, Event.START, 0, 1), (2, Event.PREEMPT, 0, 0), (2, Event.START, 0, 1), (4, Event.END, 0, 0)]
     log = _log(rows, [9], [-1], [-1])

@@ -131,7 +131,7 @@ TYPES = {"kind": np.array([0, 1]), "kinds": ("a", "b")}
 
 
 def log_of(events, is_named):
-    """Return events as a log of single GPUs, or of how many of which machines."""
+    """Return a log of events that names single GPUs, or only numbers of GPUs by machine."""
     places = []
     for event in events:
         if is_named:
@@ -153,7 +153,7 @@ def log_of(events, is_named):
 
 
 def verdict_of(events, is_named, jobs=None, cluster=None):
-    """Return the messages for a record of a log, with the figures of a possible run."""
+    """Return the checker's messages for a record of a log, whose figures come from another run."""
     plain = workload(TWO_SHARED)
     run = simulate(plain, Cluster.grid("2x2"), make_policy("fifo", plain), EngineOptions(overhead_s=0))
     metrics = measure(plain, Cluster.grid("2x2"), run)
@@ -393,7 +393,7 @@ def test_a_job_that_is_given_up_is_over_and_not_done(is_planned):
 
 @pytest.mark.parametrize("is_planned", [False, True])
 def test_what_failing_tries_leave_is_done_where_no_good_one_is_told_and_others_never_fail(is_planned):
-    """Two tries of 3 s leave 4 of the 10; the job behind it doesn't fail."""
+    """Two failing attempts of 3 s leave 4 s of 10; the next job has a failure count, but no failure time."""
     told = {"fails_us": [3 * US, -1], "tries": [2, 1], "good_us": [-1, -1]}
     jobs = workload([(0, 1, 10), (0, 1, 5)], **{name: np.array(values) for name, values in told.items()})
     events = [

@@ -20,7 +20,7 @@ JOBS, CLASSES, SLOTS = 4, 2, 3
 
 
 def drawn(seed):
-    """Return schedules, several a job, and how much of each a fractional point takes; some jobs in full."""
+    """Return several schedules per job, and their weights in a fractional point; the weights of some jobs sum to 1."""
     rng = np.random.default_rng(seed)
     jobs = np.sort(rng.integers(0, JOBS, 12))
     weight = rng.uniform(0, 1, 12) * (rng.random(12) < 0.7)
@@ -37,14 +37,14 @@ def drawn(seed):
 
 
 def told(candidate):
-    """Return a candidate as plain numbers."""
+    """Return the fields of a candidate, rounded, for comparison."""
     branch = candidate.branch
     place = (branch.server_class, branch.slot) if branch.kind in (BranchKind.WORKERS, BranchKind.PS) else ()
     return (branch.kind, branch.job, branch.value, place, round(candidate.low_share, 9), round(candidate.high_share, 9))
 
 
 def plain_value_candidates(schedules, weight, is_admitted):
-    """List splits by admission and by completion, each a job: the completion split is the most balanced one."""
+    """List the splits by admission and by completion of each job; the completion split is the most balanced one."""
     found = []
     for i in range(JOBS):
         own = [(c, w) for j, c, w in zip(schedules.jobs, schedules.completion, weight, strict=True) if j == i and w > 0]

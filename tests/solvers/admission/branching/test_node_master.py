@@ -73,7 +73,7 @@ def test_forgets_cuts_without_a_price_and_nothing_else() -> None:
 
 
 def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundredfold_up_to_a_millionfold() -> None:
-    """And is asked the first penalty again where the next node is entered."""
+    """The next node starts with the first penalty again."""
     tables = JobTables.build(optim.reference_instance("tiny-1"))
     master = NodeMaster(tables, CapacityRows.of(tables), penalty=7.0)
     limits = BranchRestrictions.free(tables)

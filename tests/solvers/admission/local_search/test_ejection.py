@@ -43,9 +43,9 @@ def taken(search):
 
 
 def queue(length):
-    """Jobs of one slot that could run one slot later for a little less, and one that can run in slot 0 alone.
+    """Jobs of one slot that can run one slot later for a little less, and one job that can only run in slot 0.
 
-    So that this one gets in, all others have to move on by a slot at once.
+    It is admitted only if all others move by one slot in a single chain of moves.
     """
     kept = [
         job_document(
@@ -100,7 +100,7 @@ def test_refused_jobs_fill_what_a_chain_leaves():
 
 
 def test_a_link_takes_from_its_least_share_to_all_of_the_jobs_away():
-    """Of thirty jobs in the way: 65 % on average, since the share is drawn uniformly; never more than exist."""
+    """Thirty jobs block one: 65 % of them are removed on average, since the share is drawn uniformly."""
     jobs = [job_document(f"j{k}", epochs=1, chunks=1) for k in range(31)]
     servers = {"worker_servers": [{"type": "w", "capacity": [30, 0], "count": 1}]}
     servers["ps_servers"] = [{"type": "p", "capacity": [0, 30], "count": 1}]

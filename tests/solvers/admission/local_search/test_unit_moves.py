@@ -33,7 +33,7 @@ def one_slot_job(name, table, **fields):
 
 
 def cluster(*jobs, gpus=1, cpus=1, **fields):
-    """One server a side."""
+    """One server for workers and one for PSs."""
     return tiny_instance(
         *jobs,
         worker_servers=[{"type": "gpus", "capacity": [gpus, 0], "count": 1}],

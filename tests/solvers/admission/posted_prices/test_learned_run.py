@@ -54,7 +54,7 @@ WAYS = {
 
 
 def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[LearnedDay, Monitor]:
-    """Return a day that is ready to be lived."""
+    """Return a run of the learned prices before its first slot, and its monitor."""
     chosen = {"smoothing": 1, **WAYS[way], **further}
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
     past = merge_days([day.jobs for day in known.days], today)

@@ -96,7 +96,7 @@ def test_any_number_of_workers_proves_the_same_bound(small, monkeypatch):
 
 
 class Entered(Apart):
-    """One that is opened and closed."""
+    """A worker pool that is a context manager."""
 
     def __init__(self, post, num_workers):
         super().__init__(post, num_workers, 0)
