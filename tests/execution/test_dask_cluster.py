@@ -79,7 +79,7 @@ def test_asked_to_stop_begins_no_piece_and_stops_those_that_run(cluster, tmp_pat
 
 
 class Table(Broadcast):
-    """A hundred thousand bytes that pieces share."""
+    """A value of 100,000 bytes that all pieces use."""
 
     def __init__(self):
         self.value = os.urandom(100_000)
@@ -185,7 +185,7 @@ def test_a_piece_that_outgrows_its_worker_is_recorded_as_such_and_the_others_are
 
 @pytest.mark.prove
 def test_a_cluster_whose_keeper_has_given_up_gets_another_one():
-    """With the only keeper goes the only worker, while pieces wait."""
+    """The only keeper is closed, and its worker with it, while pieces wait."""
     with dask_cluster(num_processes=1) as engine:
         own = engine.client.cluster
         results = run(engine, list(range(20)), task=Slow())
@@ -200,7 +200,7 @@ def test_a_cluster_whose_keeper_has_given_up_gets_another_one():
 @pytest.mark.prove
 @pytest.mark.parametrize("seed", range(5))
 def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
-    """Ten kills a seed: pieces are long enough to be hit in the middle."""
+    """Ten kills per seed; pieces are long enough for a kill in the middle of one."""
     import random
 
     rng = random.Random(seed)
@@ -254,7 +254,7 @@ def test_a_scheduler_that_is_gone_or_a_worker_that_never_answers_is_one_line(sta
 
 
 class Deserted:
-    """A client whose last worker went before its scheduler did: no batch ends any more, and none is lost."""
+    """A client whose workers ended before its scheduler: it reports neither results nor lost batches."""
 
     status, scheduler = "closed", None
 
@@ -322,7 +322,7 @@ def test_a_driver_that_is_killed_keeps_what_came_and_the_same_command_goes_on(tm
 @pytest.mark.prove
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_a_worker_whose_network_is_cut_costs_no_result(tmp_path):
-    """It runs in a network namespace; the scheduler, which asks after workers each second here, hands its pieces on."""
+    """The worker runs in a network namespace; the scheduler notices its silence and reassigns its pieces."""
     space, own, far = "optim-cut", "10.213.77.1", "10.213.77.2"
     with suppress(subprocess.CalledProcessError):  # unless a run that was killed left it
         ip("netns delete", space)
@@ -408,7 +408,7 @@ def test_records_of_a_benchmark_are_those_that_processes_of_this_machine_make(cl
     ],
 )
 def test_a_batch_has_a_fair_part_of_what_waits(seconds, waiting, expected):
-    """Two for each thread: 100 pieces for three threads are six batches of 17."""
+    """Two batches per thread: 100 pieces for three threads are six batches of at most 17."""
     own = SimpleNamespace(
         _seconds_a_piece=seconds, _waiting=range(waiting), _session=SimpleNamespace(threads=lambda: {"a": 1, "b": 2})
     )

@@ -11,7 +11,7 @@ from optim.execution.dask_cluster import LOOK_S, OwnCluster
 
 
 def test_keepers_that_have_given_up_are_looked_for_every_so_many_seconds(monkeypatch):
-    """Tornado counts in milliseconds; a cluster that starts twice looks no more often."""
+    """Tornado's intervals are in milliseconds; starting a cluster twice adds no second callback."""
     started = []
 
     class Callback:

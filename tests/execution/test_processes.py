@@ -122,7 +122,7 @@ def test_asked_to_stop_begins_no_piece_and_stops_those_that_run(tmp_path):
 
 
 class _Requests(SilentProgress):
-    """Request the stop once two pieces run: a thread's work, as a signal's would be."""
+    """Request the stop from another thread once two pieces run."""
 
     def __init__(self, stop, folder):
         self.stop, self.folder = stop, folder

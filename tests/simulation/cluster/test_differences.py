@@ -43,7 +43,7 @@ def test_of_independent_weeks_the_interval_is_students():
 
 
 def logged(policy, jobs, ends):
-    """Return a run as far as a difference looks at it."""
+    """Return the parts of a run that differences read."""
     order = np.argsort(ends, kind="stable")
     nowhere = np.zeros(0, np.int64)
     log = EventLog(

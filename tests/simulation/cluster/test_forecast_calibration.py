@@ -42,7 +42,7 @@ def test_quantiles_count_from_now_and_without_spread_are_those_of_the_draws():
 
 
 def outcomes(count, spread, num_known=100, seed=0):
-    """Times at which waits are the drawn ones times a factor shared by the jobs of a time."""
+    """Return outcomes whose true waits are a draw times a random factor, which all jobs of a time share."""
     rng = np.random.default_rng(seed)
     made = []
     for now in range(count):
@@ -89,7 +89,7 @@ def test_too_few_moments_teach_nothing():
 
 
 def test_few_moments_must_hold_more_than_the_share():
-    """Of four moments with one job each, 0.8 x 5 / 4 is all: the worst one counts. The draws span 10 % to 90 % of 1 to 3 hours."""
+    """With four moments of one job each, a share of 0.8 x 5 / 4 = 1 must be held, so the worst one counts."""
     drawn = np.rint(3600 * S * np.linspace(1, 3, 81))[:, None].astype(int)
     made = [
         Outcome(now_us=0, num_known=100, start_us=np.array([int(3600 * S * wait)]), drawn_us=drawn)

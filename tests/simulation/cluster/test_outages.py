@@ -56,7 +56,7 @@ def _record(jobs, cluster, run):
 
 @pytest.mark.parametrize("name", [*CLUSTER_POLICIES, *(f"{wrap}+srtf" for wrap in WRAPPERS)])
 def test_every_policy_gets_its_jobs_done_between_failures(name):
-    """Of machines, and of tries: six jobs fail once or twice; that is one job's last where a retry doesn't help."""
+    """Machines fail, and six jobs fail once or twice; jobs for which a retry is useless fail once, and for good."""
     jobs = _jobs(1)
     run = simulate(jobs, CLUSTER, make_policy(name, jobs), TROUBLED, seed=3)
     record = _record(jobs, CLUSTER, run)
@@ -108,7 +108,7 @@ def test_all_outages_of_an_instant_are_taken_together():
 
 
 def _failing_at(monkeypatch, *when):
-    """Let machine 0 fail and be repaired at such seconds."""
+    """Let machine 0 fail and be repaired, in turn, at the given seconds."""
     drawn = [(round(time * US), 0, number % 2 == 0) for number, time in enumerate(when)]
     monkeypatch.setattr("optim.simulation.cluster.options.outages", lambda *_: iter(drawn))
 
@@ -138,7 +138,7 @@ def test_gpus_of_a_repaired_machine_are_leased_at_once_where_leases_end_one_by_o
 
 
 def test_a_trial_on_one_gpu_begins_anew_where_its_machine_failed(monkeypatch):
-    """The pool is the second machine; it fails while a gang is tried there, and is back at 30."""
+    """The pool for trials is the second machine; it fails during a gang's trial at 20 s, and is repaired at 30 s."""
     drawn = [(20 * US, 1, True), (30 * US, 1, False), (10**12, 0, True)]
     monkeypatch.setattr("optim.simulation.cluster.options.outages", lambda *_: iter(drawn))
     jobs = workload([(0, 2, 600)])
@@ -229,7 +229,7 @@ def record(request):
 
 @given(data=st.data())
 def test_a_log_with_one_number_changed_is_refused_or_says_the_same(record, data):
-    """Changes that may pass: another machine with capacity, or another equal one that was down."""
+    """Only a change of a machine may pass: to another one with capacity, or to an equal one that was down."""
     run = record.runs[0]
     column = data.draw(st.sampled_from(["time_us", "kind", "job", "machine", "gpus"]))
     values = getattr(run.log, column).astype(np.int64)
@@ -275,7 +275,7 @@ def replay_ends(run):
 
 
 class Nobody(Scripted):
-    """Run no job, and request a call every hour; count the calls."""
+    """A policy that runs no job, requests a call every hour, and counts the calls."""
 
     calls = 0
 
@@ -293,7 +293,7 @@ def test_a_run_without_a_running_job_ends_though_machines_fail():
 
 @pytest.mark.parametrize("name", ["fifo", "easy", "yarn-cs", "multifactor", "patience+srtf"])
 def test_a_run_ends_when_no_machine_that_returns_can_hold_the_jobs_that_wait(name):
-    """The second machine leaves for good while the gang of both runs there; the first one fails and is repaired again and again."""
+    """The second machine leaves for good while a gang runs on both; the first one fails and is repaired repeatedly."""
     jobs = workload([(0, 4, 600), (50, 1, 30)])
     options = EngineOptions(mtbf_hours=1, repair_hours=0.1, planned=((1, 60 * US, 2**62),))
     run = simulate(jobs, Cluster.grid("2x2"), make_policy(name, jobs), options, seed=1)
@@ -304,7 +304,7 @@ def test_a_run_ends_when_no_machine_that_returns_can_hold_the_jobs_that_wait(nam
 
 @pytest.mark.parametrize("name", ["fifo", "yarn-cs", "multifactor"])
 def test_a_gang_waits_for_all_machines_however_often_they_fail(name):
-    """Both machines are up at once a hundredth of the time: that is no reason to give up."""
+    """Both machines are up together during a hundredth of the time, but the run doesn't end before the gang has run."""
     jobs = workload([(0, 4, 5)])
     options = EngineOptions(mtbf_hours=0.01, repair_hours=0.1, planned=((1, 0, 600 * US), (0, 0, 900 * US)))
     run = simulate(jobs, Cluster.grid("2x2"), make_policy(name, jobs), options, seed=1)

@@ -208,7 +208,7 @@ def test_a_key_tells_apart_machines_that_differ_in_any_column(column):
 
 @pytest.mark.parametrize("wrapped", ["", "patience+"])
 def test_a_key_goes_by_what_is_in_files(tmp_path, wrapped):
-    """A sample of service, and a user's policy: with other contents it is another run, at another path the same content isn't."""
+    """The key contains the contents of a sample of service times and of a user's policy, but not the sample's path."""
     task = Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
     sample, mine = tmp_path / "sample.csv", tmp_path / "mine.py"
     sample.write_text("duration\n5\n")

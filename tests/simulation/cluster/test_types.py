@@ -48,7 +48,7 @@ def typed_worlds(draw):
 
 
 def _check_types(run, jobs, cluster):
-    """Every GPU that a job uses is of a type that it can run on, and the jobs that stayed completed."""
+    """Check that jobs use only GPUs of types on which they can run, and that all jobs that didn't leave completed."""
     for _, kind, job, places in run.log.rows():
         if kind == Event.START:
             assert all(jobs.gpu_type_slowdown_ppm[job, cluster.kind[machine]] > 0 for machine, _ in places)

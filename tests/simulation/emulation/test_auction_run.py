@@ -104,7 +104,7 @@ def test_a_lease_that_takes_half_as_long_again_is_worth_what_rho_says_at_that_pa
 
 
 def row(realised, planned_utility=2.0, realised_utility=1.0):
-    """A job's row, of which only these count here."""
+    """Return a job's row; fields other than the arguments don't matter here."""
     return JobRow(
         job="a", application="x", planned_slots=1.0, realised_slots=realised, error=None, planned_utility=planned_utility,
         realised_utility=realised_utility, clocks=1, gradients=1, changes=0, first_loss=None, last_loss=None, is_exact=None,

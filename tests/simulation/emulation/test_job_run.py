@@ -253,7 +253,7 @@ def test_the_error_is_of_the_time_since_the_first_slot():
 
 
 class Dying(Local):
-    """Machines that end at their start, except those with given numbers."""
+    """Machines whose processes end while starting, except those with the numbers `up_at`."""
 
     started = 0
     up_at = frozenset()
@@ -271,7 +271,7 @@ class Dying(Local):
 
 @pytest.mark.parametrize(("up_at", "started"), [((), MAX_FAILED + 1), ((4,), MAX_FAILED + 4)])
 def test_a_job_whose_processes_end_as_they_start_is_given_up(monkeypatch, up_at, started):
-    """They would be started again without end; a successful start resets the count."""
+    """Otherwise its processes would be restarted endlessly; a successful start resets the count of failures."""
     monkeypatch.setattr(job_run, "Processes", Dying)
     monkeypatch.setattr(Dying, "started", 0)
     monkeypatch.setattr(Dying, "up_at", frozenset(up_at))

@@ -61,7 +61,7 @@ def played(instance, plan, rounds, play=None, fairness=0.0):
 
 
 def test_one_app_alone_goes_on_until_its_work_is_done():
-    """By hand: 130 serial minutes by two GPUs, then by all three that it can use: 40 + 60 + 30, the last in half a lease."""
+    """130 serial minutes on two GPUs, then on all three that the app can use: 40 + 60 + 30, the last in half a lease."""
     rows, states = played(instance_of(app("a", 130.0, 3, elapsed_min=5.0)), Plan((0, 0, 2)), 9)
     assert [(row.round, row.gpus, row.left_min, row.planned_min) for row in rows] == [
         (0, 2, 130.0, 40.0),
@@ -139,7 +139,7 @@ def test_with_fairness_those_who_are_worst_off_bid_and_the_others_take_what_is_l
 
 
 def test_the_present_of_an_app_is_that_of_its_agent_after_as_much_time():
-    """`ProfileAgent.advance` is the second account: it advances an app exactly as its profile predicts."""
+    """The state equals that of `ProfileAgent.advance`, which advances an app exactly as its profile predicts."""
     from optim.models.auction.bids import with_allocation
     from optim.solvers.auction.mechanism import ProfileAgent
 

@@ -22,7 +22,7 @@ SPIKES = [(0, 40_000)] + [
 
 
 def in_process(application, cluster):
-    """Give machines that are objects of this process: no more than messages, and quick."""
+    """Return a transport to machines in this process, which are quicker than processes."""
     del cluster
     return contextlib.closing(InProcess(application))
 
@@ -61,7 +61,7 @@ def assert_billed(timeline, rows, summary):
 
 
 def assert_losses(rows, options=OPTIONS):
-    """Each row has the loss that an undisturbed run has at its clock, bit for bit, however often it was done."""
+    """Check that each row's loss is that of an undisturbed run at its clock, bit for bit, also for repeated clocks."""
     expected = reference_run(options, options.clocks).losses
     assert [row.loss for row in rows] == [expected[row.clock - 1] if row.clock else None for row in rows]
     assert rows[-1].clock == options.clocks
@@ -134,7 +134,7 @@ def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warn
 
 
 def test_the_death_of_whoever_is_killed_is_known_before_the_job_goes_on(monkeypatch):
-    """More machines than partitions: no partition waits for some machines, so how would their death be detected?"""
+    """There are more machines than partitions: the death of a machine without a partition delays no clock."""
     drawn, kill, killed = drawn_world(0, job_hours=6.0, baseline=16, max_spot=48), Replay._kill, []
 
     def watched(run, number):

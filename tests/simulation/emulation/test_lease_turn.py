@@ -33,7 +33,7 @@ def test_all_numbers_of_gpus_have_equal_shares_where_that_takes_few_partitions(d
 
 
 def test_an_apps_work_is_its_clocks_at_the_scale_of_time(tmp_path):
-    """Six leases of one GPU are 9 s; one of six partitions' gradients at 0.05 s each makes 30 clocks."""
+    """Work of six leases on one GPU takes 9 s: 30 clocks of six gradients, one per partition, of 0.05 s each."""
     job = LeasedApp(0, profile(3), OPTIONS, LEASE_MIN, 8, tmp_path)
     assert (job.clocks, job.gradient_s, job.left) == (30, pytest.approx(0.05), 1.0)
     job.done = 12
@@ -174,7 +174,7 @@ class Local(InProcess):
 
 
 def test_no_lease_begins_before_the_processes_of_all_are_up(tmp_path, monkeypatch):
-    """The second one's machines arrive only when the first would have begun without them."""
+    """The second lease's processes start late, when the first lease could have begun already."""
     has_begun, begun = threading.Event(), []
 
     class Late(Local):

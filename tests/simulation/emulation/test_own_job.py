@@ -59,7 +59,7 @@ class Watched:
 
 
 def test_shares_are_of_the_timers_seconds(monkeypatch):
-    """Each look at the processor time finds 0.4 ms more of it."""
+    """Each reading of the processor time is 0.4 ms later than the previous one."""
     looks = iter(range(10**6))
     monkeypatch.setattr(job_run.time, "thread_time", lambda: 4e-4 * next(looks))
     timer = Watched()

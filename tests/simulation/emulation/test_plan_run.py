@@ -98,7 +98,7 @@ def test_jobs_share_the_cores_of_the_slot_with_most_workers_and_have_some_slots_
 
 
 class Late(Told):
-    """A run whose machines take long to be up, and that notes the time when each slot began."""
+    """A run whose machines start slowly, and that records when each slot began."""
 
     def play(self, slot_now, last_slot, is_stopped):
         self.seen, self.before = [], []

@@ -72,7 +72,7 @@ def test_asks_for_nothing_without_room():
 
 
 def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_h=0.0, lost_h=None):
-    """Cost over work of a footprint in the coming hour, lease by lease: ``added`` is (market, row, count)."""
+    """Return cost over work of a footprint in the next hour, lease by lease; ``added`` is (market, row, count)."""
     table, options, rates = job.table, job.options, [market.rate for market in job.history.markets]
     rows = [table.index[market.name] for market in job.history.markets]
     cost, parts, risk = options.reliable * job.baseline.on_demand_micro / 1e6, [], {}
@@ -264,7 +264,7 @@ def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hour
 @pytest.mark.parametrize("paid", [40_000, 45_000, 50_000])
 @pytest.mark.parametrize("age_s", [0, 1, 1800, 3598, 3599])
 def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_asked_for(paid, age_s):
-    """More requests follow while the expensive hour of a lease lasts, which ends at any second; from 9000 s on all prices are high."""
+    """A lease's expensive hour, which leads to requests, may end at any second; from 9000 s on all prices are high."""
     job = world(((0, 40_000), (9_000, 42_000), (12_000, 100_000)), baseline=16)
     brain, now = Proteus(job), 7_200
     lease = LiveLease(

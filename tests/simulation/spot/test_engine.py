@@ -115,7 +115,7 @@ def test_a_request_below_the_price_is_not_granted():
 
 @given(seed=SEEDS, name=st.sampled_from(sorted(SPOT_POLICIES)), hours=st.sampled_from([2, 5]))
 def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
-    """The engine itself compares the ledger's sum with a second addition; here with a third."""
+    """The engine compares its cost with the ledger's sum; this test adds the ledger up once more."""
     job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
     result = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
     again = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
@@ -169,7 +169,7 @@ def test_refuses_an_unknown_baseline_and_policy():
 
 
 class Meddling(Scripted):
-    """Write into every lease that it is shown."""
+    """A policy that tries to change every lease that it receives."""
 
     def __init__(self, script, field, value):
         super().__init__(script)
@@ -205,7 +205,7 @@ def test_a_policy_that_writes_into_its_leases_is_refused_and_changes_no_bill(fie
 
 
 class Noting(Scripted):
-    """Keep every view, and the answer's time."""
+    """A policy that records every view, and the time and lease of every question about a renewal."""
 
     def __init__(self, script, **settings):
         super().__init__(script, **settings)

@@ -8,7 +8,7 @@ HOUR_S = 3600
 
 
 def test_a_market_keeps_its_last_price_whatever_the_next_ones_first_was():
-    """Machines at two fifths of the cost of those since the first hour lower the cost per unit of work at once."""
+    """Machines at two fifths of the price of the held ones lower the cost per unit of work at the first tick."""
     cheap, dear = ((0, 40_000),), ((0, 200_000), (HOUR_S, 100_000))
     brain = Proteus(world(cheap, dear))
     held = LiveLease(

@@ -38,7 +38,7 @@ def test_the_lowest_price_of_a_slot_is_that_of_all_its_seconds(steps, begin, slo
 
 
 class Gambler(Policy):
-    """Request at random where the price is at most a limit, and, when looking ahead, only hours that an eviction makes free."""
+    """Request machines at random where the price is at most a limit; with `looks_ahead` only if an eviction makes the hour free."""
 
     name = "gambler"
     recovery = Recovery.ELASTIC
@@ -144,7 +144,7 @@ def test_plans_lie_above_their_bounds(seed, hours):
 
 
 def test_plans_are_near_their_bounds():
-    """No theorem bounds the difference: a job of two hours that needs a part of another was a fifth above (seed 84)."""
+    """No theorem bounds the difference between a plan's cost and the bound; it can reach a fifth for jobs of two hours."""
     excess = []
     for seed in range(12):
         job = drawn_world(seed, job_hours=4, baseline=16, max_spot=48)
@@ -195,7 +195,7 @@ def test_a_path_that_rises_every_half_hour_is_free():
 
 
 def test_a_slot_of_which_a_part_is_free_costs_nothing_in_the_bound():
-    """A machine granted at the earliest second that the rise makes free works for 89 s of the slot; a minute is required."""
+    """A machine granted at the first second from which its hour becomes free works for 89 s of the slot; 60 s suffice."""
     rise = 10 * HOUR + 30
     slot = (rise - HOUR + 1) // 120 * 120
     job = world(
@@ -241,7 +241,7 @@ def test_the_cheapest_units_come_as_a_sort_of_all_has_them(seed, likely, share):
 
 @pytest.mark.parametrize("size", [0.25, 8.0])
 def test_the_limit_on_spot_machines_counts_their_size(size):
-    """A job of a few large machines isn't out of reach because small ones are cheaper by their work, nor the other way round."""
+    """Large machines are cheaper per unit of work; the limit allows fewer of them, in proportion to their size."""
     job = small_world(
         [1.0, size], [[(0, 4)], [(0, round(3 * size, 2))]], job_hours=4, baseline=16, max_spot=24, startup_min=1
     )
@@ -257,7 +257,7 @@ def test_the_limit_on_spot_machines_counts_their_size(size):
 
 
 def test_a_slot_that_the_prices_end_in_counts():
-    """The prices end within a slot, and its first part is usable: a bound without it would be too high."""
+    """The prices end within a slot, whose first part is usable: a bound that omits that part would be too high."""
     job = small_world([1.0], [[(0, 4)] * 1], job_hours=20, baseline=1, max_spot=1, startup_min=0, tick_s=120)
     paths = [PricePath(time_s=np.array([0, 40 * 3600]), price_micro=np.array([40_000, 80_000]))]
     history = history_of(job.history.markets, paths, end_s=80 * 3600 + 60, gap_s=100 * 86_400)

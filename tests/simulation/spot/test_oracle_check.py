@@ -55,7 +55,7 @@ def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin
 
 @pytest.fixture(scope="module")
 def is_free():
-    """For each second: whether a bid below the next rise, placed before it, covers the second in a lease of less than an hour."""
+    """For each second: whether a lease of less than an hour that a rise of the price ends can include the second."""
     found = np.zeros(9000, dtype=bool)
     for rise, after in RISES:
         found[rise : rise + 120] = True  # allocated since the previous second
@@ -83,7 +83,7 @@ def test_before_the_first_price_there_is_none():
      (1.75, (480, 600), 0.0), (2, (480, 600), 0.0), (0, (720, 840), 2.0), (0, (840, 960), 0.0)],
 )  # fmt: skip
 def test_machines_under_warning_work_beside_others_if_start_up_is_shorter(startup_min, slot, rate):
-    """Two machines may be taken; prices rise at 500 s, and at 605 s in both markets, after which 725 s is the last of a warning."""
+    """At most two machines; prices rise at 500 s in one and at 605 s in both markets, and a warning takes 120 s."""
     paths = (((0, 1), (500, 2), (605, 3)), ((0, 5), (605, 6)))
     job = world(*paths, max_spot=2, tick_s=120, startup_min=startup_min, job_hours=1)
     steps = [_Steps(path) for path in job.history.paths]

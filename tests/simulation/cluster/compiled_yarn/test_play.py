@@ -27,7 +27,7 @@ ALIKE = (10**6,) * 3
 
 
 def _same(jobs, cluster, chosen, options, seed=0):
-    """Play jobs both ways, hold one against the other, and return the run."""
+    """Simulate jobs by the compiled loop and by the planning loop, compare the results, and return the run."""
     run = simulate(jobs, cluster, make_policy("yarn-cs", jobs, chosen), options, seed)
     plain = play_plans(jobs, cluster, make_policy("yarn-cs", jobs, chosen), options, seed)
     for part in fields(EventLog):
@@ -119,7 +119,7 @@ def test_plays_what_planning_plays_where_tries_and_machines_fail(world, drawn, r
 
 
 def _crowd(seed, count=220):
-    """Jobs of six virtual clusters on 6 machines of 4 GPUs in two racks: one after the other submits most of them."""
+    """Jobs of six virtual clusters, which submit most of them in turn, on 6 machines of 4 GPUs in two racks."""
     rng = np.random.default_rng(seed)
     gpus = rng.choice([1, 2, 3, 4, 8, 12], count, p=[0.4, 0.2, 0.1, 0.15, 0.1, 0.05])
     submit = np.sort(rng.integers(0, count // 4, count)) * 70
@@ -163,7 +163,7 @@ def test_those_under_quota_take_back_in_the_order_of_the_pass(seed):
 
 @pytest.mark.prove
 def test_a_run_in_which_nobody_starts_any_more_ends_alike():
-    """No rack holds a gang, and their locality is relaxed one by one: too many passes without a running job."""
+    """No rack holds a gang, and gangs may spread only after many tries: too many passes without a running job."""
     count = MAX_IDLE_CALLS + 100
     jobs = workload([(second, 4, 5) for second in range(count)])
     cluster = Cluster(gpus=np.array([2, 2]), rack=np.array([0, 1]))
@@ -173,7 +173,7 @@ def test_a_run_in_which_nobody_starts_any_more_ends_alike():
 
 @pytest.mark.parametrize(("count", "is_done"), [(MAX_IDLE_CALLS - 100, True), (MAX_IDLE_CALLS + 100, False)])
 def test_a_run_ends_after_so_many_passes_without_a_running_job(count, is_done):
-    """No rack holds a gang: at its `count`-th pass after the last submission the first one's locality is relaxed that far."""
+    """No rack holds a gang; the first one may spread over racks at its `count`-th pass after the last submission."""
     jobs, cluster = (
         workload([(second, 4, 1) for second in range(count)]),
         Cluster(gpus=np.full(2, 2), rack=np.arange(2)),

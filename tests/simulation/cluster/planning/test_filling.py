@@ -20,7 +20,7 @@ OF_ONE_TYPE = ("max-min", "finish-time-fairness", "gandiva-fair", "allox", "them
 
 
 def checked(name, jobs, cluster=TWO):
-    """Check one policy as a comparison does before it runs any."""
+    """Perform the check of one policy that a comparison performs before all runs."""
     Comparison(jobs, cluster, EngineOptions(), 0).check([PolicyRequest(name=name)])
 
 
@@ -58,7 +58,7 @@ def test_policies_that_mix_types_serve_it(name):
 
 
 def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
-    """Two GPUs of each machine of the first type: four of it, and both of the other one."""
+    """vCPUs suffice for two GPUs on each machine of the first type, four in all, and for both GPUs of the other type."""
     jobs = workload([(0, 1, 5), (0, 5, 5)], cpu_milli=np.array([1, 16_000]))
     assert on_one_type(workload([(0, 4, 5)], cpu_milli=np.array([16_000])), TWO)
     found = on_one_type(jobs, TWO)

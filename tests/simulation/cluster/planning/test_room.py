@@ -25,7 +25,7 @@ def _room(rows, sizes=SIZES, spread=False, placement=Placement.BEST_FIT, is_shar
 
 
 class InOrder(PlanningPolicy):
-    """First come, first served, by planning: places as the compiled loop does."""
+    """First come, first served as a planning policy, which places gangs as the compiled loop does."""
 
     name = "in-order"
 
@@ -40,7 +40,7 @@ class InOrder(PlanningPolicy):
 
 @given(st.data())
 def test_gangs_are_placed_where_the_compiled_loop_places_them(data):
-    """Placement and backfill by submission: the same starts and ends on the same machines."""
+    """The planning policy and the compiled loop have the same starts and ends on the same machines."""
     sizes = np.array(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     rows = sorted(
         (
@@ -79,7 +79,7 @@ def test_a_job_that_may_spread_is_placed_where_another_as_wide_may_not():
 
 
 def _fragmentation(left, asks):
-    """Return the free GPU, in thousandths, that the jobs can't use, added up over jobs and machines."""
+    """Return the free thousandths of GPUs that a job can't use, summed over jobs and machines."""
     lost = 0
     for machine in left:
         for ask in asks:

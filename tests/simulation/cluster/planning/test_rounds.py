@@ -11,7 +11,7 @@ from tests.support.small_clusters import workload
 
 
 def test_types_of_which_no_machine_is_there_take_no_part():
-    """Each job has the one machine on which it can run, at half the speed of a third type that the cluster has none of."""
+    """Each job can run on one machine, at half its speed on a third type, of which the cluster has no machine."""
     slow = np.array([[2 * PPM, 0, PPM], [0, 2 * PPM, PPM]])
     jobs = workload([(0, 1, 600), (0, 1, 900)], gpu_type_slowdown_ppm=slow)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("old", "odd", "new"))

@@ -26,7 +26,7 @@ ANY = QueueRules(reclaim=Reclaim.ANY)
 
 
 class OfTree(HierarchicalQuota):
-    """The policy of a tree in place of a file."""
+    """The policy with a given tree instead of a file."""
 
     def __init__(self, tree, jobs, **options):
         super().__init__(HierarchicalQuotaOptions(), jobs)

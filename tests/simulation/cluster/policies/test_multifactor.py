@@ -38,7 +38,7 @@ PriorityWeightQOS=0 # don't use the qos factor
 
 
 class FakeView:
-    """The inputs of `priorities`."""
+    """The attributes of a view that `priorities` reads."""
 
     def __init__(self, jobs, stopped_s=()):
         self.submit_us = jobs.submit_us
@@ -194,7 +194,7 @@ def test_a_scavengers_time_is_charged_by_its_factor(tmp_path):
 
 
 def test_what_a_slurm_conf_leaves_out_has_the_defaults_of_slurm(tmp_path):
-    """No weight but the one that is given, and a week for age and half-life; the sample's weights are the options' defaults alone."""
+    """Weights that the file omits are 0, and age limit and half-life are a week; defaults of the options aren't used."""
     conf = write(tmp_path / "slurm.conf", "PriorityWeightAge=500\n")
     jobs = workload([(0, 1, 1)])
     found = Multifactor(MultifactorOptions(conf=conf), jobs).settings
@@ -361,7 +361,7 @@ def test_the_first_by_priority_has_the_reservation_and_others_may_pass_it():
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_no_reserved_start_moves_later_while_the_order_ahead_and_the_estimates_hold(reservations, depth, seed):
-    """Watched from outside: after each pass, for each job that is reserved still, if those ahead are the same, or started."""
+    """Checked after each pass, for each job that keeps its reservation while the jobs ahead of it are the same or started."""
     rng = np.random.default_rng(seed)
     count, sizes = int(rng.integers(4, 25)), rng.integers(1, 5, rng.integers(1, 4))
     submit, duration = np.sort(rng.integers(0, 120, count)), rng.integers(1, 60, count)

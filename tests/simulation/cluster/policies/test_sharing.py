@@ -95,7 +95,7 @@ def test_a_virtual_cluster_takes_back_within_its_quota_only(above, quota, start)
 
 @pytest.mark.parametrize(("racks", "start"), [([0, 0], 540), ([0, 1], 1080)], ids=["a rack", "racks"])
 def test_locality_is_relaxed_after_its_tries(racks, start):
-    """A GPU is free on each of two machines; a gang of two takes them after three tries of 180 s a level."""
+    """A GPU is free on each of two machines; a gang of two takes them after three tries of 180 s per level of locality."""
     jobs = workload([(0, 3, 5000), (0, 3, 5000), (0, 2, 10)])
     cluster = Cluster(gpus=np.array([4, 4]), rack=np.array(racks))
     starts, run = _starts(jobs, cluster, "yarn-cs", {"preempts_above": 1})
@@ -118,7 +118,7 @@ def test_a_job_that_no_host_has_room_for_holds_up_none_of_its_width(is_taken_bac
 
 
 class OneJobWaits(Wrapper):
-    """Keeps a job off all machines until the others are through."""
+    """A wrapper that allows job 3 no machine until all other jobs have ended."""
 
     def plan(self, view):
         view.prepare.append(
@@ -129,7 +129,7 @@ class OneJobWaits(Wrapper):
 
 @pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
 def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back):
-    """Jobs 3 and 4 differ only in the wrapper."""
+    """The wrapper restricts job 3, but not job 4, which has the same width."""
     rows = [(0, 2, 100), (0, 1, 100), (0, 1, 100 if is_taken_back else 1), (10, 1, 5), (10, 1, 7)]
     jobs = workload(rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"))
     policy = OneJobWaits(make_policy("yarn-cs", jobs, {"quotas": "4:1"}))
@@ -275,7 +275,7 @@ def test_users_are_those_that_the_table_names():
 
 
 def test_users_take_turns_from_one_pass_to_the_next():
-    """One GPU; a's jobs were all submitted before b's: they alternate, and a late user has no saved turns."""
+    """One GPU; a's jobs were all submitted before b's, but they alternate; a later user c gets no extra turns."""
     rows = [(0, 1, 10)] * 8 + [(35, 1, 10)] * 2
     group = np.array([0] * 4 + [1] * 4 + [2] * 2)
     jobs = workload(rows, group=group, groups=("a", "b", "c"), priority=np.full(10, 1))
@@ -285,7 +285,7 @@ def test_users_take_turns_from_one_pass_to_the_next():
 
 @pytest.mark.parametrize("share", ["time", "gpu-time"])
 def test_tickets_are_for_time_or_for_gpu_time(share):
-    """Four GPUs; one user has jobs of one GPU, the other of four: as much time of a job each, or half of the GPU-time each."""
+    """Four GPUs; one user has jobs of one GPU, the other of four: both get equal job time, or equal GPU-time."""
     jobs = workload([(0, 1, 9000)] * 8 + [(0, 4, 9000)] * 2, group=np.array([0] * 8 + [1] * 2), groups=("a", "b"))
     policy = make_policy("gandiva-fair", jobs, {"share": share})
     problem = SimpleNamespace(

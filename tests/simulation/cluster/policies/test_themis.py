@@ -40,7 +40,7 @@ def minutes(rows, **fields):
 
 
 def checked(jobs, cluster, name, options=None, seed=0, engine=FREE):
-    """Play, and hold the log against the checker."""
+    """Simulate, and check the log."""
     run = simulate(jobs, cluster, make_policy(name, jobs, options), engine, seed)
     _, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
@@ -140,7 +140,7 @@ def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has
 
 
 def test_agents_bid_what_the_profile_of_their_trials_does():
-    """An agent's sums over arrays, against the profile that lists the trials."""
+    """An agent's profile by sums over arrays gives the same bids as a profile that lists the trials."""
     jobs = minutes([(0, 2, 50, 0), (0, 2, 80, 0), (0, 2, 30, 0)])
     seen = []
     policy = make_policy("themis", jobs, {"fairness": 0})
@@ -200,7 +200,7 @@ def test_a_gang_is_never_split_over_types():
 
 
 def test_gpus_of_another_type_count_by_what_they_do():
-    """Work of 120 minutes on the type on offer: with 2 of it, and 2 others that do as much as one, it takes 40."""
+    """Work of 120 minutes on the offered type: 2 GPUs of it, and 2 others as fast as one of it, need 40 minutes."""
     needs = Needs(work_min=120, longest_min=1, demand=8, total_work_min=120, total_longest_min=1, total_demand=8)
     profile = AppProfile(elapsed_min=0, active_apps=1, needs=needs, other_type_gpus=2, other_type_speed=1.0)
     assert remaining_minutes(profile, 2, 1.0) == pytest.approx(40)

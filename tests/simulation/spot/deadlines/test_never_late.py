@@ -91,7 +91,7 @@ class FakeCloud:
 
 
 def launched(policy, cloud, tick_s, work_s):
-    """Return the completion time, asking at every tick, and at once after a notice of preemption."""
+    """Return the completion time; the policy decides at every tick, and immediately after a preemption notice."""
     watch, now_s, left_s, has_spot, since_s = SpellWatch(policy.hazards), 0.0, work_s, True, 0.0
     while left_s > 0:
         watch.see(now_s, is_available=has_spot)

@@ -23,7 +23,7 @@ CHAIN = SpellHazards(
 
 
 class Unlearning(DeadlineProgramme):
-    """Keep to the hazards that are known: they are true."""
+    """The programme without learning: it keeps the given hazards, which are the true ones."""
 
     def choose(self, view):
         self._rule._watch._log_weight[:] = new_memory()[1]

@@ -13,7 +13,7 @@ from tests.support.spot.deadlines import least_mean
 
 
 def drawn_job(seed, billing):
-    """Return a small job, and hazards of up to four ages, now and then of certain ends or none."""
+    """Return a small job, and hazards of up to four ages, some of them 0 or 1."""
     rng = np.random.default_rng(seed)
     setup_s = int(rng.choice([0, 180, 300, 720, 1140]))
     work_s = int(rng.integers(1, 8)) * 300 + int(rng.integers(0, 2)) * 37

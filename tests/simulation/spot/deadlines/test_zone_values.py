@@ -36,7 +36,7 @@ def hazards(absent, present):
 
 
 def problem(groups, *, work, slack, setup_s=0.0, move=0.0, is_whole=False):
-    """Return a job, in ticks, over groups in one region each; no move is due while there is no state."""
+    """Return a job over groups of zones, each in its own region; moves are free before the job has a saved state."""
     size = len(groups)
     rows = np.arange(size + 1)
     far = (rows[:, None] != np.arange(1, size + 1)) & (rows[:, None] > 0)
@@ -93,7 +93,7 @@ def by_hand(groups, *, work, slack, setup, move):
     sure = 3.0 * HOURS
 
     def pick(choices, otherwise):
-        """Return the mean of the cheapest that is there; choices are (value, chance)."""
+        """Return the expected value of the cheapest available choice; choices are (value, probability of availability)."""
         mean, rest = 0.0, 1.0
         for worth_usd, chance in sorted(choices):
             if worth_usd < otherwise:
@@ -301,7 +301,7 @@ def test_a_zone_hardly_cheaper_is_not_worth_a_launch():
 
 
 def watched(chain, seen):
-    """Return a watch of a zone that was seen every tick."""
+    """Return a watch of a zone that was observed at every tick."""
     watch = _PacedWatch(chain)
     for tick, is_there in enumerate(seen):
         watch.see(600 * tick, is_available=bool(is_there))
@@ -325,7 +325,7 @@ def test_the_pace_of_a_zone_follows_what_was_seen_of_it():
 
 
 def test_the_likelihood_of_a_level_is_the_mean_over_the_pace():
-    """Compare with a sum over paces of gamma's density times the hazards at ends and the probability of no other end."""
+    """Compare with a numerical integral of the gamma density of the pace times the likelihood of the observed spells."""
     chain, seen = hazards([0.3, 0.2, 0.1], [0.2, 0.1, 0.05]), [1, 1, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0]
     watch, found = watched(chain, seen), np.empty((2, 3))
     pace = np.linspace(1e-4, 12.0, 40_000)

@@ -166,7 +166,7 @@ def test_bills_follow_the_rule(billing, usd, free_s):
 
 
 def plain_run(market, job, script, billing):
-    """Return (units, end, work, lost) of a script by a clock that counts every second, in integers."""
+    """Return (units, end, work, lost) of a script, computed second by second in integers."""
     held, launched, setup, state, work, units, lost, now = None, 0, 0, 0, 0, 0, 0, 0
     while now < len(market) * market.tick_s and now < 2 * -(-job.deadline_s // market.tick_s) * market.tick_s:
         tick = now // market.tick_s
