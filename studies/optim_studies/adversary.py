@@ -1,8 +1,8 @@
 """The study `adversary`: for each price function the worst instance of a search, with the proven ratio.
 
-The search starts from random sketches and makes one change at a time; a change stays if the ratio of optimum to online value doesn't
-fall. All schedules are enumerated and HiGHS packs them, equal jobs as one group. An actual plan attains each ratio; only HiGHS
-claims that no plan is better.
+The search starts from random sketches and makes one change at a time; a change stays if the ratio of optimum to online
+value doesn't fall. All schedules are enumerated and HiGHS packs them, equal jobs as one group. Each ratio is attained
+by an actual plan; that no plan is better is an unproven claim of HiGHS.
 
 A row has the online plan's value and the optimum of the worst instance found, and `worst_ratio`, their ratio.
 `promised` is the competitive ratio of the rule's theorem on that instance. With `proven` the theorem's conditions are met;
