@@ -38,7 +38,7 @@ def test_the_lowest_price_of_a_slot_is_that_of_all_its_seconds(steps, begin, slo
 
 
 class Gambler(Policy):
-    """Request machines at random where the price is at most a limit; with `looks_ahead` only if an eviction makes the hour free."""
+    """Request machines at random where the price is at most a limit; with `looks_ahead` only in hours freed by an eviction."""
 
     name = "gambler"
     recovery = Recovery.ELASTIC

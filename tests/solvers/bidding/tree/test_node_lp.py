@@ -19,7 +19,7 @@ def threads() -> set[str]:
 
 
 def test_a_box_is_solved_on_the_thread_that_asks():
-    """One process per core shares a machine, and HiGHS keeps worker threads for each calling thread: here a new one calls it."""
+    """Solvers run as one process per core, and HiGHS keeps worker threads per calling thread: here a new thread calls it."""
     instance = hour_instance([0, 1], [0.1, 0.2], [1.0, 1.0], max_count=4)
     relaxation = relax(instance, Box.root(instance), 0.0)
     tangents = (np.zeros(len(relaxation.weight)),)
