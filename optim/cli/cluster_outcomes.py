@@ -57,9 +57,13 @@ class OutcomeChoice:
         """
         check_out(self.jobs_csv)
         for name in split_list(self.compare):
-            if name not in names or len(names) < 2:
+            if name not in names:
                 raise InvalidOptionError(
-                    f"--compare {name[:40]} must be one of several simulated policies: {', '.join(names)[:120]}"
+                    f"--compare {name[:40]} must be a simulated policy: {', '.join(names)[:120]}; add it to --policy"
+                )
+            if len(names) < 2:
+                raise InvalidOptionError(
+                    f"--compare {name[:40]} requires a second simulated policy; add one to --policy"
                 )
 
     def print_outputs(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:

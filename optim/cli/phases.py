@@ -320,6 +320,8 @@ def _encoder_options(texts: list[str] | None, names: tuple[str, ...]) -> dict[st
     for key, value in split_options(texts).items():
         encoder, dot, name = key.partition(".")
         if not dot or encoder not in names:
-            raise InvalidOptionError(f"--option must be ENCODER.NAME=VALUE with one of {', '.join(names)}, got {key!r}")
+            raise InvalidOptionError(
+                f"--option must be ENCODER.NAME=VALUE, where ENCODER is one of {', '.join(names)}; got {key!r}"
+            )
         found.setdefault(encoder, {})[name] = value
     return found

@@ -229,12 +229,13 @@ class ThroughputModel:
         Raises
         ------
         InvalidOptionError
-            If a lower stage is chosen again after a higher one, so that two thresholds can't describe the choice.
+            If the model chooses a lower stage for more transient machines, so that two thresholds can't describe the choice.
         """
         chosen = [self.stage(reliable, transient) for transient in range(max_transient + 1)]
         if chosen != sorted(chosen, key=list(Stage).index):
             raise InvalidOptionError(
-                "two thresholds can't describe this model, since a lower stage follows a higher one; give the model itself as the policy"
+                "two thresholds can't describe this model: with more transient machines, a lower stage becomes the fastest again; "
+                "give the model itself as the policy"
             )
         ends = {stage: count / reliable for count, stage in enumerate(chosen)}
         second = ends[Stage.RELIABLE]  # the only possible stage without transient machines

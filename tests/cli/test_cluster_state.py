@@ -118,7 +118,7 @@ def test_a_run_begins_in_the_state_and_its_log_is_verified(state, tmp_path):
         (("--state", "STATE", "--gpus", "1x8", "--option", "forecast.arrival_days=99"), "arrival_days must be in"),
         (
             ("--generate", "philly", "--jobs", "5", "--compare", "las"),
-            "must be one of several simulated policies",
+            "--compare las must be a simulated policy: fifo, srtf; add it to --policy",
         ),
     ],
 )

@@ -71,7 +71,7 @@ def test_thresholds_are_the_models_own_choice_where_stages_are_in_order(work, tr
         simple = model.thresholds(reliable, max_transient=200)
         assert [simple.stage(reliable, transient) for transient in range(201)] == chosen
     else:
-        with pytest.raises(InvalidOptionError, match="lower stage follows a higher one; give the model itself"):
+        with pytest.raises(InvalidOptionError, match="a lower stage becomes the fastest again; give the model itself"):
             model.thresholds(reliable, max_transient=200)
 
 

@@ -329,7 +329,10 @@ class _World:
             return
         known = (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED)
         if kind not in (*known, *(REJECT,) * self.rules.kills_at_limit) or places:
-            raise BrokenEventError(f"is no valid event: kind {kind}, {len(places)} places")
+            raise BrokenEventError(
+                f"has kind {kind} and names {len(places)} machines; expected a kind that the rules allow, and machines only "
+                "at starts (0), failures (5) and repairs (6)"
+            )
         job.stop(time, self.rack, self.rules, kind)
         for machine, count in job.places:
             self.free[machine] += count
@@ -536,9 +539,12 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
     if kind not in (START, PREEMPT, END, REJECT, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or bool(taken) != (
         kind == START
     ):
-        raise BrokenEventError(f"is no valid event: kind {kind}, {len(taken)} places")
+        raise BrokenEventError(
+            f"has kind {kind} and names {len(taken)} GPUs; expected a known kind, GPUs only at starts (0), and one machine "
+            "at failures (5) and repairs (6)"
+        )
     if len(set(taken)) < len(taken) or any(one != 1 for one in ones):
-        raise BrokenEventError("names a GPU twice, or more than one GPU per place")
+        raise BrokenEventError("names a GPU twice, or states `gpus` other than 1 for a named GPU")
 
 
 def _summary(state: Sequence[_Job], now: int, allocated_gpu_us: float, overhead_gpu_us: float) -> Replayed:
