@@ -28,7 +28,7 @@ class Calibration:
     rate
         Share of held-out samples above the threshold, or an upper bound on it (see `calibrate`).
     mean, deviation
-        Mean and deviation of a new container's mean score; the deviation includes the sampling error of the mean.
+        Mean and standard deviation of a new container's mean score. The latter includes the sampling error of the mean.
     num_containers
         Number of containers in the calibration.
     """
@@ -52,7 +52,8 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
     rate
         Allowed share of samples above the threshold, in (0, 1).
     noise
-        Scores due to rounding and sensor noise: lower bound of the threshold, and of the deviation of a container's mean.
+        Largest score due to rounding and sensor noise: lower bound of the threshold, and of the standard deviation of a
+        container's mean.
 
     Raises
     ------
@@ -90,7 +91,7 @@ class DriftTrigger:
     The sum is ``s <- max(0, s + z - slack)`` with z a container's `excess`. It triggers as soon as s exceeds `limit`,
     until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would otherwise
     accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many containers, a false alarm
-    occurs about once in 930 containers, and a shift of one deviation is found after about ten (Montgomery, Introduction
+    occurs about once in 930 containers, and a shift of one standard deviation is found after about ten (Montgomery, Introduction
     to Statistical Quality Control, table of average run lengths of the one-sided sum).
 
     Parameters
@@ -98,7 +99,7 @@ class DriftTrigger:
     calibration
         Calibration of the model's anomaly score.
     slack, limit
-        Slack and limit, in deviations.
+        Slack and limit, in standard deviations.
 
     References
     ----------
@@ -130,7 +131,7 @@ class DriftTrigger:
         return self.is_triggered
 
     def excess(self, container_score: float) -> float:
-        """Return by how many deviations a container's mean score is above the calibration's mean."""
+        """Return by how many standard deviations a container's mean score is above the calibration's mean."""
         return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
@@ -142,7 +143,7 @@ class DriftTrigger:
 DELAYS = 3
 
 MIN_ERROR = 1e-3
-"""Deviation of a scaled error up to which errors are rounding and sensor noise."""
+"""Lower limit of the standard deviation of scaled errors: smaller errors are rounding and sensor noise."""
 
 
 class AnomalyKind(StrEnum):
@@ -164,7 +165,7 @@ class LinearForecast:
     matrix, bias
         Shape (3 R, R) and (R,).
     deviation
-        Shape (R,): deviation of the errors on the training series.
+        Shape (R,): standard deviation of the errors on the training series, at least `MIN_ERROR`.
     """
 
     matrix: FloatArray
@@ -186,7 +187,7 @@ class LinearForecast:
         return np.asarray(windows[:, -1] - history @ self.matrix - self.bias)
 
     def scores(self, series: ScaledSeries) -> FloatArray:
-        """Return ``log(1 + mean over resources of squared errors in deviations)`` at ``series.ends(3)``."""
+        """Return ``log(1 + mean over resources of squared errors, each divided by its standard deviation)`` at ``series.ends(3)``."""
         return np.asarray(np.log1p(((self.errors(series) / self.deviation) ** 2).mean(axis=1)))
 
     @property

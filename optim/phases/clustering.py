@@ -18,9 +18,9 @@ def group_sums(values: FloatArray | IntArray, group: IntArray, num_groups: int) 
 
 
 def group_moments(values: FloatArray, labels: IntArray, num_groups: int) -> tuple[FloatArray, FloatArray]:
-    """Return mean and deviation of each group of rows, shape (groups, R), NaN for an empty group.
+    """Return mean and standard deviation of each group of rows, each of shape (groups, R), NaN for an empty group.
 
-    Rows with a negative label are ignored; the deviation is that of a population.
+    Rows with a negative label are ignored; the standard deviation is that of a population.
     """
     known = labels >= 0
     rows, group = values[known], labels[known]

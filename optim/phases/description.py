@@ -27,7 +27,7 @@ class PhaseStatistics:
     count
         Shape (K,): number of samples.
     mean, deviation
-        Shape (K, R): over all samples of a phase; population deviation.
+        Shape (K, R): mean and population standard deviation over all samples of a phase.
     within
         Shape (K, R): root mean square deviation of samples from the mean of their run.
     quantiles
@@ -37,7 +37,7 @@ class PhaseStatistics:
     rising
         Shape (K, R): share of windows with a positive slope.
     window_deviation
-        Shape (K, R): mean deviation within a window.
+        Shape (K, R): mean over the windows of the standard deviation within a window.
     autocorrelation
         Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 for constant samples.
     """
@@ -231,7 +231,7 @@ MIN_CHANGE = 0.01
 """An incompressible resource counts as constant if its mean change per minute is below this share of its mean."""
 
 BURST_VARIATION = 0.4
-"""A rate is bursty if its deviation within runs is above this share of its mean."""
+"""A rate is bursty if its standard deviation within runs (`within`) is above this share of its mean."""
 
 IDLE_SHARE = 0.5
 """A phase's use of a resource is small if it is below this share of the mean over all phases."""
@@ -242,8 +242,8 @@ def phase_names(statistics: PhaseStatistics, resources: Sequence[Resource]) -> t
 
     The first rule that applies gives the name. ``unseen``: no samples. ``growth``: an incompressible resource rises in
     more than 60 % of windows, and by more than 1 % of its mean per minute on average. ``release``: it falls in the same
-    way. ``idle``: all resources are below half their mean over all phases. ``burst``: a rate's deviation within runs is
-    above 0.4 of its mean. Otherwise ``stable``.
+    way. ``idle``: all resources are below half their mean over all phases. ``burst``: a rate's standard deviation within
+    runs is above 0.4 of its mean. Otherwise ``stable``.
     """
     overall = statistics.share @ statistics.mean
     plain = [_name(statistics, resources, overall, phase) for phase in range(len(statistics.count))]

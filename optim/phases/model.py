@@ -625,7 +625,7 @@ SCHEMA = "optim/phase-model/1"
 REMEDY = "write one with 'optim phases fit --out FILE'"
 
 TINY = 1e-300
-"""Minimum deviation, so that no divisor is 0."""
+"""Lower limit of standard deviations, so that no divisor is 0."""
 
 ROUNDED = 1e-6
 

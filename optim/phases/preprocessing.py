@@ -200,7 +200,7 @@ MIN_SHARE = 0.01
 """Offset of the logarithm as a share of a resource's mean; it suppresses differences between smaller values."""
 
 MAX_SCORE = 10.0
-"""Bound in deviations at which values are clipped."""
+"""Values are clipped at this number of standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,7 +212,7 @@ class Scaling:
     offset
         Shape (R,): offset before the logarithm; NaN for a resource without logarithm.
     mean, deviation
-        Shape (R,): over the training samples, after the logarithm.
+        Shape (R,): mean and standard deviation of the training samples, after the logarithm.
     """
 
     offset: FloatArray
@@ -221,7 +221,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, values: FloatArray, *, has_logarithm: bool) -> "Scaling":
-        """Return the scaling of training samples (T, R); a constant resource has deviation one."""
+        """Return the scaling of training samples (T, R); a constant resource has standard deviation 1."""
         width = values.shape[1]
         average = values.mean(axis=0)
         offset = np.where(average > 0, MIN_SHARE * average, 1.0) if has_logarithm else np.full(width, np.nan)

@@ -30,7 +30,7 @@ class Reading:
     score
         Mean score; `score`, `excess` and `drift_sum` are None if no sample has enough history.
     excess
-        Number of deviations by which the score is above the calibration's mean.
+        Number of standard deviations by which the score is above the calibration's mean.
     drift_sum
         Cumulative sum of the drift trigger after this container.
     is_update_due

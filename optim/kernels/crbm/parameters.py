@@ -55,7 +55,7 @@ class CrbmParameters(NamedTuple):
 def initial_parameters(
     key: jax.Array, num_visible: int, num_delays: int, num_hidden: int, deviation: float = INITIAL_DEVIATION
 ) -> CrbmParameters:
-    """Return weights drawn from a normal distribution with a small deviation, and zero biases, all float32.
+    """Return weights drawn from a normal distribution with standard deviation `deviation`, and zero biases, all float32.
 
     Raises
     ------

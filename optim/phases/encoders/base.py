@@ -105,9 +105,9 @@ class Spread(StrEnum):
     NONE = "none"
     """No change."""
     STANDARDISED = "standardised"
-    """Each component is scaled to mean zero and deviation one."""
+    """Each component is scaled to mean zero and standard deviation one."""
     WHITENED = "whitened"
-    """All principal components are scaled to deviation one."""
+    """All principal components are scaled to standard deviation one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -174,7 +174,7 @@ class WindowStatisticsOptions:
 
 
 class WindowStatisticsEncoder(Encoder):
-    """Mean, deviation and slope of each resource in the window."""
+    """Mean, standard deviation and slope of each resource in the window."""
 
     _spread: Whitening
 
@@ -185,7 +185,7 @@ class WindowStatisticsEncoder(Encoder):
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return means, then deviations, then slopes, shape (n, 3 R) unless whitened."""
+        """Return means, then standard deviations, then slopes, shape (n, 3 R) unless whitened."""
         return self._spread.apply(self._statistics(series))
 
     def _statistics(self, series: ScaledSeries) -> FloatArray:

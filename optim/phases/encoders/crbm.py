@@ -69,8 +69,8 @@ class CrbmOptions:
     output
         Probabilities as in the paper, or their logits.
     pooling
-        An embedding is the square root of the deviation of this many last hidden outputs, which measures a unit's activity at any
-        level and emphasises small differences; 1 for the output itself.
+        Number of last hidden outputs whose standard deviation is computed; the embedding is its square root. It measures a
+        unit's activity at any level, and emphasises small differences. 1 for the output itself.
     spread
         Normalisation of the embeddings.
     """
@@ -228,7 +228,7 @@ class CrbmEncoder(Encoder):
 
 
 def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
-    """Return at each output the deviation of the last `size` outputs of its segment, of all if fewer; shape (n, H)."""
+    """Return at each output the standard deviation of the last `size` outputs of its segment, of all if fewer; shape (n, H)."""
     if not len(outputs):
         return np.zeros_like(outputs)
     counts = np.maximum(series.lengths - num_delays, 0)

@@ -18,7 +18,7 @@ TASK_SHARE, TASK_MIN = (0.0, 0.1, 0.5, 0.8, 0.95, 1.0), (20.0, 80.0, 240.0, 380.
 """Quantiles of a trial's run time in minutes; the minimum is an assumption."""
 
 TYPICAL_MIN, TYPICAL_SPREAD = 240.0, 0.35
-"""An app takes the gang size whose median trial is near this time, with this deviation of logarithms."""
+"""An app takes the gang size whose median trial is near this time, with this standard deviation of its logarithm."""
 
 MEDIAN_WORK_H, WORK_SIGMA, MAX_WORK_H = 250.0, 0.7, 730.0
 """An app's GPU-hours, log-normal, with the paper's median and maximum."""
