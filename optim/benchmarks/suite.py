@@ -103,8 +103,8 @@ class AbstractWork(ABC):
     options
         Options by name; others have their defaults.
     labels
-        Further parts of the row's identity for comparisons, which also includes suite, instance, solver and seed. A suite
-        puts its other varied parameters here.
+        Other parameters that the suite varies. Together with suite, instance, solver and seed they identify the record in
+        comparisons.
     """
 
     suite: str | None

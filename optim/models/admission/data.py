@@ -289,7 +289,7 @@ class AdmissionData(ComparesByValue):
     Raises
     ------
     InvalidProblemError
-        If any field contradicts the definitions; the message names field, value and remedy.
+        If a field is invalid; the message names field, value and remedy.
     """
 
     name: str

@@ -75,7 +75,7 @@ class AdmissionInstance(AdmissionData):
         Raises
         ------
         InvalidProblemError
-            If a field is unknown, missing, or contradicts the definitions; the message names it.
+            If a field is unknown, missing or invalid; the message names it.
 
         Warns
         -----

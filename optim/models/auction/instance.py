@@ -38,7 +38,7 @@ class AuctionInstance(AuctionData):
     Raises
     ------
     InvalidProblemError
-        If any field contradicts the definitions; the message names field, value and remedy.
+        If a field is invalid; the message names field, value and remedy.
     """
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class AuctionInstance(AuctionData):
         Raises
         ------
         InvalidProblemError
-            If the lists contradict each other or the definitions.
+            If the lists contradict each other, or a value is invalid.
 
         Examples
         --------

@@ -131,8 +131,9 @@ class Multipliers(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cover(ComparesByValue):
-    """A set of hard hours, in which less than a threshold of given capacities survives; any values prove a row.
+    """A set of hours, called hard, that implies a linear row for all footprints that satisfy the survival constraint.
 
+    An hour is hard if less than `short_of` of the capacities `weight` survives. The row is valid for any values of both.
     With probability at least ``P(hard) - (1 - probability)`` an hour is hard and the footprint's surviving
     capacity is still sufficient. The expected capacity that survives hard hours is therefore at least
     `min_capacity` times this probability: docs/mathematics/bidding.md, (B.17).

@@ -43,7 +43,7 @@ class BiddingInstance(BiddingData):
     Raises
     ------
     InvalidProblemError
-        If a field contradicts the definition; the message names it.
+        If a field is invalid; the message names it.
     """
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class BiddingInstance(BiddingData):
         Raises
         ------
         InvalidProblemError
-            If a field is unknown, missing, or contradicts the definitions; the message names it.
+            If a field is unknown, missing or invalid; the message names it.
 
         Examples
         --------

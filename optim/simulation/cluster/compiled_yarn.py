@@ -115,7 +115,8 @@ class World(NamedTuple):
         Number of machines with 0, 1, ... free GPUs, per rack, and in total in the last row; shape (racks + 1, largest +
         1).
     levels
-        Numbers of free GPUs in a gang's order of preference; see `optim.simulation.cluster.index.loop.level_order`.
+        For each size of gang, the numbers of free GPUs that a machine may have, in order of preference; see
+        `optim.simulation.cluster.index.loop.level_order`.
     outage
         Times, machines, and failure (1) or repair (0), for outages known in advance; shape (n, 3).
     ends, turns

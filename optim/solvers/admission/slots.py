@@ -39,7 +39,7 @@ class JobView:
     target, done
         Units of progress required, and completed before the slot.
     progress, ps_needed
-        Progress and PSs needed for Y = 0, ..., maximal workers.
+        Progress, and number of PSs needed, with 0, 1, ... workers.
     ps_per_worker
         b / B, the PSs a worker needs before rounding up.
     value
@@ -146,7 +146,7 @@ class SlotServers:
         return _column_sums(self.ps_capacity)
 
     def limits(self, view: JobView) -> tuple[IntArray, IntArray]:
-        """Return the maximal workers and PSs of a job on each server."""
+        """Return the largest numbers of workers and of PSs of a job on each server."""
         if view.segment not in self._limits:
             by_class, ps_by_class = self._instance.workers_per_server, self._instance.ps_per_server
             self._limits[view.segment] = (
@@ -162,7 +162,7 @@ class SlotServers:
         return workers, ps
 
     def class_limits(self, view: JobView) -> tuple[IntArray, IntArray]:
-        """Return the maximal workers and PSs of a job in each class."""
+        """Return the largest numbers of workers and of PSs of a job in each class."""
         instance = self._instance
         return (
             instance.workers_per_server[view.segment, :, self.slot] * instance.worker_servers.count,

@@ -50,7 +50,7 @@ def smallest_instance() -> AuctionInstance:
 
 @cache
 def compile_loops() -> None:
-    """Compile the loops that count, place and exchange bundles, with the smallest instance."""
+    """Compile the loops that count, place and exchange bundles, by running them on the smallest instance."""
     tables = Tables.build(smallest_instance())
     relaxed = CountRelaxation.of(tables)
     choice, _ = relaxed.choice(), relaxed.without(0)

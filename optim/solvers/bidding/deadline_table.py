@@ -172,7 +172,8 @@ class DeadlineTable(ComparesByValue):
     unit_s
         Seconds per unit of idle time; a tick is an integral number of units.
     begin, low
-        Shape (ticks + 1,) and (ticks,): the rows of a tick start at `begin`, and the first is for `low` idle units.
+        Shape (ticks + 1,) and (ticks,): rows ``begin[t]`` to ``begin[t + 1] - 1`` of `entries` are those of tick t, for
+        ``low[t], low[t] + 1, ...`` units of idle time before the tick.
     entries
         Shape (rows, 2 ages + 2): the action (see `WAIT`) and the leases to renew, by spell. The spells are absences by
         age, then the absence at the job's start, whose age is unknown; then the same for availability.

@@ -240,7 +240,9 @@ class CoverPool:
         return min_counts
 
     def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
-        """Return the bid and count to split at: the upper bound that lowers the box's best survival probability most.
+        """Return the bid at which to split a box, and the bid's largest count in the low child.
+
+        The chosen bid lowers the best survival probability in the low child most.
 
         Bids with fractional counts come first. None if all counts are integral and feasible, or no count can grow.
         """

@@ -87,7 +87,7 @@ class PriceList:
     Parameters
     ----------
     provider
-        Provider of the list.
+        Cloud whose prices the list has: "Amazon", "Azure" or "Google".
     prices
         Prices in the list's order.
     left_out

@@ -313,7 +313,7 @@ def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) 
     """Return lower bounds of the bills of a job that starts at tick `first`.
 
     Under ``per-second`` and ``whole-ticks`` these costs are the bill. Under Amazon's rules a second costs at least the
-    lowest price within the hour before it, because its hour started then. Machines lost within their first hour
+    lowest price within the hour before it, because its billing hour started within that time. Machines lost within their first hour
     (``aws-2017``), and the last started hour before a loss (``aws-2009``), are free.
 
     Raises

@@ -223,7 +223,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
 
 
 def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
-    """Return, for each gang, the numbers of free GPUs of a machine in order of preference; `NONE` after the last.
+    """Return, for each size of gang, the numbers of free GPUs that a machine may have, in order of preference, then `NONE`.
 
     Shape (largest + 1, largest + 1).
     """

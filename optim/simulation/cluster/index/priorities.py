@@ -327,7 +327,7 @@ def look(s, q):
 
 @compiled
 def note_held(s, q):
-    """Accumulate usage up to now if users' allocations change now."""
+    """If users' allocations change now, add their usage since the last change."""
     q.new_held[:] = 0.0
     for at in range(s.scalar[RUNNING_JOBS]):
         job = s.running[at]

@@ -104,7 +104,7 @@ class Oasis(PlanningPolicy):
         return np.asarray(self.low * (self.high / self.low) ** (used / self.gpus))
 
     def plan(self, view: View) -> Plan:
-        """Admit or reject new jobs, and allocate GPUs for this slot by the schedules."""
+        """Admit or reject new jobs, and allocate the GPUs that the admitted jobs' schedules need in this slot."""
         leave = [job for job in view.waiting.tolist() if job not in self.schedule and not self._admit(view, job)]
         self._count(view)
         now = view.now_us // self.slot

@@ -166,7 +166,10 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
 
 @compiled
 def write_shared(i, s, t, units, row_offset, side, state):
-    """Append a job's units on each server to its rows of one side, and subtract their demand from the residual capacity."""
+    """Append a job's workers or PSs on shared servers to its rows of the plan, and subtract their demand from the capacity.
+
+    `units` has the number on each server; `side` and `state` are those of the workers or of the PSs.
+    """
     first_row = row_offset[i]
     for h in range(len(units)):
         if units[h] > 0:

@@ -39,8 +39,8 @@ class JobTables:
     Parameters
     ----------
     arrival, deadline, target, most
-        Shape (jobs,): first slot, last slot in which completion has a value (-1: none), required progress, maximal
-        workers per slot.
+        Shape (jobs,): first slot, last slot in which completion has a value (-1: none), required progress,
+        largest number of workers per slot.
     value
         Shape (jobs, slots): utility of completing in a slot.
     segment_offset, segment_start
@@ -48,9 +48,9 @@ class JobTables:
     table_offset
         Shape (jobs + 1,): where job i's entries of the next two arrays begin.
     progress, ps_needed
-        Progress and PSs needed for Y = 0, ..., maximal workers, flat over jobs.
+        Progress, and number of PSs needed, with 0, 1, ... workers; flat over jobs.
     worker_limit, ps_limit
-        Shape (segments, classes, slots): maximal workers (PSs) of the job in all servers of the class.
+        Shape (segments, classes, slots): largest number of workers (PSs) of the job in all servers of the class.
     worker_demand, ps_demand
         Shape (segments, resources): demands in units (floats: for costs, not for feasibility).
     """
@@ -113,7 +113,7 @@ class JobTables:
 
     @cached_property
     def max_at_once(self) -> tuple[int, int]:
-        """Maximal workers and maximal PSs of any job in any slot, limited by demand and by all servers."""
+        """Largest numbers of workers and of PSs of any job in any slot, limited by demand and by all servers."""
         max_ps = self.ps_needed[self.table_offset[1:] - 1]
         max_units = (
             np.minimum(self.worker_limit.sum(axis=1), self.most[self.segment_job][:, None]),
@@ -197,12 +197,12 @@ def fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers):
     Parameters
     ----------
     most, max_ps
-        Maximal workers and PSs in total.
+        Largest numbers of workers and of PSs in total.
     costs, lows, highs, curves
         For workers and for PSs, each as in `fill_layers`.
     fronts
-        Start of each class' frontier, and the concatenated frontiers: maximal PSs with 0, 1, ... workers, negative
-        where the workers don't fit.
+        Start of each class' frontier, and the concatenated frontiers: the largest number of PSs that fit beside 0, 1, ...
+        workers, negative where the workers don't fit.
     layers
         At least ``classes + 1`` by ``max_ps + 1`` by ``most + 1``.
     """
@@ -322,13 +322,13 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     Parameters
     ----------
     worker_cost, worker_limit
-        Cost per worker and maximal workers, by class.
+        Cost per worker and largest number of workers, by class.
     ps_cost, ps_limit
-        Cost per PS and maximal PSs, by class.
+        Cost per PS and largest number of PSs, by class.
     ps_needed
-        PSs needed for Y = 0, ..., maximal workers.
+        Number of PSs needed for 0, 1, ... workers.
     most
-        Maximal workers per slot.
+        Largest number of workers per slot.
     order, ps_order
         Work space, one entry per class.
     table

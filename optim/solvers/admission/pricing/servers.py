@@ -9,7 +9,7 @@ Ties are broken by (price, capacity of the server, residual of the server, numbe
 vectors in lexicographic order, so that renaming servers changes no decision.
 
 Each server has its own price and residual capacity, and a schedule names servers. A slot's cost table needs only the
-cheapest servers that together hold the job's maximal workers per slot (`cheapest`).
+cheapest servers that together fit the job's largest number of workers per slot (`cheapest`).
 
 On shared servers, a slot's problem is that of `shared`, with one place per server. Servers that no optimum needs are
 omitted: a worker can move to any cheaper server where it still fits, and so can a PS. Let b be a number of units, workers

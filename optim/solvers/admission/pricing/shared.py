@@ -6,7 +6,7 @@ cheapest servers with workers first may leave no capacity for the PSs, or only o
     F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
 
 runs over the places s, single servers or classes of equal ones, and the slot's cost table is F(Y, Z(Y)).
-Q is closed downwards, so its frontier describes it: the maximal number of PSs with y workers.
+Q is closed downwards, so its frontier describes it: the largest number of PSs that fit beside y workers.
 
 The inner minimum over y, for fixed z, is over a window of consecutive y with linear costs. Windows of 1,
 2, 4, ... entries are built by doubling, and any window is the union of two of them. So a place costs
@@ -35,7 +35,7 @@ class ClassFrontiers(NamedTuple):
     start
         Shape (segments, patterns): where a frontier begins in `front`, -1 if it is never needed.
     front
-        Concatenated frontiers: maximal PSs with 0, ..., maximal workers of the job in the class,
+        Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers of the job in the class,
         negative where the workers don't fit.
     """
 
@@ -55,8 +55,8 @@ class Places(NamedTuple):
     start
         Where a place's frontier begins in `front`.
     front
-        Concatenated frontiers: maximal PSs with 0, 1, ... workers, negative where the workers alone
-        don't fit.
+        Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers, negative where the workers
+        alone don't fit.
     """
 
     worker_cost: FloatArray
@@ -75,7 +75,7 @@ class PairScratch(NamedTuple):
 
 @by_reference
 class GreedyScratch(NamedTuple):
-    """Work space, one entry per place: orders by cost of a worker and of a PS, maximal workers alone, placed units."""
+    """Work space, one entry per place: orders by cost of a worker and of a PS, largest number of workers alone, placed units."""
 
     order: IntArray
     ps_order: IntArray
@@ -173,7 +173,7 @@ ZERO = np.int64(0)
 
 @compiled
 def fill_frontier(worker, ps, capacity, residual, max_workers, max_ps, front):
-    """Fill `front[y]` with the maximal PSs that fit with y workers on one server, negative where y workers don't fit.
+    """Fill `front[y]` with the largest number of PSs that fit beside y workers on one server, negative where y workers don't fit.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def fold_frontier(one, count, max_workers, max_ps, total, power, work):
 
 @compiled
 def _join_frontiers(a, b, max_workers, max_ps, result):
-    """Compute the maximal PSs that two groups hold with Y workers: the best split of the workers."""
+    """Compute the largest number of PSs that fit beside Y workers in two groups: the best split of the workers."""
     result[:] = -1
     for y in range(max_workers + 1):
         if b[y] < 0:
