@@ -160,7 +160,7 @@ def test_wrong_use_is_one_line_and_code_two(words, cause):
         (("forecast", "--generate", 2, "--level", 2), "level must be in [0, 1]"),
         (("forecast", "--generate", 2, "--level", 0.9, "--score"), "--level and --score exclude each other"),
         (("report", "--generator-option", "noise=2"), "either --input FILE or --generate N"),
-        (("encode", "--input", "OTHER"), "no resource 'memory'; they have: cpu; name it so"),
+        (("encode", "--input", "OTHER"), "no resource 'memory'; choose from their resources: cpu"),
         (("watch", "--input", "OTHER"), "no resource 'memory'"),
         (("forecast", "--score", "--input", "SHORT"), "no series is longer"),
     ],
