@@ -130,7 +130,7 @@ class Machines:
         if not self.checkpoint_us:
             raise BrokenEventError("is a failure or repair, but the rules exclude failures")
         if len(places) != 1 or places[0][1] != 0 or not 0 <= places[0][0] < len(self.down):
-            raise BrokenEventError("names no machine")
+            raise BrokenEventError("must name one machine of the cluster, with 0 GPUs")
         machine = places[0][0]
         if self.down[machine] == (kind == MACHINE_DOWN):
             raise BrokenEventError(f"{'fails' if kind == MACHINE_DOWN else 'repairs'} machine {machine} twice")

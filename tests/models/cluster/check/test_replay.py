@@ -277,7 +277,7 @@ def _log(events, is_planned):
         ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (4, CRASH, 0)], "precedes the crash of job 0"),
         ([(3, FAIL, NO_JOB, (0, 0)), (4, START, 0, (0, 1))], "machine"),
         ([ON_0, (3, FAIL, 0, (0, 0))], "job"),
-        ([ON_0, (3, FAIL, NO_JOB, (9, 0))], "names no machine"),
+        ([ON_0, (3, FAIL, NO_JOB, (9, 0))], "must name one machine of the cluster"),
         ([ON_0, (6, FAIL, NO_JOB, (0, 0)), (6, CRASH, 0)], "a job whose work is done"),
         ([ON_0, (3, FAIL, NO_JOB, (0, 0)), (3, CRASH, 0), (4, START, 0, (1, 1)), (8, END, 0)], "4000000 microseconds|5000000 of its 6"),
         ([ON_0, (3, FAIL, NO_JOB, (0, 0))], "failed machine|still runs"),
