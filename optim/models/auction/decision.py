@@ -154,7 +154,7 @@ class CountProof:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """Prices of bundle types; prices of any values prove a bound.
+    """Prices of bundle types, which prove a bound; the bound is valid for any prices.
 
     A bundle type is a locality with a size, or one GPU of one machine for rows that name machines. Let `n` be
     the number of awarded bundles of each type. The bound is

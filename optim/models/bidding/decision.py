@@ -83,7 +83,7 @@ the one-hour form with losses that all instances share."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Multipliers(ComparesByValue):
-    """Multipliers that bound ``cost - q work`` from below over a box of counts; any values prove a bound.
+    """Multipliers that bound ``cost - q work`` from below over a box of counts; the bound is valid for any values.
 
     A cell is a slot of a scenario, in order of scenarios and then slots; the one-hour form has a single cell.
 

@@ -50,7 +50,7 @@ class DivisionProblem:
     worker_demand, ps_demand
         Shape (jobs, resources): demands of one worker and of one PS.
     worker_limit, ps_limit
-        Shape (jobs, classes): maximal units in all servers of the class.
+        Shape (jobs, classes): largest number of units in all servers of the class.
     worker_capacity, ps_capacity
         Shape (classes, resources): capacity of all servers of the class; the latter is unused if shared.
     is_shared

@@ -68,10 +68,10 @@ class SearchOptions:
     lp_share
         Largest share of the remaining time that the LP may take.
     cut_rounds
-        Maximal rounds of server cuts on the LP, within its share of the time; 0 for none.
+        Maximum number of rounds of server cuts on the LP, within its share of the time; 0 for none.
     count_rounds
-        Maximal rounds of count cuts after the server cuts, within the LP's share of the time. Default: 20 for up to 1,000
-        capacity rows, otherwise 0.
+        Maximum number of rounds of count cuts after the server cuts, within the LP's share of the time. Default: 20 for up
+        to 1,000 capacity rows, otherwise 0.
     num_moves
         Moves of each chain after which the search ends. Default: 200,000, or no limit if the stopping rule has a
         time limit.

@@ -421,7 +421,7 @@ def _has_shifted(load, rack_free, source, target, shift):
 
 
 MOST_LOOKED = 3_000
-"""Maximal partial placements to examine on small clusters before the search gives no answer."""
+"""Maximum number of partial placements to examine on small clusters before the search gives no answer."""
 
 WORK = 200_000
 """Work limit on large clusters: placements times slots to the power 1.5, the cost of naming states and comparing places."""

@@ -240,7 +240,7 @@ SOLVE_TOL = 1e-9
 """Relative residual of a solved system that needs no refinement."""
 
 MAX_REFINEMENTS = 4
-"""Maximal conjugate-gradient steps, preconditioned by the factor."""
+"""Maximum number of conjugate-gradient steps, preconditioned by the factor."""
 
 MAX_FACTORISATIONS = 6
 

@@ -340,9 +340,9 @@ class BranchRestrictions(NamedTuple):
     first, last
         Shape (jobs,): first and last slot in which the job may complete.
     worker_low, ps_low
-        Shape (jobs, classes, slots): minimal units.
+        Shape (jobs, classes, slots): smallest number of units.
     worker_high, ps_high
-        Shape (segments, classes, slots): maximal units.
+        Shape (segments, classes, slots): largest number of units.
     """
 
     is_refused: IntArray

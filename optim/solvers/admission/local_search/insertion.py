@@ -124,7 +124,7 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
     residual
         Shape (servers, resources): residual capacity of the slot.
     most, needed, scale
-        Maximal workers; PSs needed for Y = 0, ..., `most` workers; and the factor of the unit costs.
+        Largest number of workers; number of PSs needed for 0 to `most` workers; and factor of the unit costs.
     workers, ps
         Demands and servers of workers and of PSs.
     class_order, ps_class_order
@@ -189,7 +189,7 @@ class Side(NamedTuple):
     demand
         Shape (segments, resources): demand of one unit.
     unit_capacity
-        Shape (segments, classes, slots): maximal units on one empty server.
+        Shape (segments, classes, slots): largest number of units on one empty server.
     first
         Shape (classes + 1,): index of each class' first server.
     cost

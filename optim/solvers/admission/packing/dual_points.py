@@ -245,7 +245,7 @@ class DualPoint:
     row_prices
         Shape (rows,): utility per unit of the resource, >= 0.
     payoff
-        Shape (jobs,): maximal value less cost of an allowed schedule.
+        Shape (jobs,): largest value minus cost of an allowed schedule.
     bound
         Upper bound on the value of every allowed plan.
     cuts, multiplier

@@ -383,8 +383,8 @@ class PackingLP:
         start
             Row prices to start from, zero by default.
         line_points
-            Maximal points priced between the best prices and the master's per round; the default suits a tight
-            tolerance.
+            Maximum number of points per round that are priced between the best prices and the master's; the default suits a
+            tight tolerance.
         """
         # On shared cores, threads for dense factorisations of this size cost more than they gain. One thread also gives
         # the same sums on every machine.
@@ -542,7 +542,7 @@ def solve_with_cuts(
     tol
         Relative gap of the LP without cuts.
     cut_rounds, count_rounds
-        Maximal rounds of server cuts, and of count cuts after them.
+        Maximum numbers of rounds of server cuts, and of count cuts after them.
     """
     programme = PackingLP(tables, rows)
     result = programme.run(

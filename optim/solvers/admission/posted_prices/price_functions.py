@@ -81,7 +81,7 @@ class JobValueStats:
     most, least
         Shape (schedulable,): value at the earliest completion of the job alone, and at its deadline.
     worker_slots
-        Shape (schedulable,): maximal worker-slots of a schedule without superfluous workers.
+        Shape (schedulable,): largest number of worker-slots of a schedule without superfluous workers.
     smallest_worker, max_worker, smallest_ps, max_ps
         Shape (schedulable, resources): smallest and largest demand over the job's segments, in units; the smallest ignores
         zeros, and is infinite if all are zero.
@@ -132,7 +132,7 @@ def job_value_stats(instance: AdmissionInstance) -> JobValueStats:
 
 
 def max_worker_slots(instance: AdmissionInstance) -> IntArray:
-    """Return the maximal worker-slots of a schedule without superfluous workers, shape (jobs,).
+    """Return the largest number of worker-slots of a schedule without superfluous workers, shape (jobs,).
 
     The number is W_i. With integral chunks each slot may round up, by less than one worker per slot. With a speed-up curve
     W_i assumes the least productive number of workers.

@@ -151,7 +151,7 @@ def fill_layers(most, cost, low, high, curve, layers):
     most
         Maximal number of units in total.
     cost, low, high
-        Unit cost, minimal and maximal units, by class.
+        Unit cost, and smallest and largest number of units, by class.
     curve
         Shape (classes, counts): extra cost of 0, 1, ... units; the last entry also holds for more units.
     layers
@@ -251,7 +251,7 @@ def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, ou
 
 @by_reference
 class ClassSource(NamedTuple):
-    """Unit costs and maximal units by segment, class and slot; and work space, one entry per class."""
+    """Unit costs and largest numbers of units by segment, class and slot; and work space, one entry per class."""
 
     worker_cost: FloatArray
     worker_limit: IntArray

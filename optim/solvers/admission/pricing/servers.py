@@ -164,7 +164,7 @@ class SideArrays(NamedTuple):
     demand
         Shape (segments, resources), 1e-6 units per worker (PS).
     limit
-        Shape (segments, classes, slots): maximal units on one empty server.
+        Shape (segments, classes, slots): largest number of units on one empty server.
     class_of_server
         Shape (servers,): class of each server.
     rank
