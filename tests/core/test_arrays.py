@@ -243,7 +243,7 @@ def test_a_plan_takes_lists_and_refuses_rows_of_another_length():
 def test_verify_names_what_is_no_solution():
     instance = optim.reference_instance("tiny-0")
     solution = optim.solve(instance, "online")
-    with pytest.raises(InvalidProblemError, match="verify takes a Solution, got AdmissionPlan; give what"):
+    with pytest.raises(InvalidProblemError, match="verify takes a Solution, got AdmissionPlan; give the result of"):
         optim.verify(instance, solution.decision)
     for name in ("objective", "bound"):
         with pytest.raises(InvalidProblemError, match=f"a solution's {name} must be a number or None, got '63.8'"):
@@ -309,7 +309,7 @@ def test_a_plan_refuses_rows_that_cannot_be(rows, said):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"), [((99, 1, 0, 1), "job 99, and instance 'tiny-0' has jobs 0 to 5"), ((0, 99, 0, 1), "slot 99")]
+    ("row", "said"), [((99, 1, 0, 1), "job 99, but instance 'tiny-0' has jobs 0 to 5"), ((0, 99, 0, 1), "slot 99")]
 )
 def test_rows_that_an_instance_lacks_are_named(row, said):
     instance, plan = optim.reference_instance("tiny-0"), optim.AdmissionPlan.from_rows([row], [])
