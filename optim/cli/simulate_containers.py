@@ -175,8 +175,8 @@ def _check_untuned(multipliers: Sequence[float], required: Mapping[str, str], *,
             raise InvalidOptionError(f"--require {name} applies to tuned policies only; omit it, or --multipliers")
     if is_placed:
         raise InvalidOptionError(
-            "--multipliers measures in this process, without intervals; omit --resamples, --engine, --processes, "
-            "--scheduler and --dashboard"
+            "--multipliers runs policies in this process and prints no intervals; omit --resamples, --engine, "
+            "--processes, --scheduler and --dashboard"
         )
 
 

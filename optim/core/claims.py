@@ -285,8 +285,8 @@ class AbstractClaims(ABC):
         return self.sentences[certificate.kind]
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
-        """Check the conditions of a certificate's further claim; by default, conditions are not allowed."""
-        text = "conditions require a further claim, but there is none; remove them"
+        """Check the conditions of a certificate; by default, none are allowed."""
+        text = "conditions require a statement on a competitive ratio, but there is none; remove them"
         return [violation("certificate", text)] if certificate.conditions else []
 
     def further_proven(self) -> list[str]:
@@ -484,7 +484,13 @@ class AbstractClaims(ABC):
         return self.why_false_claim(stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
-        """Return why a further claim of a sentence is false, None if it is true; `stated` has the sentence's values by name."""
+        """Return why the claims in a certificate's sentence other than bound and gap are false, None if they are true.
+
+        Parameters
+        ----------
+        stated
+            Values in the sentence, by their names in the template.
+        """
         del stated
         return None
 

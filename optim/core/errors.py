@@ -70,7 +70,7 @@ LONGEST = 100
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint on the current name of a renamed one, or on the closest known names, else "".
+    """Return a hint: the present name if `name` is a former name, else the closest known names; "" if there are none.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], besides: str = "") -> InvalidOptionError:
-    """Return the error for an unknown name, with its current or closest name and all known names.
+    """Return the error for an unknown name, with a hint (`did_you_mean`) and all known names.
 
     Parameters
     ----------

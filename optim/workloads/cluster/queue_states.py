@@ -112,7 +112,7 @@ def _check_held(state: QueueState, cluster: Cluster) -> None:
 def _named_machines(
     nodes: dict[int, tuple[tuple[str, int], ...]], usable: "list[np.typing.NDArray[np.bool_]]", cluster: Cluster
 ) -> dict[str, int]:
-    """Return the cluster's machine for each recorded machine name."""
+    """Return the cluster's machine for each machine name that running jobs state."""
     users: dict[str, list[int]] = {}
     held: dict[str, int] = {}
     for row, named in nodes.items():
@@ -125,8 +125,8 @@ def _named_machines(
         fits = is_open & (cluster.gpus >= held[name]) & np.logical_and.reduce([usable[row] for row in users[name]])
         if not fits.any():
             raise InvalidProblemError(
-                f"machine {name[:40]!r}, with {held[name] or 'some'} allocated GPUs, fits no unassigned machine of "
-                f"the cluster's {cluster.num_machines}; give the cluster the jobs run on (--gpus)"
+                f"the jobs' machine {name[:40]!r}, with {held[name] or 'some'} allocated GPUs, matches no unassigned machine "
+                f"among the cluster's {cluster.num_machines}; give the cluster the jobs run on (--gpus)"
             )
         machine_of[name] = int(np.flatnonzero(fits)[0])
         is_open[machine_of[name]] = False

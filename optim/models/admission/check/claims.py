@@ -326,7 +326,7 @@ class AdmissionClaims(AbstractClaims):
         """
         options, is_online = self.solution.options, self.solution.solver == ONLINE
         if not options.get("strict", False):
-            raise RatioRefusedError("C3 fails: by the run's options U is reached at the full capacity")
+            raise RatioRefusedError("C3 fails: with the run's options, U is reached at the full capacity")
         if is_online and options.get("bounds", "oracle") in RECOMPUTED_BOUNDS:
             recomputed = recompute_ratio(self.exact, theorem, options)
             if not math.isclose(ratio, recomputed.ratio, rel_tol=PRINTED_TOL):
@@ -351,7 +351,7 @@ class AdmissionClaims(AbstractClaims):
             math.isclose(full, stated, rel_tol=PRINTED_TOL) for stated in _figures_in(conditions[2])
         ):
             raise RatioRefusedError(
-                f"by the run's options U is reached at {full:.6g} of the capacity, not as in {conditions[2]!r}"
+                f"with the run's options, U is reached at {full:.6g} of the capacity, not as in {conditions[2]!r}"
             )
         least = least_spread(self.exact, theorem)
         if spread < least - PRINTED_TOL:

@@ -110,7 +110,7 @@ def recompute_ratio(exact: ExactInstance, theorem: str, options: Mapping[str, An
         raise RatioRefusedError("C1 fails: one job can take an entire server")
     if not 0.0 < full <= (1.0 - float(eps)) * (1.0 + SLACK):
         raise RatioRefusedError(
-            f"C3 fails: by the run's options U is reached at {full:.6g} of the capacity, eps is {eps}"
+            f"C3 fails: with the run's options, U is reached at {full:.6g} of the capacity, but eps is {eps}"
         )
     figures = {job.index: _figures(exact, job) for job in exact.jobs}
     known = [figure for figure in figures.values() if figure is not None]
@@ -298,7 +298,7 @@ def _check_upper(exact: ExactInstance, rows: Mapping[Side, _Rows], known: Sequen
         is_used = np.isfinite(needed.log_lower)
         least = min(least, float((stated.log_upper[is_used] - needed.log_upper[is_used]).min(initial=np.inf)))
     if least < -SLACK:
-        raise RatioRefusedError("C2 fails: by the run's options U is below a job's value per unit")
+        raise RatioRefusedError("C2 fails: with the run's options, U is below a job's value per unit")
     return 1.0 if least == math.inf else math.exp(least)
 
 
@@ -306,7 +306,9 @@ def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tu
     """Check C5 of the zero-start price: lambda times a job's use is at most its value; return the largest quotient."""
     share = _largest_scale(rows, known)
     if share > 1 + SLACK:
-        raise RatioRefusedError("C5 fails: by the run's options sum of lambda a exceeds a job's value")
+        raise RatioRefusedError(
+            "C5 fails: with the run's options, the sum of lambda times a job's use exceeds the job's value"
+        )
     return (share,)
 
 
@@ -324,7 +326,7 @@ def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tu
     """Check C5 of the exponential price: the value of the empty cluster is at most half of the best single job's; return both."""
     initial, most = _start(rows), max((job.most for job in known), default=0.0)
     if 2 * initial > most * (1 + SLACK):
-        raise RatioRefusedError("C5 fails: by the run's options D_0 exceeds half of the best job's value")
+        raise RatioRefusedError("C5 fails: with the run's options, D_0 exceeds half of the best job's value")
     return initial, most
 
 

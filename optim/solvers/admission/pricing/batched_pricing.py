@@ -31,7 +31,7 @@ def check_supported(instance: AdmissionInstance) -> None:
     """
     if instance.has_segments or instance.has_steps or instance.has_shared_servers:
         raise UnsupportedProblemError(
-            "batched pricing needs one demand per job, worker-slots as progress, and separate servers; use `price` instead"
+            "batched pricing needs one demand per job, worker-slots as progress, and separate servers; use `classes.price`"
         )
 
 
@@ -46,7 +46,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
     Raises
     ------
     UnsupportedProblemError
-        As `check_supported`, and for prices with curves.
+        As `check_supported`, and for prices that depend on the number of units.
     """
     import jax
 
@@ -55,7 +55,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
     check_supported(tables.instance)
     if prices.worker_curves is not None or prices.ps_curves is not None:
         raise UnsupportedProblemError(
-            "batched pricing needs one price per unit, but these prices have curves by count; use `price` instead"
+            "batched pricing needs one price per unit, but these prices depend on the number of units; use `classes.price`"
         )
     payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
     with jax.enable_x64(is_double):

@@ -519,8 +519,11 @@ def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
         ({"bounds": None}, "no ratio is claimed with bounds=None"),
         ({"bounds": "history"}, "bounds=history contradicts history=''"),
         ({"bounds": "estimated", "history": "tiny-0"}, "bounds=estimated contradicts history='tiny-0'"),
-        ({"bounds": "estimated", "strict": False}, "C3 fails: by the run's options U is reached at the full capacity"),
-        ({"bounds": "estimated", "eps": 0.2}, "by the run's options U is reached at 0.8 of the capacity"),
+        (
+            {"bounds": "estimated", "strict": False},
+            "C3 fails: with the run's options, U is reached at the full capacity",
+        ),
+        ({"bounds": "estimated", "eps": 0.2}, "with the run's options, U is reached at 0.8 of the capacity"),
         ({"bounds": "estimated", "upper_scale": -1}, "upper_scale is -1"),
         ({"bounds": "estimated", "lower_scale": "inf"}, "lower_scale is inf"),
         ({"bounds": "estimated", "sample_share": 2}, "sample_share is 2"),
