@@ -72,7 +72,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 
     def award(self, instance: AuctionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Award:
-        """Find the allocation of all apps, then the others' optimum without each winner."""
+        """Find the allocation of all apps, then the other apps' optimum without each winner."""
         clock = monitor.clock
         with clock.phase("build"):
             search = _Search(instance, options, monitor, seed)
@@ -148,7 +148,7 @@ class _Search:
             self.bound, self.proof = interval.bound, interval.proof
 
     def payments(self) -> dict[int, Interval]:
-        """Return the interval of the others' optimum without each winner."""
+        """Return the interval of the other apps' optimum without each winner."""
         options = self._options
         deciding = self.deciding
         rule, payments = PaymentRule(options.rule), Payments(options.payments)

@@ -30,7 +30,7 @@ def bounded_award(
     iterations: int = 0,
     figures: Mapping[str, float] | None = None,
 ) -> Award:
-    """Return an allocation with the better of two bounds, and the interval of the others' optimum without each winner.
+    """Return an allocation with the better of two bounds, and the interval of the other apps' optimum without each winner.
 
     The bounds are the count of GPUs and the linear programme over types. The lower end of an interval comes from giving
     the winner's GPUs to the others greedily.
@@ -124,7 +124,7 @@ class PaymentState:
 
     @property
     def bracket(self) -> Interval:
-        """The interval of the others' optimum."""
+        """The interval of the other apps' optimum."""
         bound = max(self.bound, self.reached)
         return Interval(reached=self.reached, bound=bound, witness=self.witness, proof=self.proof)
 
@@ -170,7 +170,7 @@ class PaymentSolver:
     def run(
         self, main: Allocation, rule: PaymentRule, payments: Payments, node_limit: int, *, earlier: int = 0
     ) -> dict[int, Interval]:
-        """Return the interval of the others' optimum for each winner.
+        """Return the interval of the other apps' optimum without each winner.
 
         Parameters
         ----------

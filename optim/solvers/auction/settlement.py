@@ -142,11 +142,11 @@ class Award:
 
 
 class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Generic[PaymentOptionsT]):
-    """A solver defined by its `award`; payments follow from the intervals of the others' optima."""
+    """A solver defined by its `award`; a winner's payment follows from the interval of the other apps' optimum without it."""
 
     @abstractmethod
     def award(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Award:
-        """Find an allocation and the others' optimum without each winner."""
+        """Find an allocation, and the other apps' optimum without each winner."""
 
     def warm_up(self, instance: AuctionInstance, options: PaymentOptionsT) -> None:
         """Compile the loops that place, count and exchange."""
