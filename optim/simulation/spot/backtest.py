@@ -535,7 +535,7 @@ def run_backtest(
     Parameters
     ----------
     world
-        Prices, training data and job.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
     policies
         Names of policies and references.
     starts, seed

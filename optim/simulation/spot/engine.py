@@ -151,7 +151,7 @@ class SpotRun:
     Parameters
     ----------
     world
-        Prices, training data and job.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
     policy
         The policy.
     start_s

@@ -191,7 +191,7 @@ class Oracle:
     Parameters
     ----------
     world
-        Prices and job; the training data of policies are not used.
+        Prices during the run, and the job; the estimates of evictions are not used.
     """
 
     def __init__(self, world: World) -> None:

@@ -67,7 +67,7 @@ class StandardPolicy(Policy):
     Parameters
     ----------
     world
-        Prices and training data.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class StandardPolicy(Policy):
 
     Notes
     -----
-    If the training data grant no bid at the on-demand price in a market, the median over markets is used.
+    A market whose earlier prices never grant a bid at the on-demand price has the median of all markets' mean times to eviction.
     """
 
     def __init__(self, world: World) -> None:
@@ -180,7 +180,7 @@ class BidBrainPolicy(Policy):
     Parameters
     ----------
     world
-        Prices and training data.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
 
     Attributes
     ----------
