@@ -59,9 +59,9 @@ def admission_instances(
     Parameters
     ----------
     max_jobs, max_slots
-        Most jobs (at least 1) and slots (at least 1).
+        Maximum numbers of jobs and of slots, each at least 1.
     max_servers, max_gpus
-        Most servers of the one class, and most GPUs of each.
+        Maximum numbers of servers (of a single class) and of GPUs per server.
     is_shared
         Whether workers and parameter servers share the servers; either if None.
 
@@ -101,9 +101,9 @@ def bidding_instances(
     Parameters
     ----------
     max_markets, max_bids
-        Most markets, and most bids in each (both at least 1).
+        Maximum numbers of markets and of bids per market, each at least 1.
     max_count
-        Most instances of one bid.
+        Maximum number of instances of a bid.
 
     Raises
     ------
@@ -138,9 +138,9 @@ def auction_instances(
     Parameters
     ----------
     max_apps, max_rows
-        Most apps, and most rows of each app's bid (an app may have none).
+        Maximum numbers of apps and of rows per bid (a bid may have none).
     max_machines, max_gpus
-        Most machines (at least 1), and most GPUs of each (at least 1).
+        Maximum numbers of machines and of GPUs per machine, each at least 1.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def clusters(*, max_machines: int = 3, max_gpus: int = 4) -> "SearchStrategy[Clu
     Parameters
     ----------
     max_machines, max_gpus
-        Most machines, and most GPUs of each (both at least 1).
+        Maximum numbers of machines and of GPUs per machine, each at least 1.
 
     Raises
     ------
@@ -204,8 +204,8 @@ def workloads(*, max_jobs: int = 8, max_gpus: int = 4, max_submit_s: int = 20) -
     Parameters
     ----------
     max_jobs, max_gpus
-        Most jobs, and GPUs of the largest gang (both at least 1). A cluster with fewer GPUs can't run such a gang: draw the
-        cluster first, and pass its number of GPUs.
+        Maximum number of jobs, and maximum gang in GPUs, each at least 1. A cluster with fewer GPUs can't run such a gang:
+        draw the cluster first, and pass its number of GPUs.
     max_submit_s
         Latest submission in seconds.
 
