@@ -56,7 +56,7 @@ class LinearFit:
         return float(np.median(np.abs(self.errors)))
 
     def predict(self, terms: FloatArray) -> FloatArray:
-        """Return the times at points with these terms, shape (points, terms)."""
+        """Return the fitted times, shape (points,), for terms of shape (points, terms)."""
         return np.asarray(terms @ self.coefficients)
 
 
@@ -183,7 +183,7 @@ def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: Floa
 
 
 def intervals(fit: LinearFit) -> list[MeasuredValue]:
-    """Return a fit's coefficients in the document's form."""
+    """Return each coefficient of a fit with its interval, as a profile states them."""
     return [
         MeasuredValue(value=value, low=low, high=high)
         for value, low, high in zip(

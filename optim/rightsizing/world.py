@@ -139,9 +139,9 @@ class CalibrationTestSplit:
     Attributes
     ----------
     calibration, test
-        Worlds of different containers.
+        Worlds of different containers, or of earlier and later times of the same containers.
     is_by_time
-        Whether both are parts of the same series, so that tuning has no guarantee.
+        Whether both worlds have the same containers, at different times, so that tuning has no guarantee.
     """
 
     calibration: World

@@ -166,7 +166,8 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     data
         JSON.
     is_whole
-        Whether metrics and rules must be complete even in a file of the first schema, as in that schema's last versions.
+        Whether a file of the first schema has the parts that were added last to this schema; without them, metrics and
+        rules may be incomplete.
 
     Raises
     ------

@@ -172,7 +172,7 @@ RUN_S = (
 """Quantiles of run times in seconds by the study's classes of job sizes; log-normal fits have too heavy upper tails."""
 
 QUOTAS = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
-"""Machines of the virtual clusters, from Helios' authors; also their shares of the bursts."""
+"""Machines per virtual cluster, from Helios' authors; bursts are assigned to virtual clusters with these weights."""
 
 TILT = 2.0
 """Strength of the preference of some virtual clusters for small gangs and of others for large ones."""

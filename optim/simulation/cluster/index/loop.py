@@ -627,7 +627,7 @@ def choose_victims(u, s, job):
 
     Jobs are considered from the least urgent on, until some place could hold the gang. The place is one machine,
     or for wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
-    stopped, and the most urgent of them are retained if there is enough room without them.
+    stopped; the most urgent of them continue if the gang doesn't need their GPUs.
     """
     count = s.scalar[VICTIMS]
     if count == 0 or (s.scalar[RANKED] == UNORDERED and _is_barred(s, 0, job)):

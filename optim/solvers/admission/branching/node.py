@@ -353,7 +353,7 @@ INFEASIBILITY_TOL = 1e-7
 """A `MasterPoint.infeasibility` of at most this much is a rounding error."""
 
 CENTER_SHARE = 0.5
-"""Schedules are priced first at an average of the best point's prices, with this weight, and the master's."""
+"""Weight of the best point's prices in the average at which schedules are priced first; the master's prices have the rest."""
 
 CONVERGED_TOL = 1e-8
 """Relative gap between bound and master at which column generation ends."""
