@@ -277,7 +277,7 @@ class AbstractClaims(ABC):
         return []
 
     def figures(self) -> Mapping[str, float]:
-        """Return further whole numbers in sentences, by their name in the templates."""
+        """Return the whole numbers other than bound and gap that sentences may state, by their names in the templates."""
         return {}
 
     def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:

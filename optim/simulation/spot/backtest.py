@@ -146,9 +146,9 @@ class Summary:
     starts, redrawn
         Number of starts, and of starts that were drawn and rejected.
     done
-        Starts from which this policy completed the job, within the deadline if there is one.
+        Number of starts from which this policy completed the job, within the deadline if there is one.
     common
-        Starts from which all policies completed the job; policies that never complete it are not considered.
+        Number of starts from which all policies completed the job, apart from policies that never complete it.
     mean, low, high
         By measure: mean over the `common` starts (`deadline_met`: over all), with its 95 % interval (Student's t; Wilson
         for `deadline_met`). A mean is None if no row has a value; an interval is None with fewer than two values.

@@ -509,7 +509,7 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
     - a job's share counts its workers, not its PSs, so that it is linear; shares of dominant resource
       fairness are those of the progressive filling of `drf` in the same slot;
     - utilisation counts only the share b/B of a PS that each worker needs, so that idle PSs don't count;
-    - a waiting job starts if the programme gives it workers, at most N_i and no more than complete it;
+    - a waiting job starts if the programme gives it workers: at most N_i, and at most as many as complete it;
     - identical servers are one class in the programme; totals are placed class by class, round-robin,
       on the job's old servers first; workers that don't fit on single servers of their class go to any
       server with capacity, and `workers_not_placed` counts the others;
@@ -517,8 +517,8 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
     - the cluster is also divided again when a capacity changes or a job enters another demand segment;
       a job that no longer fits then loses workers (`Board.hold`) or pauses, and may move;
     - if a programme has no solution within its limits, the allocations stay (`fallbacks` counts these
-      cases) and newcomers wait for the next event. Programmes end by nodes, which is the same on every
-      machine; if `out_of_time` isn't zero, the clock has ended one and another run may differ.
+      cases) and newcomers wait for the next event. Programmes end at `node_limit`, which is the same on
+      every machine; if `out_of_time` isn't zero, `time_limit_s` ended some, and another run may differ.
 
     References
     ----------

@@ -101,7 +101,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
 
 
 class _Search:
-    """One auction: the main allocation, then the others' allocations without each winner."""
+    """One auction: the main allocation, then the other apps' allocations without each winner."""
 
     def __init__(self, instance: AuctionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> None:
         self._options, self._monitor = options, monitor

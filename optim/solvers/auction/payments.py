@@ -32,8 +32,8 @@ def bounded_award(
 ) -> Award:
     """Return an allocation with the better of two bounds, and the interval of the other apps' optimum without each winner.
 
-    The bounds are the count of GPUs and the linear programme over types. The lower end of an interval comes from giving
-    the winner's GPUs to the others greedily.
+    The bounds are those of the count relaxation and of the linear programme over types. The lower end of an interval
+    comes from giving the winner's GPUs to the others greedily.
     """
     relaxed = CountRelaxation.of(tables)
     proof: BoundProof = CountProof()
@@ -251,7 +251,7 @@ class PaymentSolver:
     def _branch(
         self, still_open: Callable[[], list[PaymentState]], rule: PaymentRule, payments: Payments, node_limit: int
     ) -> None:
-        """Continue the claims' trees in turns, each twice as long as the last."""
+        """Continue the winners' trees in turns, each twice as long as the last."""
         spent: set[int] = set()
         turn = 1
         unsettled = still_open()
@@ -274,7 +274,7 @@ class PaymentSolver:
             turn *= 2
 
     def _go_on(self, claim: PaymentState, tree: Tree, node_limit: int) -> None:
-        """Continue a claim's tree."""
+        """Continue the tree of one winner."""
         solved, unplaced = tree.solved, tree.unplaced
         tree.node_limit, tree.earlier = node_limit, self._earlier + self.nodes - solved
         interval = run_iteration(tree, self._monitor)

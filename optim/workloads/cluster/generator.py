@@ -189,8 +189,8 @@ class PhillyOptions:
     jobs
         Number of jobs.
     bursts_from
-        A list of Philly's jobs, merged or Pollux', whose bursts are resampled with their gangs and run times; None to draw
-        bursts from the quantiles in this module.
+        File of Philly's jobs (the merged list or that of Pollux), whose bursts are resampled with their gangs and run times;
+        None to draw bursts from the quantiles in this module.
     load
         Factor on the arrival rate of the drawn jobs.
     cap_s

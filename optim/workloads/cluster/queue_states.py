@@ -25,12 +25,12 @@ Placed = list[tuple[int, int]]
 
 
 def read_queue_state(path: Path, now: str | None = None) -> QueueState:
-    """Read running and pending jobs from a file in one of the three forms.
+    """Read running and pending jobs from a file: the output of squeue, sacct or kubectl.
 
     Raises
     ------
     InvalidProblemError
-        If the file has none of the forms, or is invalid.
+        If the file is the output of no such command, or is invalid.
     InvalidOptionError
         If `now` isn't a date.
     """
@@ -177,7 +177,7 @@ def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free:
             gang -= gpus
     if gang:
         raise InvalidProblemError(
-            f"job {name[:40]!r} can't be placed: {gang} of its GPUs exceed the free ones where it may run; "
+            f"job {name[:40]!r} can't be placed: the machines on which it may run have {gang} free GPUs too few; "
             "give the cluster it runs on (--gpus)"
         )
     return places

@@ -337,7 +337,7 @@ class AdmissionClaims(AbstractClaims):
                 if len(stated) != len(due) or not all(is_same):
                     due_text = " and ".join(f"{number:.6g}" for number in due)
                     raise RatioRefusedError(
-                        f"the run's options give {conditions[at][:2]} the numbers {due_text}, not {conditions[at]!r}"
+                        f"with the run's options, {conditions[at][:2]} has the numbers {due_text}, not {conditions[at]!r}"
                     )
             return
         bounds = options.get("bounds", "oracle") if is_online else "history"

@@ -545,7 +545,7 @@ def test_refuses_a_ratio_under_options_that_claim_none(options: dict[str, Any], 
 def test_refuses_numbers_of_conditions_that_the_options_do_not_give(at: int, old: str, new: str) -> None:
     conditions = list(strict()[1].certificate.conditions)
     conditions[at] = re.sub(old, new, conditions[at])
-    assert "the run's options give C" in with_certificate(conditions=tuple(conditions)).violations[0].message
+    assert "with the run's options, C" in with_certificate(conditions=tuple(conditions)).violations[0].message
 
 
 def test_refuses_numbers_of_the_exponential_price_that_the_options_do_not_give() -> None:
@@ -555,7 +555,7 @@ def test_refuses_numbers_of_the_exponential_price_that_the_options_do_not_give()
     conditions = list(solution.certificate.conditions)
     conditions[4] = re.sub(r"optimum >= \S+", "optimum >= 9999", conditions[4])
     forged = replace(solution, certificate=replace(solution.certificate, conditions=tuple(conditions)))
-    assert "the run's options give C5 the numbers" in check(instance, forged).violations[0].message
+    assert "with the run's options, C5 has the numbers" in check(instance, forged).violations[0].message
 
 
 def test_refuses_the_ratio_of_a_run_that_was_cut_short() -> None:
