@@ -210,8 +210,8 @@ def survival_quantiles(
 ) -> FloatArray:
     """Return product-limit quantiles of each row's values, some of which are lower bounds, shape (rows, levels).
 
-    The mass of a lower bound is divided equally among all larger values (Efron 1967). The result is the estimate of
-    Kaplan and Meier, and over nearest neighbours that of Beran. If the largest value is a lower bound, its mass lies
+    The mass of a lower bound is divided equally among all larger values (Efron 1967). The result is the Kaplan-Meier
+    estimate, or Beran's if the values come from nearest neighbours. If the largest value is a lower bound, its mass lies
     `beyond` above it. Quantiles are interpolated linearly; without censoring they equal those of `quantiles`.
 
     Parameters

@@ -29,7 +29,7 @@ MAX_SPEEDUP = 10**6
 
 
 def progress_by_workers(speedup: Sequence[int], most: int) -> IntArray:
-    """Return the progress of Y = 0, ..., most workers in one slot, in twentieths of one worker's progress.
+    """Return the progress of Y = 0, ..., `most` workers in one slot, in twentieths of one worker's progress.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def max_ps_beside(
     Returns
     -------
     IntArray
-        Shape (most workers + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers do not fit.
+        Shape (``most[0]`` + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers do not fit.
     """
     result = _max_ps(demand, capacity, most)
     if share is None:

@@ -71,7 +71,7 @@ def one_bid(m: Model, i: int) -> Any:
 
 
 def bundle(m: Model, b: int) -> Any:
-    """Require sum_s x_bs = k_b z_b."""
+    """Require sum_s x_bs = k_b z_b: an awarded row gets its number of GPUs."""
     return pyo.quicksum(m.gpus[b, s] for s in m.SLOTS) == int(m.instance.bids.gpus[b]) * m.award[b]
 
 
@@ -96,7 +96,7 @@ def inside(m: Model, b: int, s: int) -> Any:
 
 
 def named(m: Model, b: int, machine: int) -> Any:
-    """Require sum_{s in m} x_bs = g_bm z_b."""
+    """Require sum_{s in m} x_bs = g_bm z_b: an awarded row gets the GPUs that it names on machine m."""
     mine = [s for s in m.SLOTS if m.instance.cluster.slot_machine[s] == machine]
     need = m.named_gpus.get((b, machine), 0)
     if not mine:

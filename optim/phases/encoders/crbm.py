@@ -59,7 +59,7 @@ class CrbmOptions:
     Attributes
     ----------
     num_delays, num_hidden
-        Numbers of samples of history and of hidden units; also 3 and 10 in the paper.
+        Numbers of samples of history and of hidden units; the defaults are the paper's.
     num_epochs, patience
         Maximum epochs, and epochs without a better forecast of held-out series before training stops.
     learning_rate, batch_size, num_gibbs_steps

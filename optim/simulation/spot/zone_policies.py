@@ -139,7 +139,7 @@ class UniformProgressZones(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
 
     def is_ahead(self, view: ZoneView, seconds: int) -> bool:
-        """Return whether the work done reaches the line's value `seconds` seconds from now; integers make this exact."""
+        """Return whether the work done is at least the straight line's value in `seconds` seconds, computed in integers."""
         job = self.facts.job
         due = min(view.elapsed_s + seconds, job.deadline_s) * job.work_s
         return (job.work_s - view.work_left_s) * job.deadline_s >= due

@@ -240,9 +240,7 @@ class CoverPool:
         return min_counts
 
     def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
-        """Return the bid at which to split a box, and the bid's largest count in the low child.
-
-        The chosen bid lowers the best survival probability in the low child most.
+        """Return a bid to split and its maximum in the low child: the split that lowers that child's survival probability most.
 
         Bids with fractional counts come first. None if all counts are integral and feasible, or no count can grow.
         """

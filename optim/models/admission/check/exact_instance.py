@@ -414,7 +414,7 @@ def max_ps_beside(
     Returns
     -------
     NDArray
-        Shape (most workers + 1,); `IMPOSSIBLE` (or less) where Y workers alone do not fit.
+        Shape (``most[0]`` + 1,); `IMPOSSIBLE` (or less) where Y workers alone do not fit.
     """
     one = np.full(most[0] + 1, IMPOSSIBLE, dtype=np.int64)
     for y in range(most[0] + 1):

@@ -72,7 +72,7 @@ class Units(NamedTuple):
     done
         Shape (jobs,): worker-slots of the job in the plan.
     limit
-        Shape (jobs,): last slot allowed for a unit.
+        Shape (jobs,): last slot in which units of the job may lie.
     worker_class, ps_class
         Shape (servers,): class of each server.
     journal
