@@ -24,6 +24,7 @@ from optim.core.solution import Termination, relative_gap
 from optim.core.stopping import IterationLimit
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.branching.support_search import CompactProgramme, Support, SupportSearch
 from optim.solvers.admission.branching.tree import TreeSearch, nothing
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
@@ -106,6 +107,10 @@ class Partner(Protocol):
         """Pass the tree's best plan; return a better one found since the last call, or None."""
         ...
 
+    def search_fully(self, support: Support, cutoff: float) -> None:
+        """Receive a support in which a short search of the tree ended at its limit."""
+        ...
+
     def stop(self) -> None:
         """End all threads, and wait for them."""
         ...
@@ -164,7 +169,7 @@ def grow_tree(
     seed: int,
     *,
     task: str,
-    start_partner: Callable[[PlanGuide, AdmissionPlan], Partner] | None = None,
+    start_partner: Callable[[PlanGuide, AdmissionPlan, CompactProgramme], Partner] | None = None,
 ) -> Outcome:
     """Grow a tree until the best plan is proven optimal, or the monitor ends it.
 
@@ -185,7 +190,8 @@ def grow_tree(
     with monitor.clock.phase("solve"):
         guide = PlanGuide(tables, rows, options.search_moves, monitor, seed)
         first = guide.first_plan()
-        partner = None if start_partner is None else start_partner(guide, first)
+        programme = CompactProgramme(instance)
+        partner = None if start_partner is None else start_partner(guide, first, programme)
         try:
             search = TreeSearch(
                 tables,
@@ -194,6 +200,7 @@ def grow_tree(
                 improve=guide.improve if partner is None else keep,
                 find_elsewhere=nothing if partner is None else partner.exchange,
                 relaxed=guide.relaxed,
+                support_search=SupportSearch(programme, None if partner is None else partner.search_fully),
                 tol=options.tol,
                 monitor=tree_monitor,
             )

@@ -2,9 +2,10 @@
 
 The tree of packing LPs has tight bounds, and the checker verifies its proof, but its LP points are seldom integral. So two
 searches find plans, each in a thread that releases Python's lock to the tree: the neighbourhood search and, on small
-instances, HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would.
-Each better plan prunes nodes of the tree, and the neighbourhood search continues from it. HiGHS' points become plans whose
-rows are checked in integers and whose value is computed from the instance; the solver does not rely on HiGHS' bounds.
+instances, HiGHS on the compact programme (1)-(13). HiGHS first continues the tree's short searches in the supports of LP
+points (`branching.support_search`) that ended at their limit, then solves the whole programme. Each better plan prunes nodes
+of the tree, and the neighbourhood search continues from it. HiGHS' points become plans whose rows are checked in integers and
+whose value is computed from the instance; the solver does not rely on HiGHS' bounds.
 """
 
 import queue
@@ -24,6 +25,12 @@ from optim.models.admission.compact_index import compact_size
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branch_and_price import BranchAndPriceOptions, PlanGuide, grow_tree
+from optim.solvers.admission.branching.support_search import (
+    MAX_PROGRAMME,
+    CompactProgramme,
+    RestrictedProgramme,
+    Support,
+)
 from optim.solvers.admission.compact_milp import MAX_VARIABLES
 from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import (
@@ -33,14 +40,13 @@ from optim.solvers.admission.warm_up import (
     compile_nodes,
     has_large_master,
 )
-from optim.solvers.lp.highs import CompiledModel, HighsState, run_highs, silent_highs
-
-SMALL_PROGRAMME = 20_000
-"""Default of `max_variables`: up to this size HiGHS finds better plans than the tree. 50 jobs, 24 slots and 10 servers have
-some 5,000 variables."""
+from optim.solvers.lp.highs import HighsState, run_highs, silent_highs
 
 DEFAULT_PROGRAMME = 1_000
 """Maximum number of variables for which `exact` is the default solver: 16 jobs, 12 slots and 6 servers have some 600."""
+
+HEAD_START_S = 10.0
+"""Seconds without an unfinished support after which HiGHS starts on the whole compact programme."""
 
 MAX_REST = 32.0
 """Maximum pause of the search after cycles without a better plan, in durations of a cycle."""
@@ -53,12 +59,12 @@ class ExactOptions(BranchAndPriceOptions):
     Parameters
     ----------
     max_variables
-        Largest compact programme, in variables, that HiGHS solves in parallel with the tree; 0 for none.
+        Largest compact programme, in variables, that HiGHS searches in parallel with the tree; 0 for none.
     parallel
         Whether further threads search for plans. If not, the run is that of `branch-and-price`, and reproducible.
     """
 
-    max_variables: int = SMALL_PROGRAMME
+    max_variables: int = MAX_PROGRAMME
     parallel: bool = True
 
     def __post_init__(self) -> None:
@@ -101,12 +107,12 @@ class Exact(ScaledSolver[ExactOptions]):
         if not options.parallel or instance.num_jobs == 0:
             return grow_tree(instance, options, monitor, seed, task=self.name)
 
-        def start_finders(guide: PlanGuide, first: AdmissionPlan) -> Finders:
+        def start_finders(guide: PlanGuide, first: AdmissionPlan, programme: CompactProgramme) -> Finders:
             finders: list[AbstractFinder] = []
             if guide.num_moves:
                 finders.append(SearchThread(guide, first, instance))
             if compact_size(instance) <= options.max_variables:
-                finders.append(CompactThread(instance, monitor, seed))
+                finders.append(CompactThread(programme, monitor, seed))
             return Finders(finders, instance)
 
         return grow_tree(instance, options, monitor, seed, task=self.name, start_partner=start_finders)
@@ -136,18 +142,22 @@ class AbstractFinder(ABC):
         if self._thread.ident is not None:
             self._thread.join()
 
-    def find_plan(self) -> AdmissionPlan | None:
-        """Return the newest plan found since the last call, or None; raise the thread's error if there is one."""
+    def find_plans(self) -> list[AdmissionPlan]:
+        """Return the plans found since the last call; raise the thread's error if there is one."""
         if self._error is not None:
             raise self._error
-        newest = None
+        plans = []
         while not self._found.empty():
-            newest = self._found.get()
-        return None if newest is None else self._plan_of(newest)
+            plans.append(self._plan_of(self._found.get()))
+        return plans
 
     def learn(self, plan: AdmissionPlan) -> None:
         """Receive the best plan known; the default ignores it."""
         del plan
+
+    def search_fully(self, support: Support, cutoff: float) -> None:
+        """Receive a support in which a short search ended at its limit; the default ignores it."""
+        del support, cutoff
 
     def counts(self) -> dict[str, float]:
         """Return counts for the solution's statistics."""
@@ -192,12 +202,17 @@ class Finders:
             self._last = plan
             for finder in self._finders:
                 finder.learn(plan)
-        found = [better for finder in self._finders if (better := finder.find_plan()) is not None]
+        found = [found for finder in self._finders for found in finder.find_plans()]
         best = max([plan, *found], key=lambda one: one.objective(self._instance))
         if best is plan:
             return None
         self._num_plans += 1
         return best
+
+    def search_fully(self, support: Support, cutoff: float) -> None:
+        """Pass a support to the threads that search supports."""
+        for finder in self._finders:
+            finder.search_fully(support, cutoff)
 
     def stop(self) -> None:
         """Stop all threads, and wait for them."""
@@ -251,44 +266,49 @@ class SearchThread(AbstractFinder):
 
 
 class CompactThread(AbstractFinder):
-    """HiGHS on the compact programme, on one thread.
+    """HiGHS on one thread: on the compact programme of supports that the tree's short searches left, then on the whole one.
 
     Parameters
     ----------
-    instance, monitor, seed
+    programme
+        The compact programme.
+    monitor, seed
         The arguments of a solver's `run`; this thread uses only the time left from the monitor.
     """
 
-    def __init__(self, instance: AdmissionInstance, monitor: Monitor, seed: int) -> None:
+    def __init__(self, programme: CompactProgramme, monitor: Monitor, seed: int) -> None:
         super().__init__("compact programme")
-        self._instance, self._monitor, self._seed = instance, monitor, seed
-        self._model: Any = None
-        self._compiled: CompiledModel | None = None
+        self._programme, self._monitor, self._seed = programme, monitor, seed
+        self._unfinished: queue.SimpleQueue[tuple[Support, float] | None] = queue.SimpleQueue()
         self.bound: float | None = None
         """Upper bound on every plan's value as claimed by HiGHS; None before the end of its run."""
+
+    def search_fully(self, support: Support, cutoff: float) -> None:
+        """Receive a support for a search without a limit."""
+        self._unfinished.put((support, cutoff))
+
+    def stop(self) -> None:
+        """Ask the thread to stop, and wait for its end."""
+        self._has_to_stop.set()
+        self._unfinished.put(None)
+        super().stop()
 
     def counts(self) -> dict[str, float]:
         """Return HiGHS' bound."""
         return {} if self.bound is None else {"claimed_bound": self.bound}
 
     def _plan_of(self, found: FloatArray) -> AdmissionPlan:
-        from optim.models.admission.compact_programme import plan_from_compact
-
-        assert self._compiled is not None
-        self._compiled.load(found)
-        return plan_from_compact(self._model, self._instance)
+        return self._programme.plan_of(found)
 
     def _run(self) -> None:
-        from optim.models.admission.compact_programme import compact_model
-
-        self._model = compact_model(self._instance)
+        self._search_supports()
         if self._has_to_stop.is_set():
             return
-        self._compiled = CompiledModel(self._model)
-        if not self._compiled.columns:
+        compiled = self._programme.compiled()
+        if not compiled.columns:
             return
         outcome = run_highs(
-            silent_highs(self._compiled.lp),
+            silent_highs(compiled.lp),
             time_limit_s=self._monitor.remaining_s,
             seed=self._seed,
             options={"mip_rel_gap": 0.0},
@@ -299,6 +319,20 @@ class CompactThread(AbstractFinder):
         self.bound = outcome.bound
         if outcome.values is not None:
             self._found.put(outcome.values)
+
+    def _search_supports(self) -> None:
+        """Search the supports in the order of their arrival, until none is left."""
+        wait_s = HEAD_START_S
+        restricted: RestrictedProgramme | None = None
+        while True:
+            try:
+                unfinished = self._unfinished.get(timeout=wait_s)
+            except queue.Empty:
+                return
+            if unfinished is None:
+                return
+            restricted, wait_s = restricted or RestrictedProgramme(self._programme), 0.0
+            restricted.run(*unfinished, self._has_to_stop.is_set, options={}, on_solution=self._found.put)
 
     def _watch(self, state: HighsState) -> Termination | None:
         del state

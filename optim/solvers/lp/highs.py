@@ -254,10 +254,9 @@ def run_highs(
         "threads": 1,
         "random_seed": seed % WHOLE_NUMBERS,
         "mip_abs_gap": 0.0,
+        "time_limit": max(0.0, time_limit_s),
         **(options or {}),
     }
-    if math.isfinite(time_limit_s):
-        chosen["time_limit"] = max(0.0, time_limit_s)
     for name, value in chosen.items():
         capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a larger limit has no effect
         _must_be_ok(highs.setOptionValue(name, capped), f"option {name}={value!r}")

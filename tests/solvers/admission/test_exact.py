@@ -17,8 +17,9 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.compact_programme import compact_model
 from optim.models.admission.decision import AdmissionPlan, TreeProof
 from optim.solvers.admission import exact as module
+from optim.solvers.admission.branching.support_search import CompactProgramme, Support
 from optim.solvers.admission.exact import CompactThread, Finders
-from optim.solvers.lp.highs import CompiledModel, run_highs, silent_highs
+from optim.solvers.lp.highs import CompiledModel, HighsOutcome, run_highs, silent_highs
 
 FEW_MOVES = {"search_moves": 20}
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
@@ -64,16 +65,15 @@ def waited_for(compact, has_come):
     """Wait for a thread's plan; the last one that was handed over."""
     plan, deadline = None, time.monotonic() + 60
     while not has_come() and time.monotonic() < deadline:
-        newer = compact.find_plan()
-        plan = plan if newer is None else newer
+        plan = [plan, *compact.find_plans()][-1]
         time.sleep(0.01)
-    newer = compact.find_plan()
-    return plan if newer is None else newer
+    return [plan, *compact.find_plans()][-1]
 
 
-def test_the_compact_programme_hands_its_best_plan_over():
+def test_the_compact_programme_hands_its_best_plan_over(monkeypatch):
     instance = optim.reference_instance("tiny-0")
-    compact = CompactThread(instance, Monitor(), 0)
+    monkeypatch.setattr(module, "HEAD_START_S", 0.0)
+    compact = CompactThread(CompactProgramme(instance), Monitor(), 0)
     compact.start()
     plan = waited_for(compact, lambda: not compact.is_running)
     compact.stop()
@@ -81,10 +81,34 @@ def test_the_compact_programme_hands_its_best_plan_over():
     assert compact.bound == pytest.approx(OPTIMA["tiny-0"], rel=1e-5)
 
 
+def test_an_unfinished_support_is_searched_before_the_whole_programme(monkeypatch):
+    instance, known = solved("tiny-1")
+    slots = np.full(instance.num_jobs, -1)
+    slots[known.decision.admitted] = known.decision.completion
+    support = Support(is_required=slots >= 0, is_allowed=slots[:, None] == np.arange(instance.horizon))
+    monkeypatch.setattr(module, "HEAD_START_S", 60.0)
+    whole_runs = []
+
+    def ended(*_, **__):
+        whole_runs.append(1)
+        return HighsOutcome(
+            termination="optimal", values=None, objective=None, bound=None, nodes=0, simplex_iterations=0
+        )
+
+    monkeypatch.setattr(module, "run_highs", ended)
+    compact = CompactThread(CompactProgramme(instance), Monitor(), 0)
+    compact.search_fully(support, 0.0)
+    compact.start()
+    plan = waited_for(compact, lambda: not compact.is_running)
+    compact.stop()
+    assert plan.objective(instance) == pytest.approx(known.objective, rel=1e-9)
+    assert whole_runs == [1], "the whole programme follows"
+
+
 def test_a_plan_that_is_handed_over_is_the_answer(monkeypatch):
     # Neither the first plan nor the tree's search finds any plan; the origin of a plan doesn't affect the tree's bound.
     instance, known = solved("tiny-1")
-    monkeypatch.setattr(CompactThread, "find_plan", lambda self: known.decision)
+    monkeypatch.setattr(CompactThread, "find_plans", lambda self: [known.decision])
     monkeypatch.setattr(CompactThread, "start", lambda self: None)
     solution = optim.solve(instance, "exact", options={"search_moves": 0})
     assert solution.termination == "optimal"
@@ -96,7 +120,8 @@ def test_an_error_of_highs_is_raised_where_plans_are_asked_for(monkeypatch):
         raise SolverError("no answer")
 
     monkeypatch.setattr(module, "run_highs", fail)
-    compact = CompactThread(optim.reference_instance("tiny-0"), Monitor(), 0)
+    monkeypatch.setattr(module, "HEAD_START_S", 0.0)
+    compact = CompactThread(CompactProgramme(optim.reference_instance("tiny-0")), Monitor(), 0)
     compact.start()
     with pytest.raises(SolverError, match="no answer"):
         waited_for(compact, lambda: False)
@@ -118,8 +143,8 @@ class Finder:
     def counts(self):
         return {}
 
-    def find_plan(self):
-        return self.plans.pop() if self.plans else None
+    def find_plans(self):
+        return [self.plans.pop()] if self.plans else []
 
 
 def test_the_best_of_the_finders_plans_is_handed_over_where_it_is_better():

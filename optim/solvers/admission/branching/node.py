@@ -113,6 +113,8 @@ class NodeMaster:
         self._last_use: IntArray = np.zeros(0, dtype=np.int64)
         self._last_cut_use: IntArray = np.zeros(0, dtype=np.int64)
         self._num_solves = 0
+        self.num_iterations = 0
+        """Simplex iterations of all runs."""
         self._serial, self._cut_serial = (np.zeros(0, dtype=np.int64) for _ in range(2))
         self._num_serials = self._num_cut_serials = 0
         self._penalty_factor = 1.0
@@ -191,7 +193,7 @@ class NodeMaster:
         highs.setOptionValue("simplex_iteration_limit", max_iterations)
         run_in_place(highs)
         highs.setOptionValue("simplex_iteration_limit", NO_LIMIT)
-        return float(highs.getInfo().objective_function_value)
+        return self._objective()
 
     def solve(self) -> MasterPoint:
         """Solve the present node's programme."""
@@ -208,13 +210,19 @@ class NodeMaster:
         self._last_use[primal[num_jobs:] > 0] = self._num_solves
         self._last_cut_use[cut_dual > 0] = self._num_solves
         return MasterPoint(
-            value=float(highs.getInfo().objective_function_value),
+            value=self._objective(),
             weight=np.maximum(primal[num_jobs:], 0.0),
             infeasibility=float(primal[:num_jobs].sum()),
             row_prices=row_prices,
             multiplier=cut_dual / self.cuts.right_hand_side,
             job_price=dual[num_live : self.num_base_rows],
         )
+
+    def _objective(self) -> float:
+        """Return the objective after a run, and count the run's iterations."""
+        info = self._highs.getInfo()
+        self.num_iterations += max(0, int(info.simplex_iteration_count))
+        return float(info.objective_function_value)
 
     def loads(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return each job's workers and PSs in each class and slot, weighted, shape (jobs, classes, slots) each."""

@@ -13,9 +13,16 @@ from optim.core.driver import AbstractIteration, Monitor, SolverState
 from optim.core.solution import Termination
 from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, TreeNode, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.branching.node import MasterBasis, NodeBounder, NodeEffortLimits, NodeResult
+from optim.solvers.admission.branching.node import (
+    MasterBasis,
+    MasterPoint,
+    NodeBounder,
+    NodeEffortLimits,
+    NodeResult,
+)
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.branching.splitting import UnpackableSet, nogood_branch, split
+from optim.solvers.admission.branching.support_search import Support, SupportSearch
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.packing.packing_lp import PackingResult
@@ -420,6 +427,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         Solution of the packing LP; the root starts from its dual point and its schedules.
     find_elsewhere
         Called with the best plan before each poll of the monitor; returns a feasible plan of another search, or None.
+    support_search
+        Search for plans in the support of a node's LP point; None for no such search.
     """
 
     def __init__(
@@ -433,6 +442,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         monitor: Monitor,
         relaxed: PackingResult | None = None,
         find_elsewhere: Callable[[AdmissionPlan], AdmissionPlan | None] = nothing,
+        support_search: SupportSearch | None = None,
     ) -> None:
         self._tables = tables
         self._instance: AdmissionInstance = tables.instance
@@ -445,7 +455,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         self.tree = SearchTree(limits, start)
         self.plan, self.incumbent_value = plan, plan.objective(tables.instance)
         self._improve, self._tol, self._monitor = improve, tol, monitor
-        self._find_elsewhere = find_elsewhere
+        self._find_elsewhere, self._support_search = find_elsewhere, support_search
         self._pseudo_costs = PseudoCosts()
         self.num_bounded = 0
         self.num_unsplittable = 0
@@ -527,7 +537,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self._settle(node, result, chosen(self.bounder.master.schedules, weight))
             return
         candidates = self._candidates(node, result)
-        if is_time_for_plans:
+        self._search_support(result.master)
+        if is_time_for_plans and result.point.bound > self.cutoff:
             self._dive(node, result)
         if not candidates or result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
@@ -574,6 +585,14 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     def _adopt(self, plan: AdmissionPlan | None) -> None:
         if plan is not None and plan.objective(self._instance) > self.incumbent_value:
             self.plan, self.incumbent_value = plan, plan.objective(self._instance)
+
+    def _search_support(self, point: MasterPoint) -> None:
+        """Look for a better plan in the support of a node's LP point."""
+        if self._support_search is not None and not self._is_over():
+            master = self.bounder.master
+            support = Support.of(master.schedules, point.weight, self._tables.num_jobs)
+            plan = self._support_search.better_plan(support, self.cutoff, master.num_iterations, self._is_over)
+            self._adopt(plan)
 
     def _dive(self, node: OpenNode, result: NodeResult) -> None:
         self._adopt(
