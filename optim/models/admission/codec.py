@@ -46,7 +46,7 @@ Positive = Annotated[Decimal, Meta(description="decimal > 0 with at most 6 digit
 
 
 class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fields=True):
-    """f(d) = theta1 / (1 + exp(theta2 (d - theta3))).
+    """Utility f(d) = theta1 / (1 + exp(theta2 (d - theta3))) of a delay of d slots.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fi
     theta2
         Steepness per slot.
     theta3
-        Delay in slots at half of the upper limit.
+        Delay, in slots, at which the utility is theta1 / 2.
     """
 
     theta1: float
@@ -64,19 +64,19 @@ class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fi
 
 
 class ConstantDocument(Struct, tag_field="kind", tag="constant", forbid_unknown_fields=True):
-    """f(d) = value.
+    """Utility f(d) = value of a delay of d slots.
 
     Parameters
     ----------
     value
-        Utility of any delay.
+        Utility of every delay.
     """
 
     value: float
 
 
 class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=True):
-    """f(d) = value for d <= deadline, then late_value.
+    """Utility of a delay of d slots: f(d) = value for d <= deadline, then late_value.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=T
 
 
 class TableDocument(Struct, tag_field="kind", tag="table", forbid_unknown_fields=True):
-    """f(d) = table[d], 0 beyond the table.
+    """Utility f(d) = table[d] of a delay of d slots, 0 beyond the table.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     segments
         Demands that change with the job's progress.
     min_utility
-        Minimum accepted utility; replaces the instance's share of f(0).
+        Completions with a smaller utility earn nothing; replaces the instance's share of f(0).
     speedup
         Speed of 1, 2, ... workers relative to one worker, multiples of 0.05; the last entry holds for more workers.
     """
@@ -219,7 +219,7 @@ class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     shared_servers
         Classes of servers for both.
     min_utility
-        Minimum accepted utility as a share of f(0).
+        Completions with a utility below this share of f(0) earn nothing.
     max_share_per_server
         Maximum share of each resource of one server that a job's workers, or its PSs, may use in a slot (on shared
         servers both together); a single worker or PS is always allowed.
@@ -577,7 +577,7 @@ def _resources(classes: Mapping[str, list[dict[str, Any]]], stated: Sequence[str
 
 
 def _amounts(value: Any, kinds: Sequence[str], path: str) -> Any:
-    """Return quantities as a list over the resources; a mapping may leave out those that are 0."""
+    """Return quantities as a list over the resources; resources missing from a mapping have quantity 0."""
     if not isinstance(value, Mapping):
         return value
     unknown = [name for name in value if name not in kinds]

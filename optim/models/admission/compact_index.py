@@ -15,7 +15,7 @@ from optim.models.admission.data import ServerClasses
 from optim.models.admission.instance import AdmissionInstance
 
 Place = tuple[int, int, int, int]
-"""Job, demand segment of the job (0, 1, ...), server, slot."""
+"""A place of workers or of PSs: job, demand segment of the job (0, 1, ...), server, slot."""
 
 JOB, SEGMENT, SERVER, SLOT = range(4)
 """Indices of the entries of a place."""
@@ -38,7 +38,7 @@ class JobWindow:
     max_progress
         Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
     segments
-        Global indices of the demand segments that start below the target.
+        Indices, among the segments of all jobs, of the job's demand segments that start below its target.
     """
 
     job: int
@@ -124,12 +124,12 @@ class CompactIndex:
 
     @cached_property
     def workers(self) -> dict[Place, int]:
-        """Maximum number of workers, n_ih(t), of every place where it is positive."""
+        """Maximum number of workers n_ih(t) by place (job, segment, server, slot), where positive."""
         return self._places(self.instance.workers_per_server, self.instance.worker_servers)
 
     @cached_property
     def ps(self) -> dict[Place, int]:
-        """Maximum number of PSs, m_ik(t), of every place where it is positive."""
+        """Maximum number of PSs m_ik(t) by place (job, segment, server, slot), where positive."""
         return self._places(self.instance.ps_per_server, self.instance.ps_servers)
 
     @cached_property
@@ -145,22 +145,22 @@ class CompactIndex:
 
     @cached_property
     def workers_of(self) -> dict[tuple[int, int], list[Place]]:
-        """Worker places by (job, slot)."""
+        """The places of `workers` by (job, slot)."""
         return _grouped(self.workers, JOB, SLOT)
 
     @cached_property
     def ps_of(self) -> dict[tuple[int, int], list[Place]]:
-        """PS places by (job, slot)."""
+        """The places of `ps` by (job, slot)."""
         return _grouped(self.ps, JOB, SLOT)
 
     @cached_property
     def workers_on(self) -> dict[tuple[int, int], list[Place]]:
-        """Worker places by (server, slot)."""
+        """The places of `workers` by (server, slot)."""
         return _grouped(self.workers, SERVER, SLOT)
 
     @cached_property
     def ps_on(self) -> dict[tuple[int, int], list[Place]]:
-        """PS places by (server, slot)."""
+        """The places of `ps` by (server, slot)."""
         return _grouped(self.ps, SERVER, SLOT)
 
     @cached_property

@@ -24,13 +24,13 @@ from optim.models.programmes import Model, add_rows
 
 
 def total_utility_1(m: Model) -> Any:
-    """(1) max sum_i sum_t f_i(t - a_i) u_i(t)."""
+    """(1) max sum_i sum_t f_i(t - a_i) u_i(t): maximise the total utility of the completions."""
     value = m.data.instance.value
     return pyo.quicksum(float(value[i, t]) * m.completes[i, t] for i, t in m.COMPLETIONS)
 
 
 def work_2(m: Model, i: int) -> Any:
-    """(2) sum_t sum_h y_ih(t) >= W_i x_i.
+    """(2) sum_t sum_h y_ih(t) >= W_i x_i: an admitted job gets its work in worker-slots.
 
     With integral chunks: sum_t chunks done in t >= E_i N_i x_i.
     With speed-ups: sum_t p_i(sum_h y_ih(t)) >= ceil(20 E_i N_i M_i kappa_i) x_i.
@@ -45,23 +45,23 @@ def max_workers_3(m: Model, i: int, t: int) -> Any:
 
 
 def worker_capacity_4(m: Model, h: int, t: int, r: int) -> Any:
-    """(4) sum_i w_i^r y_ih(t) <= c_h^r(t)."""
+    """(4) sum_i w_i^r y_ih(t) <= c_h^r(t): the workers on a server fit its capacity."""
     return _capacity(m.data.instance.worker_servers, _worker_use(m, h, t, r), (h, t, r))
 
 
 def ps_capacity_5(m: Model, k: int, t: int, r: int) -> Any:
-    """(5) sum_i s_i^r z_ik(t) <= c_k^r(t)."""
+    """(5) sum_i s_i^r z_ik(t) <= c_k^r(t): the PSs on a server fit its capacity."""
     return _capacity(m.data.instance.ps_servers, _ps_use(m, k, t, r), (k, t, r))
 
 
 def server_capacity_4_5(m: Model, h: int, t: int, r: int) -> Any:
-    """(4)+(5) on shared servers: sum_i (w_i^r y_ih(t) + s_i^r z_ih(t)) <= c_h^r(t)."""
+    """(4)+(5) sum_i (w_i^r y_ih(t) + s_i^r z_ih(t)) <= c_h^r(t): all units on a shared server fit its capacity."""
     use = _worker_use(m, h, t, r) + _ps_use(m, h, t, r)
     return _capacity(m.data.instance.worker_servers, use, (h, t, r))
 
 
 def bandwidth_6(m: Model, i: int, t: int) -> Any:
-    """(6) b_i sum_h y_ih(t) <= B_i sum_k z_ik(t)."""
+    """(6) b_i sum_h y_ih(t) <= B_i sum_k z_ik(t): a job's PSs have at least the bandwidth of its workers."""
     jobs = m.data.instance.jobs
     worker, ps = int(jobs.worker_micro_mbps[i]), int(jobs.ps_micro_mbps[i])
     common = math.gcd(worker, ps)
@@ -69,7 +69,7 @@ def bandwidth_6(m: Model, i: int, t: int) -> Any:
 
 
 def fewer_ps_than_workers_7(m: Model, i: int, t: int) -> Any:
-    """(7) sum_k z_ik(t) <= sum_h y_ih(t)."""
+    """(7) sum_k z_ik(t) <= sum_h y_ih(t): a job has at most as many PSs as workers."""
     return m.ps_in_slot[i, t] <= m.workers_in_slot[i, t]
 
 
@@ -79,7 +79,7 @@ def completion_8(m: Model, i: int) -> Any:
 
 
 def worker_place_8(m: Model, i: int, s: int, h: int, t: int) -> Any:
-    """(8) y_ih(t) <= n_ih(t) sum_{t' >= t} u_i(t'): none after completion.
+    """(8) y_ih(t) <= n_ih(t) sum_{t' >= t} u_i(t'): no workers after completion.
 
     With demand segments g_is(t) replaces the sum.
     """
@@ -87,7 +87,7 @@ def worker_place_8(m: Model, i: int, s: int, h: int, t: int) -> Any:
 
 
 def ps_place_8(m: Model, i: int, s: int, k: int, t: int) -> Any:
-    """(8) z_ik(t) <= m_ik(t) sum_{t' >= t} u_i(t'): none after completion.
+    """(8) z_ik(t) <= m_ik(t) sum_{t' >= t} u_i(t'): no PSs after completion.
 
     With demand segments g_is(t) replaces the sum.
     """

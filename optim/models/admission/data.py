@@ -48,7 +48,7 @@ def curve_of(jobs: "Jobs", job: int) -> tuple[int, ...]:
 
 
 def validate_speedups(jobs: "Jobs") -> None:
-    """Raise an error unless every table begins with 1 and is non-decreasing.
+    """Raise an error unless every table begins with speed 1 and is non-decreasing.
 
     Raises
     ------
@@ -206,7 +206,8 @@ class Jobs(ComparesByValue):
         E epochs, N data chunks (also the maximum number of concurrent workers), M mini-batches per chunk.
         Shape (jobs,).
     minibatch_micro_s, gradient_micro_mb, worker_micro_mbps, ps_micro_mbps
-        tau (1e-6 seconds), e (1e-6 megabytes), b and B (1e-6 megabits per second). Shape (jobs,).
+        Time of a mini-batch tau (1e-6 seconds), size of the gradients e (1e-6 megabytes), and bandwidths of a worker
+        b and of a PS B (1e-6 megabits per second). Shape (jobs,).
     segment_offset
         Shape (jobs + 1,): the demand segments of job i are ``segment_offset[i]:segment_offset[i+1]``.
     segment_start
@@ -338,7 +339,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def chunk_slots(self) -> tuple[Fraction, ...]:
-        """Worker-slots that one data chunk takes, M kappa with kappa = (tau + 2 e / b) in slots, exactly."""
+        """Worker-slots of one data chunk of each job, exactly: M kappa, where kappa is tau + 2 e / b in slots."""
         jobs = self.jobs
         slot = Fraction(self.slot_micro_s, MICRO)
         result = []

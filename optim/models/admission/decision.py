@@ -35,7 +35,7 @@ class AdmissionPlan(ComparesByValue):
     ----------
     workers, ps
         Shape (rows, 4): job, slot, server and count (positive). Rows are sorted, and each (job, slot, server) occurs
-        once. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
+        once. Servers are numbered class by class (`ServerClasses.class_of_server`).
 
     Examples
     --------
@@ -73,7 +73,7 @@ class AdmissionPlan(ComparesByValue):
 
     @derived
     def completion(self) -> IntArray:
-        """Completion slot of each admitted job, row (8): the last slot in which it has workers."""
+        """Completion slot of each job in `admitted`: the last slot in which the job has workers (row (8))."""
         last = np.full(int(self.admitted[-1]) + 1 if len(self.admitted) else 0, -1, dtype=np.int64)
         np.maximum.at(last, self.workers[:, JOB], self.workers[:, SLOT])
         completion: IntArray = last[self.admitted]
@@ -156,9 +156,9 @@ class Side(StrEnum):
 class ServerCut(ComparesByValue):
     """A valid inequality on the integer packings of one server, weighted by a dual multiplier.
 
-    The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. The cut
-    holds for every integer packing of one server of class `server_class` in slot `slot`; a packing contains at
-    most N_j workers and Z_j(N_j) PSs of job j. Summed over the servers of the class, the right-hand side is
+    The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. It holds for
+    all numbers y_j of workers and z_j of PSs that fit one server of class `server_class` in slot `slot`, with
+    at most N_j workers and Z_j(N_j) PSs of job j. Summed over the servers of the class, the right-hand side is
     multiplied by their number. Coefficients are integers, so that validity is decided exactly. For a job with
     demand segments the inequality must hold with the elementwise smallest demand of its segments.
 
@@ -171,7 +171,7 @@ class ServerCut(ComparesByValue):
     jobs
         Shape (items,), ascending; other jobs have coefficient 0.
     worker_coefficient, ps_coefficient
-        Shape (items,), integers >= 0. On separate servers the coefficients of the other side are 0.
+        Shape (items,), integers >= 0. On separate servers the coefficients of units of the other side are 0.
     right_hand_side
         Integer >= 0.
     multiplier
@@ -197,10 +197,10 @@ class CountCut(ComparesByValue):
 
     The inequality is ``sum_j gain_j(n_j) <= right_hand_side`` for all counts n_j that fit the servers of the
     class together in slot `slot`. Gains are non-decreasing functions of the count. A `ServerCut` is linear in
-    the counts. A `CountCut` can distinguish four units in half of a job's schedules from two units in all
-    schedules. Gains are integers, so that validity is decided exactly. On shared servers a job's workers and
-    PSs have separate gains: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job with demand segments the
-    inequality must hold with the elementwise smallest demand of its segments.
+    the counts, so a schedule of four units with LP weight 1/2 counts as much as one of two units with weight 1;
+    in a `CountCut` the two may differ. Gains are integers, so that validity is decided exactly. On shared
+    servers a job's workers and PSs have separate gains: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job with
+    demand segments the inequality must hold with the elementwise smallest demand of its segments.
 
     Parameters
     ----------
@@ -211,11 +211,11 @@ class CountCut(ComparesByValue):
     jobs
         Shape (items,), ascending; other jobs have no gain.
     gain
-        Shape (items, widest): gains of 1, ..., widest units, >= 0 and non-decreasing; more units have the same
-        gain as widest units.
+        Shape (items, widest): the gains of 1, 2, ..., `widest` units, >= 0 and non-decreasing; more units have the
+        gain of `widest` units.
     ps_gain
-        On shared servers the gains of 1, ..., widest PSs (`gain` is then for workers); None on separate
-        servers.
+        On shared servers the gains of 1, 2, ... PSs (`gain` is then for workers), in the form of `gain`; None on
+        separate servers.
     right_hand_side
         Integer >= 0, for all servers of the class together.
     multiplier
@@ -244,7 +244,8 @@ class PriceProof(ComparesByValue):
     """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
-    * right_hand_side`` (count cuts: without count). The bound is valid for all prices >= 0 if every payoff is at
+    * right_hand_side``, with job i, server class c, slot t, resource r and the number of servers `count_c`
+    (count cuts: without the factor count). The bound is valid for all prices >= 0 if every payoff is at
     least ``max(0, value - cost)`` over all schedules of the job. The bound is (A.22) in
     docs/mathematics/admission.md. In a leaf of a `TreeProof`, payoffs need only cover the schedules that satisfy
     the leaf's branches. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative.
@@ -258,7 +259,7 @@ class PriceProof(ComparesByValue):
     payoff
         Shape (jobs,): mu, utility units; negative only for jobs that the branches of a leaf admit.
     cuts, count_cuts
-        Cuts with their multipliers.
+        The cuts of each form; a cut contains its multiplier.
     """
 
     worker_price: FloatArray
@@ -272,7 +273,10 @@ class PriceProof(ComparesByValue):
 
 
 class BranchKind(StrEnum):
-    """How a branch splits a node's plans: low child | high child; v is the branch's `value` (unused by `admitted`)."""
+    """Kind of a branch, described as "condition in the low child | condition in the high child".
+
+    The number v is the branch's `value`; `admitted` does not use it.
+    """
 
     ADMITTED = "admitted"
     """job i is rejected | job i is admitted."""
@@ -286,7 +290,10 @@ class BranchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A split of a node into a low and a high child."""
+    """A split of a node into a low and a high child: `kind` states the conditions on `job`, with the number `value`.
+
+    Only the kinds `workers` and `ps` use `server_class` and `slot`.
+    """
 
     kind: BranchKind
     job: int
@@ -359,7 +366,10 @@ def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) ->
 
 @dataclass(slots=True, kw_only=True)
 class _Need:
-    """Units that one job needs to complete: its demand segment by slot; units by side, slot and server."""
+    """Units that one job needs to complete.
+
+    `segment` contains the job's demand segment by slot, `units` the numbers of units by (side, slot) and server.
+    """
 
     job: int
     completion: int = -1

@@ -27,7 +27,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
     Returns
     -------
     IntArray
-        Shape (jobs,): the earliest completion slot, -1 if the job cannot complete or earns nothing then.
+        Shape (jobs,): the earliest completion slot, -1 if the job cannot complete or would earn nothing.
     """
     most = max_workers(instance)
     result = np.full(instance.num_jobs, -1, dtype=np.int64)
@@ -50,7 +50,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
 
 
 def max_workers(instance: AdmissionData) -> IntArray:
-    """Return the maximum number of workers, with their PSs, of each job's demand segment in the empty cluster.
+    """Return, for each demand segment, the maximum number of workers that fit the empty cluster with their PSs.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | N
 
 
 def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Return the number of slots needed if progress comes in jumps; bit d of `reached`: progress d is reachable."""
+    """Return the number of slots needed if progress comes in jumps; bit d of `reached` is 1 if progress d is reachable."""
     reached = 1
     jumps = np.unique(table).tolist()
     all_states = (1 << target) - 1

@@ -70,7 +70,7 @@ class AdmissionInstance(AdmissionData):
         resources
             Names of the resources (default: the names in the capacities).
         name, min_utility, max_share_per_server, chunk_integral
-            As in a file of the schema.
+            The fields of these names in a file of the schema (None: the file's default).
 
         Raises
         ------
@@ -162,14 +162,14 @@ def remark(instance: AdmissionInstance) -> str:
 
 
 PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
-"""Fields of `Jobs` with one entry per demand segment; except `segment_offset`, the other fields have one per job."""
+"""Fields of `Jobs` with one entry per demand segment; all others except `segment_offset` have one entry per job."""
 
 LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
-"""Entry that a job gets in a merged field if the field is empty for all jobs of its day."""
+"""For fields of `Jobs` that may be empty for all jobs of a day: the entry that each of these jobs gets in a merge."""
 
 
 def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance, what: str) -> None:
-    """Reject a day whose resources, slots or rules differ from the cluster's.
+    """Reject a day that differs from the cluster in resources, slots or the sharing of servers.
 
     Raises
     ------

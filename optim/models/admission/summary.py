@@ -174,7 +174,7 @@ def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: in
 
 
 def _max_ratio(used: IntArray, capacity: IntArray) -> Fraction:
-    """Return the largest quotient of two arrays of whole numbers, exactly."""
+    """Return the largest elementwise quotient of two arrays of whole numbers, exactly."""
     if not len(used):
         return Fraction(0)
     quotient = used / capacity
@@ -192,8 +192,8 @@ class PlanLoad:
     tight_rows
         Share of tight rows (server class, slot, resource). A row is tight if every server of the class has less
         of the resource free in the slot than the smallest positive demand of the jobs that can run in the slot.
-        A job that can complete at all can run in every slot from its arrival to the last in which its completion
-        earns something. Rows whose smallest demand exceeds an empty server are not counted.
+        A job that can complete at all can run in every slot from its arrival to the last slot in which its
+        completion earns something. Rows whose smallest demand exceeds an empty server are not counted.
     rejected_jobs
         Share of all jobs that the plan rejects, 0 if there are no jobs.
     worker_utilisation, ps_utilisation

@@ -123,7 +123,7 @@ C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
 """Beginning of condition C5 by theorem."""
 
 ONLINE, GUARDED = "online", "online-learned"
-"""The solvers whose competitive ratios the theorems give; the second one applies them to a share of the servers, its guard."""
+"""Solvers with a proven competitive ratio; `online-learned` runs a theorem's rule on a share of the servers, its guard."""
 
 SERVERS_TOL = 1e-9
 """Tolerance, in servers, when the guard's share of a class is rounded up."""

@@ -40,12 +40,15 @@ MAX_GAIN = 2**50
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
 
 ROUNDING = 1e-9
-"""Relative amount by which relaxations are raised, far above their rounding error."""
+"""Relative amount by which the bounds of relaxations are raised, far above their rounding error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Numbers of units that a job (or its workers or PSs alone) may have on a cut's servers: gain and use of each."""
+    """The numbers of units that a job (or its workers or PSs alone) may have on a cut's servers.
+
+    `gains` and `uses` contain the gain and the resource use of each of these numbers.
+    """
 
     gains: tuple[int, ...]
     uses: tuple[tuple[int, ...], ...]
@@ -263,7 +266,7 @@ def _dual_weights(
 
 
 def _slopes(gain: IntArray, use: IntArray, weights: FloatArray) -> FloatArray:
-    """Return a job's best gain per weighted use, shape (weightings,); infinite where it uses nothing."""
+    """Return a job's best gain per unit of weighted use for each row of `weights`; infinite if the job uses nothing."""
     with np.errstate(divide="ignore"):
         slopes: FloatArray = (gain[:, None] / (use @ weights.T)).max(axis=0)
     return slopes

@@ -178,11 +178,11 @@ class ExactJob:
     worker_rate, ps_rate
         b and B in 1e-6 megabits per second (row (6)).
     demands
-        Demand segments, by start.
+        Demand segments, in order of their starts.
     value
         Utility of completing in slot t, one number per slot; 0 where completion earns nothing.
     value_error
-        Relative error of `value` against the exact utility.
+        Bound on the relative error of `value`.
     utility
         The utility itself, without a smallest accepted value.
     deadline
@@ -246,7 +246,7 @@ class ServerFacts:
     capacity
         Shape (classes, slots, resources), 1e-6 units per server.
     first_after
-        Number of the first server after each class, if servers are numbered through the classes.
+        For each class the number of the first server after it; servers are numbered class by class.
     """
 
     types: tuple[str, ...]
@@ -256,11 +256,11 @@ class ServerFacts:
 
     @property
     def num_servers(self) -> int:
-        """Number of single servers."""
+        """Number of servers over all classes."""
         return self.first_after[-1] if self.first_after else 0
 
     def class_of(self, server: int) -> int:
-        """Return the class of a single server."""
+        """Return the class of a server, given its number."""
         return bisect_right(self.first_after, server)
 
     def capacity_at(self, server_class: int, slot: int) -> tuple[int, ...]:
@@ -426,7 +426,7 @@ def max_ps_beside(
 
 
 def ps_beside_on_one(demand: Demand, capacity: tuple[int, ...], share: Fraction | None, y: int, most: int) -> int:
-    """Return the maximum number of PSs on one server with y workers, -1 if the workers alone do not fit."""
+    """Return the maximum number of PSs that fit one server with y workers, -1 if the workers alone do not fit."""
     z = _units_in_rest(demand, capacity, y, most)
     if z < 0 or share is None:
         return z

@@ -284,7 +284,7 @@ def _check_share(
 def _excess_share(
     exact: ExactInstance, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
 ) -> Iterator[Violation]:
-    """Compare one job's use of one server with the share, which a single worker or PS may exceed."""
+    """Compare one job's use of one server with the cap; a single worker or PS may exceed it."""
     job, slot, server = place
     y, z = counts
     if exact.share is None or y + z <= 1:

@@ -1,7 +1,8 @@
 """U, the lower scale and the competitive ratio of an `online` run, recomputed from the instance and the run's options.
 
-U and the lower scale of each row, eps, and conditions C1, C2, C3 and C5 are derived from the instance as the checker
-reads it, without the solver's code.
+U is the price of a row at full use; the lower scale (lambda for the zero-start price, L for the exponential price) is the
+other constant of its price curve. docs/mathematics/admission.md, section 5, states the curves and conditions C1 to C6. The
+scales, eps and conditions C1, C2, C3 and C5 are derived from the instance without the solver's code.
 """
 
 import math
@@ -21,10 +22,10 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 
 RECOMPUTED_BOUNDS = ("oracle", "first", "paper")
-"""Sources of U and the lower scale that the instance contains."""
+"""Values of the option `bounds` with which U and the lower scale follow from the instance."""
 
 STATED_BOUNDS = ("history", "estimated")
-"""Sources whose U and lower scale the certificate states: `history` reads other files, `estimated` a random sample."""
+"""Values of `bounds` with which the certificate states ln(U / lower scale): U comes from other files or a random sample."""
 
 LEAST_RISE = 1e-9
 """Minimum of ln(U / lower scale) in every row."""
@@ -75,7 +76,8 @@ class RecomputedRatio:
     upper
         C2: smallest ratio of U to the largest density of its row.
     start
-        C5: largest share of a job's value that ``sum_j lambda_j a_j`` takes; or D_0 and the best single job's value.
+        C5: largest quotient of ``sum_j lambda_j a_j`` and the job's value (zero start); or D_0, the value of all
+        servers at the lower scale, and the best single job's value (exponential).
     """
 
     ratio: float
@@ -161,9 +163,10 @@ def option_numbers(options: Mapping[str, Any]) -> dict[str, float]:
 def least_spread(exact: ExactInstance, theorem: str) -> float:
     """Return the smallest spread ln(U / lower scale) with which conditions C2 and C5 hold for all jobs.
 
-    By C2, U of a row is at least d, the largest value of a job for its smallest use. If no U exceeds s times the lower scale
-    of its row, then C5 of the zero-start price, ``sum_j lambda_j a_j <= v``, gives ``s >= sum_j d_j a_j / v``, and that of the
-    exponential price, ``sum_j L_j c_j <= v / 2``, gives ``s >= 2 sum_j d_j c_j / v`` with the best job's value v.
+    By C2, U of row j is at least d_j, the largest value of a job over its smallest use of row j. Let s be the largest
+    U / lower scale of a row. For the zero-start price, C5 is ``sum_j lambda_j a_j <= v`` for each job with largest use a_j
+    and least value v, and lambda_j is the lower scale, so that ``s >= sum_j d_j a_j / v``. For the exponential price, C5 is
+    ``sum_j L_j c_j <= v / 2`` for lower scales L_j, capacities c_j and the best job's value v: ``s >= 2 sum_j d_j c_j / v``.
     """
     known = [figure for job in exact.jobs if (figure := _figures(exact, job)) is not None]
     rows = {side: _rows(exact, side, known, EXPONENTIAL, "simple") for side in _sides(exact)}
@@ -313,7 +316,7 @@ def _check_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tu
 
 
 def _largest_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> float:
-    """Return the largest quotient over jobs of lambda times the job's use and its value."""
+    """Return the largest quotient, over all jobs, of lambda times a job's use and the job's value."""
     scale = {side: np.exp(row.log_lower.max(axis=(0, 1), initial=-np.inf)) for side, row in rows.items()}
     scale.setdefault(Side.PS, scale[Side.WORKER])
     return max(
@@ -323,7 +326,7 @@ def _largest_scale(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> 
 
 
 def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tuple[float, float]:
-    """Check C5 of the exponential price: the value of the empty cluster is at most half of the best single job's; return both."""
+    """Check C5 of the exponential price: D_0 is at most half of the best single job's value; return both numbers."""
     initial, most = _start(rows), max((job.most for job in known), default=0.0)
     if 2 * initial > most * (1 + SLACK):
         raise RatioRefusedError("C5 fails: with the run's options, D_0 exceeds half of the best job's value")
@@ -331,5 +334,5 @@ def _check_start(rows: Mapping[Side, _Rows], known: Sequence[_JobFigures]) -> tu
 
 
 def _start(rows: Mapping[Side, _Rows]) -> float:
-    """Return the value of all servers at the lower scale."""
+    """Return D_0, the value of all servers at the lower scale."""
     return sum(float((np.exp(row.log_lower) * row.capacity).sum(axis=(1, 2)) @ row.count) for row in rows.values())

@@ -1,4 +1,4 @@
-"""The competitive ratios of (A.28) and (A.29), from eps, the share of capacity at which prices reach U, and their spread.
+"""The competitive ratios (A.28) and (A.29), computed from eps, the spread, and the share of capacity where prices reach U.
 
 The spread is the largest ln(U / lower scale) of a row.
 """

@@ -87,7 +87,7 @@ class Restriction:
 
 
 FREE = Restriction()
-"""No condition."""
+"""The restriction without conditions."""
 
 HUGE = 1e290
 """Largest cost of one worker or PS; larger costs are clipped, so that sums cannot overflow."""
@@ -212,7 +212,8 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     Returns
     -------
     FloatArray
-        Shape (slots, Y = 0, ..., most that fit in any of the slots); infinite where Y workers do not fit.
+        Shape (slots, most + 1), for Y = 0, ..., most, the largest number of workers that fits in any of the slots;
+        infinite where Y workers do not fit.
     """
     job = pricing.job
     limits = pricing.limits(demand, Side.WORKER)
@@ -253,7 +254,7 @@ def _charged_units(unit: float, charges: Sequence[FloatArray], most: int) -> Flo
 
 
 def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int) -> FloatArray:
-    """Return the cost of the 0, ..., most cheapest units in each slot; shape (slots, most + 1)."""
+    """Return the least total cost of 0, ..., most units in each slot, shape (slots, most + 1)."""
     order = np.argsort(unit, axis=0, kind="stable")
     spare = np.take_along_axis(at_most - at_least, order, axis=0)
     before = np.cumsum(spare, axis=0) - spare
@@ -271,7 +272,7 @@ Limits = tuple[IntArray, IntArray]
 
 
 def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]) -> FloatArray:
-    """Return the least cost of Y workers and Z PSs on shared servers, shape (slots, Y, Z).
+    """Return the least cost of Y workers and Z PSs on shared servers, shape (slots, largest Y + 1, largest Z + 1).
 
     A dynamic programme over the classes; the choices in each class are the pairs that fit its servers.
     """
@@ -304,7 +305,7 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
 
 
 def _add_charged_class(cost: FloatArray, pairs: "_Pairs", worker: FloatArray, ps: FloatArray) -> FloatArray:
-    """Return one slot's costs with one more class, given the costs of its numbers of workers and PSs."""
+    """Return one slot's costs with one more class; `worker` and `ps` are the costs of 0, 1, ... units on this class."""
     result = np.full_like(cost, np.inf)
     for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1, len(worker) - 1) + 1):
         for z in range(pairs.ps[0], min(pairs.ps[1], int(pairs.beside[y]), len(ps) - 1) + 1):
@@ -333,7 +334,7 @@ class _Pairs:
 
 
 def _add_class(cost: FloatArray, pairs: _Pairs, unit: FloatArray, ps_unit: FloatArray) -> FloatArray:
-    """Return the costs with one more class, whose unit costs are given by slot."""
+    """Return the costs with one more class; `unit` and `ps_unit` are the costs of a worker and a PS on it by slot."""
     result = np.full_like(cost, np.inf)
     windows = _Windows(_shifted(cost, pairs.ps[0], ps_unit), ps_unit)
     for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1) + 1):
@@ -346,7 +347,7 @@ def _add_class(cost: FloatArray, pairs: _Pairs, unit: FloatArray, ps_unit: Float
 
 
 class _Windows:
-    """Least cost over windows of 0, ..., length - 1 further PSs in one class, by doubling the window.
+    """Least cost if one class hosts at most `length` - 1 further PSs, computed by doubling this range.
 
     Costs are only added, so that relative rounding errors stay small.
     """
@@ -357,7 +358,7 @@ class _Windows:
         self._known: dict[int, FloatArray] = {1: cost}
 
     def least(self, length: int) -> FloatArray:
-        """Return the least costs with 0, ..., length - 1 further PSs."""
+        """Return the least costs over 0, ..., `length` - 1 further PSs."""
         length = min(length, self._doubled[0].shape[2])
         if length not in self._known:
             exponent = length.bit_length() - 1

@@ -29,15 +29,15 @@ from optim.models.admission.check.schedules import FREE, Place, Pricing, Restric
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
 STEP_LIMIT = 1_000_000
-"""Limit on the steps of the packing search in one place (side, class, slot); a leaf that needs more is unproven."""
+"""Limit on the steps of the packing search for one side, class and slot; a leaf that needs more is unproven."""
 
 Pair = tuple[int, int]
-"""Workers and PSs of one job."""
+"""Numbers of workers and of PSs of one job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """A job's minimum units in a place, the smallest demand of a unit, and `max_ps`.
+    """A job's minimum numbers of units on one side, class and slot; the smallest demand of a unit; and `max_ps`.
 
     ``max_ps[y]`` is the maximum number of PSs that fit one server together with y workers.
     """
@@ -99,7 +99,7 @@ def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Res
 
 
 def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
-    """Return False if the jobs' minimum units provably do not fit the servers of a place, else True."""
+    """Return False if the jobs' minimum units provably do not fit the servers of a class in a slot, else True."""
     side, c, slot = place
     servers = exact.servers(side)
     search = _Packing(jobs, servers.capacity_at(c, slot))
@@ -201,10 +201,10 @@ def _residual(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[in
 
 
 COPIED = 10
-"""Steps that one copied limit counts towards the checker's limit of steps; copies stay in memory along a path."""
+"""Number of steps charged for copying one limit of a restriction; the copies stay in memory along a path of the tree."""
 
 SOUGHT = 1_000
-"""Steps that one search for a job's schedule counts towards the checker's limit of steps."""
+"""Number of steps charged for one search for a job's schedule."""
 
 Restrictions = Mapping[int, Restriction]
 """Restrictions by job; unlisted jobs are unrestricted."""
@@ -287,7 +287,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
 
 
 def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_high: bool) -> Restriction:
-    """Return a job's restriction in a child of a branch; copying its limits by place counts as steps."""
+    """Return a job's restriction in a child of a branch; each limit that is copied counts as `COPIED` steps."""
     restriction = FREE if before is None else before
     effort.spend(COPIED * (len(restriction.at_least) + len(restriction.at_most)))
     return restriction.narrowed(branch, is_high=is_high)
