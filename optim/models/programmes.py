@@ -39,9 +39,9 @@ def export(
 ) -> str:
     """Return the formal programme of an instance as a text that any solver reads, and write it to `path` if given.
 
-    The programme of an admission instance is the compact mixed-integer programme. That of an auction places every bid
-    GPU by GPU. That of a bidding instance is the linear relaxation of its cost per work (Charnes, Cooper), or with a
-    `ratio` q the mixed-integer programme ``min cost - q work``.
+    For an admission instance it is the compact mixed-integer programme, for an auction the programme that places every
+    bid GPU by GPU. For a bidding instance it is the linear relaxation of the cost per work (Charnes, Cooper), or with
+    a `ratio` q the mixed-integer programme ``min cost - q work``.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def export_model(model: Any, path: str | Path) -> None:
 
 
 def _text(model: Any, format: str) -> bytes:
-    # The file has the name in a comment, which other characters could end.
+    # The file contains the name in a comment; other characters could end the comment.
     model.name = re.sub(r"[^\w.+-]", "_", str(model.name), flags=re.ASCII)
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"

@@ -202,9 +202,9 @@ class NamedBids:
         classes: tuple[tuple[int, int, float], ...],
         empty_rho: float,
     ) -> tuple[NamedRow, ...]:
-        """Return an app's rows with named machines that are better than its other rows, `classes`.
+        """Return an app's undominated rows with named machines.
 
-        The rows of `classes` are (GPUs, locality, rho).
+        `classes` are the app's rows (GPUs, locality, rho) without named machines, and `numbers` the sizes of bundles.
         """
         ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
         named = []
@@ -304,10 +304,10 @@ class NeedsTable(ComparesByValue):
 
     Parameters
     ----------
-    elapsed_min, active_apps, work_min, longest_min, demand, gang
-        As in profiles, shape (apps,).
-    total_work_min, total_longest_min, total_demand
-        As in `Needs`, shape (apps,).
+    elapsed_min, active_apps, gang
+        The fields of these names in `AppProfile`, shape (apps,) each.
+    work_min, longest_min, demand, total_work_min, total_longest_min, total_demand
+        The fields of these names in `Needs`, shape (apps,) each.
     slowdown
         Worst slowdown within a slot, a machine, a rack and the cluster, shape (apps, 4).
     ideal
@@ -362,7 +362,7 @@ class NeedsTable(ComparesByValue):
         cluster, lease_min
             The cluster with its free GPUs, and the lease in minutes.
         held, held_level
-            Number of GPUs allocated to each app, and their locality, shape (apps,).
+            Number of GPUs allocated to each app, and the locality of these GPUs; shape (apps,) each.
         profile_of
             Returns the profile of an app with `held_places`; called only for apps that hold GPUs.
         """

@@ -47,9 +47,9 @@ class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     rack
         Number of the rack.
     slots
-        GPUs of each slot, an island of fast links.
+        Number of GPUs of each slot; a slot is a group of GPUs with fast links.
     free
-        Free GPUs of each slot (default: all).
+        Number of free GPUs of each slot (default: all).
     count
         Number of machines.
     """
@@ -68,9 +68,9 @@ class BidsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     empty_rho
         Finish-time fairness without GPUs.
     rows
-        `[GPUs, locality, rho]`.
+        Bids `[number of GPUs, locality, rho]`.
     named
-        `[[[machine, GPUs], ...], rho]`, rows that name their machines.
+        Bids that name their machines, `[[[machine, number of GPUs], ...], rho]`.
     """
 
     empty_rho: float
@@ -117,7 +117,7 @@ class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gpus, locality
         Number of these GPUs, and the smallest subtree that contains them.
     places
-        `[slot, GPUs]` entries, which replace `gpus` and `locality`.
+        The GPUs as `[slot, number of GPUs]` entries, which replace `gpus` and `locality`.
     """
 
     gpus: Count | UnsetType = UNSET
@@ -141,7 +141,8 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     combine
         The app ends with its last job (`all`), or with its predicted winner (`best`).
     ideal
-        The ideal time is on all GPUs for a share of the time (`time-share`), or on a share of the GPUs (`space-share`).
+        In the ideal time the app has all GPUs for a share of the time (`time-share`), or always a share of them
+        (`space-share`).
     estimator
         The app's time is estimated from totals (`aggregate`), or by the best split of the GPUs over its jobs (`split`).
     held
@@ -172,7 +173,8 @@ class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     profile
         Data from which bids are generated.
     elapsed_min, work_min, ideal_min
-        Terms of rho (default: from the profile, or 0, 1, 1 without a profile).
+        Minutes since submission, remaining serial GPU-minutes and ideal time in minutes, the terms of rho (default:
+        from the profile, or 0, 1, 1 without a profile).
     """
 
     id: Name
@@ -200,9 +202,9 @@ class AuctionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     lease_min
         Minutes per lease.
     horizon
-        `hold`: an app keeps the GPUs of a bid for ever; `lease`: for one lease, then its fair share.
+        `hold`: an app keeps the GPUs of a bid for ever; `lease`: for one lease, and then it gets its fair share.
     empty_value
-        Value of no GPUs. `positive`: 1/rho of the empty row; `zero`: zero, and the maximum number of apps is served first.
+        Value of an app without GPUs. `positive`: 1 / `empty_rho`; `zero`: 0, and as many apps as possible get GPUs.
     """
 
     schema: str
@@ -460,10 +462,10 @@ def _machine_documents(cluster: Cluster) -> list[MachineDocument]:
 
 
 MachineSlots = int | Sequence[int]
-"""GPUs of a machine, or of each of its slots."""
+"""Number of GPUs of a machine, or of each of its slots."""
 
 PlainBid = tuple[int, str, float] | tuple[Mapping[int, int], float]
-"""(GPUs, locality, rho), or ({machine: GPUs}, rho)."""
+"""A bid: (GPUs, locality, rho), or ({machine: GPUs}, rho) if it names its machines."""
 
 
 def auction_document(

@@ -74,7 +74,7 @@ class Cluster(ComparesByValue):
 
     @property
     def num_gpus(self) -> int:
-        """R_C: all GPUs of the cluster."""
+        """R_C: number of all GPUs of the cluster."""
         return int(self.slot_gpus.sum())
 
     @property
@@ -89,12 +89,12 @@ class Cluster(ComparesByValue):
 
     @derived
     def machine_free(self) -> IntArray:
-        """Free GPUs of each machine, shape (machines,)."""
+        """Number of free GPUs of each machine, shape (machines,)."""
         return np.bincount(self.slot_machine, self.slot_free, self.num_machines).astype(np.int64)
 
     @derived
     def rack_free(self) -> IntArray:
-        """Free GPUs of each rack, shape (racks,)."""
+        """Number of free GPUs of each rack, shape (racks,)."""
         return np.bincount(self.machine_rack, self.machine_free, self.num_racks).astype(np.int64)
 
     @derived
@@ -284,10 +284,10 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
     {
         "network-bound": NETWORK_BOUND,
         "compute-bound": COMPUTE_BOUND,
-        # Mahajan et al. (Themis), NSDI 2020, table 1: images/s of 4 P100 on one server, and on two of two.
+        # Mahajan et al. (Themis), NSDI 2020, table 1: images/s of 4 P100 GPUs on one server, and of 2 on each of two.
         "vgg16-themis": _spread(103.6 / 80.4),
         "inception3-themis": _spread(242.0 / 243.0),
-        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers placed at random, relative to consolidated.
+        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers at random servers, relative to packed workers.
         "vgg19": _spread(1 / 0.72),
         "vgg16": _spread(1 / 0.73),
         "vgg11": _spread(1 / 0.77),
@@ -298,7 +298,7 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "inception4": _spread(1 / 1.02),
         "inception3": _spread(1 / 1.06),
         "googlenet": _spread(1 / 1.07),
-        # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, of two servers.
+        # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, and of two servers.
         "resnet50-philly": _spread(114.8 / 98.0),
         # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: step time on two nodes of two GPUs
         # (rack) and on four nodes of one GPU (cluster), relative to one node; median over batch sizes.
@@ -310,7 +310,7 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
     }
 )
-"""Measured slowdowns by name. Pollux's are not monotone in the locality: fewer GPUs per node share a network card."""
+"""Measured slowdowns by name. Those of Pollux fall from rack to cluster, since fewer GPUs per node share a network card."""
 
 SCORES: Mapping[int, float] = MappingProxyType(
     {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}

@@ -16,27 +16,27 @@ APP, SLOT, COUNT = range(3)
 
 
 class PaymentRule(StrEnum):
-    """Rule that rounds c times the GPUs of a bundle, the share that the app keeps, to whole GPUs."""
+    """Rule that rounds c G to whole GPUs: of a bundle of G GPUs the app keeps the share c."""
 
     FLOOR = "floor"
     NEAREST = "nearest"
     CEIL = "ceil"
     LOTTERY = "lottery"
-    """The complete bundle with probability c, otherwise no GPU."""
+    """The app keeps the complete bundle with probability c, otherwise no GPU."""
     NONE = "none"
-    """No payment: the complete bundle."""
+    """No payment: the app keeps the complete bundle."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Witness(ComparesByValue):
-    """An allocation of the other apps without one app; its welfare is a lower bound on their optimum.
+    """An allocation to all apps but one; its welfare is a lower bound on the largest welfare without that app.
 
     Parameters
     ----------
     row
-        Shape (apps,): the row of each app, -1 for none.
+        Shape (apps,): the awarded row of each app, -1 for the empty row.
     placement
-        Shape (entries, 3): placement, as in a plan; None if largest-first best fit finds one.
+        Shape (entries, 3): placement, as in a plan; None if best fit in order of decreasing size finds one.
     """
 
     row: IntArray
@@ -118,7 +118,7 @@ class AuctionPlan(ComparesByValue):
         }
 
     def picture(self) -> str:
-        """Return a chart as an ``<svg>`` element: a row per app, a cell per awarded GPU, faint if forfeited."""
+        """Return a chart as an ``<svg>`` element: one row per app, one cell per awarded GPU, faint if forfeited."""
         from optim.core.text import Cell, grid
 
         n = len(self.row)
@@ -157,7 +157,7 @@ class PriceProof(ComparesByValue):
     """Prices of bundle types, which prove a bound; the bound is valid for any prices.
 
     A bundle type is a locality with a size, or one GPU of one machine for rows that name machines. Let `n` be
-    the number of awarded bundles of each type. The bound is
+    the number of awarded bundles of each type, i an app and b one of its rows. The bound is
 
     ``sum_i max(0, max_b weight_b - row_price of b) + max of (row_price - supply_price) n over n's bounds
     + largest total supply_price of bundles that the cluster can supply``.

@@ -123,8 +123,8 @@ class AppProfile:
         Held GPUs as (slot, GPUs); empty if unknown. The app uses a bundle together with these GPUs, so the slowdown
         is that of the smallest subtree that contains both (`bid_table`).
     other_type_gpus, other_type_speed
-        Number of held GPUs of types other than that of the bids, and the number of GPUs of the bids' type that are
-        together as fast. Only with `needs`.
+        Number of held GPUs of other types than the auctioned GPUs, and the number of GPUs of the auctioned type with
+        the same total speed. Only with `needs`.
     """
 
     elapsed_min: float
@@ -231,7 +231,10 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
 
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
-    """Return the minutes of the remaining work on `gpus` GPUs and the held ones of other types; infinite if none."""
+    """Return the minutes that the remaining work takes on `gpus` GPUs and the held GPUs of other types.
+
+    The result is infinite without any GPU.
+    """
     if profile.needs is not None and profile.other_type_gpus:
         speed = max(0.0, min(gpus, profile.demand - profile.other_type_gpus)) / slowdown + profile.other_type_speed
         return max(profile.work_min / speed, profile.needs.longest_min)
@@ -264,8 +267,8 @@ def remaining_minutes_each(profile: AppProfile, gpus: FloatArray, slowdown: Floa
 def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
     """Return the minimum time of the slowest trial; trials without GPUs run after the others.
 
-    If there are fewer GPUs than trials, the trials share them as in the aggregate. Each further GPU goes to
-    the slowest trial that can use it; this greedy rule minimises the maximum.
+    If there are fewer GPUs than trials, the trials share them as in the aggregate estimate. Otherwise each trial gets one
+    GPU, and each further GPU goes to the slowest trial while it can use more; this greedy rule minimises the maximum.
     """
     live = profile.live
     if gpus < len(live):
@@ -306,11 +309,11 @@ def shared_minutes_each(
 def whole_minutes(
     profile: AppProfile, remaining_min: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> FloatArray:
-    """Return T_sh for an array of remaining minutes, each at the speed of a bundle."""
+    """Return T_sh for an array of times (in minutes) that the remaining work takes at the speed of a bundle."""
     if horizon is Horizon.HOLD:
         return np.asarray(profile.elapsed_min + remaining_min)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))
     later = remaining_minutes(profile, share, profile.slowdown.best)
-    # `later` is the time of all remaining work at the fair share; the work after the lease takes its share of it.
+    # `later` is the time of all remaining work at the fair share; only the part left after the lease is done at it.
     after = lease_min + (1.0 - lease_min / remaining_min) * later
     return np.asarray(profile.elapsed_min + np.where(remaining_min <= lease_min, remaining_min, after))

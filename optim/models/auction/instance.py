@@ -63,7 +63,7 @@ class AuctionInstance(AuctionData):
         Parameters
         ----------
         machines
-            GPUs of each machine: a number, or one for each of its slots.
+            Number of GPUs of each machine, or a list with the number of each of its slots.
         bids
             Rows by app, as (GPUs, locality, rho) or as ({machine: GPUs}, rho). The locality is ``"slot"``,
             ``"machine"``, ``"rack"`` or ``"cluster"``; machines are numbered from 0. Alternatively a pandas
@@ -78,7 +78,7 @@ class AuctionInstance(AuctionData):
         gangs
             Gang size by app: bundles are multiples of it (default 1).
         name, lease_min, empty_value
-            As in the instance.
+            The fields of these names in `AuctionInstance`.
 
         Raises
         ------

@@ -11,7 +11,7 @@ from optim.core.errors import InvalidOptionError
 
 
 def rung_sizes(num_trials: int, eta: int) -> tuple[int, ...]:
-    """Return the number of trials in each rung of successive halving: ceil(n / eta^k) down to one.
+    """Return the number of trials in each rung of successive halving: ceil(n / eta^k) for k = 0, 1, ..., down to one.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class TrialClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveFit:
-    """loss(t) = limit + scale * t^-power."""
+    """Fitted curve of the loss after t epochs: loss(t) = limit + scale * t^-power."""
 
     limit: float
     scale: float

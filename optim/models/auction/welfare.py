@@ -1,7 +1,7 @@
 """Winner determination as a mixed-integer programme in Pyomo.
 
-The objective is the log welfare relative to the empty allocation: ``max sum_b w_b z_b``. Every bid is placed
-GPU by GPU.
+The objective is the log welfare relative to the empty allocation: ``max sum_b w_b z_b``, where z_b is 1 if row b, of
+weight w_b, is awarded. Every bid is placed GPU by GPU.
 
 References
 ----------
@@ -23,8 +23,8 @@ def explicit_model(instance: AuctionInstance) -> Model:
     Returns
     -------
     pyomo.environ.ConcreteModel
-        Variables: binary ``award`` z_b, integer ``gpus`` x_bs of row b on slot s, and binary ``place`` u_bp
-        if row b must lie in one slot, machine or rack p.
+        Variables: binary ``award`` z_b, integer ``gpus`` x_bs of row b on slot s and, for a row b that must lie in
+        one slot, machine or rack, binary ``place`` u_bp: whether it lies in p.
     """
     model: Model = pyo.ConcreteModel(name=f"auction-{instance.name}")
     cluster, bids = instance.cluster, instance.bids
@@ -65,7 +65,7 @@ def add_awards(model: Model, instance: AuctionInstance, *, is_integer: bool) -> 
 
 
 def one_bid(m: Model, i: int) -> Any:
-    """Require sum_b z_b <= 1 over an app's rows; the empty row is the slack."""
+    """Require sum_b z_b <= 1 over an app's rows: at most one is awarded, otherwise the app has its empty row."""
     rows = range(int(m.instance.row_offset[i]), int(m.instance.row_offset[i + 1]))
     return pyo.quicksum(m.award[b] for b in rows) <= 1 if rows else pyo.Constraint.Skip
 
@@ -76,19 +76,22 @@ def bundle(m: Model, b: int) -> Any:
 
 
 def capacity(m: Model, s: int) -> Any:
-    """Require sum_b x_bs <= free GPUs of slot s."""
+    """Require sum_b x_bs <= free GPUs of slot s: the awarded rows use only free GPUs."""
     return pyo.quicksum(m.gpus[b, s] for b in m.ROWS) <= int(m.instance.cluster.slot_free[s])
 
 
 def one_place(m: Model, b: int) -> Any:
-    """Require sum_p u_bp = z_b: a row lies in one place of its locality."""
+    """Require sum_p u_bp = z_b: an awarded row lies in exactly one slot, machine or rack p, by its locality."""
     if b not in m.group_of_slot:
         return pyo.Constraint.Skip
     return pyo.quicksum(m.place[b, p] for p in sorted(set(m.group_of_slot[b]))) == m.award[b]
 
 
 def inside(m: Model, b: int, s: int) -> Any:
-    """Require x_bs <= min(k_b, free_s) u_b,p(s); `named` restricts the rows that name machines."""
+    """Require x_bs <= min(k_b, free_s) u_b,p(s): a row uses slot s only if it lies in the p that contains s.
+
+    Here k_b is the row's number of GPUs. Rows that name machines are restricted by `named` instead.
+    """
     if b not in m.group_of_slot:
         return pyo.Constraint.Skip
     most = min(int(m.instance.bids.gpus[b]), int(m.instance.cluster.slot_free[s]))

@@ -26,9 +26,9 @@ class ClairvoyantClaim:
     first
         Amount for all containers in the first cycle.
     allowed
-        Allowed violations. Without restarts: share of all samples that may exceed the amount. With restarts: mean over
-        units of the share of samples after the first cycle that may exceed it (a rate), or of the share of later cycles
-        that may have such a sample (an incompressible resource).
+        Allowed violations. Without restarts: share of all samples that may exceed the amount. With restarts: mean of a
+        share over units. For a rate, it is the share of samples after the first cycle that may exceed the amount; for
+        an incompressible resource, the share of cycles after the first that may contain such a sample.
     share
         Share of demand that an amount must cover.
     checkpoint_s, startup_s
@@ -42,7 +42,7 @@ class ClairvoyantClaim:
     total
         Total allocation of `plan`, including the cost of its kills.
     plan
-        Amounts by cycle of each segment of the series.
+        By segment of the series, the amount in each cycle.
     """
 
     resource: str

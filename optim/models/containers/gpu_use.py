@@ -24,7 +24,7 @@ NO_SPANS: FloatArray = np.zeros((0, 2))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleOptions:
-    """When a GPU is idle, and when a job is reclaimed.
+    """Options that define when a GPU is idle, and when a job is reclaimed.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class GpuUse:
     Attributes
     ----------
     step_s
-        Seconds for which the last sample, or one before a gap, counts.
+        Seconds for which the last sample, or a sample before a gap, counts.
     held_s, busy_s
         Allocated time, and the integral of utilisation (as a share) over it, in seconds.
     idle_s
-        Seconds below each threshold.
+        Seconds with a utilisation below each threshold.
     longest_s
         Seconds of the longest spell below the first threshold.
     left_out_s
@@ -159,7 +159,7 @@ class GpuUse:
 
 
 def spans_of(begin: FloatArray, end: FloatArray) -> FloatArray:
-    """Return spans from begins and ends, adjacent ones merged, shape (n, 2)."""
+    """Return the spans with the given begins and ends; adjacent spans are merged; shape (n, 2)."""
     if not len(begin):
         return NO_SPANS
     is_first = np.concatenate([[True], begin[1:] > end[:-1]])
@@ -206,7 +206,7 @@ class JobUse:
     begin_s, end_s
         First and last time with a GPU.
     runs
-        Periods of each GPU, see `GpuUse`.
+        `GpuUse.runs` of each GPU.
     idle
         Shape (n, 2): spells in which all of the job's GPUs with samples are idle, and at least one GPU has samples.
     """
@@ -282,7 +282,7 @@ class UseRow:
     name
         Name of the user, namespace or job; "" if unknown.
     gpus
-        Number of GPUs held at any time.
+        Number of different GPUs that were held at some time.
     held_h
         Allocated GPU-hours.
     idle_h

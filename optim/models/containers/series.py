@@ -100,7 +100,7 @@ class ContainerSeries(Segmented):
     Attributes
     ----------
     resources
-        The R columns of `values`.
+        The R resources, in the order of the columns of `values`.
     containers
         Name of each segment's container, S names; segments of a container are adjacent.
     lengths
@@ -248,18 +248,18 @@ class ContainerSeries(Segmented):
 
     @property
     def owner(self) -> IntArray:
-        """Number of each row's container, see `container_index`, shape (T,)."""
+        """Index of each row's container, in the numbering of `container_index`; shape (T,)."""
         return np.repeat(self.container_index, self.lengths)
 
     @property
     def container_index(self) -> IntArray:
-        """Number of each segment's container in order of appearance, shape (S,)."""
+        """Index of each segment's container, with containers numbered in order of appearance; shape (S,)."""
         number = {name: place for place, name in enumerate(dict.fromkeys(self.containers))}
         return np.array([number[name] for name in self.containers], dtype=np.int64)
 
     @property
     def unit_index(self) -> IntArray:
-        """Number of the unit that each segment's container belongs to, in order of appearance, shape (S,)."""
+        """Index of the unit of each segment's container, with units numbered in order of appearance; shape (S,)."""
         units = [("unit", self.units[name]) if name in self.units else ("container", name) for name in self.containers]
         number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
         return np.array([number[unit] for unit in units], dtype=np.int64)

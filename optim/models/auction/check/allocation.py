@@ -16,8 +16,8 @@ def fits(facts: ExactInstance, row: IntArray) -> bool:
 
     Free GPUs are counted per slot, machine and rack; a bundle reduces the counts of its level and above. Bundles
     within a rack are placed first, each in the fullest rack that can host it. Then bundles of one slot or one
-    machine follow, largest first, each in the fullest place that can host it. Bundles that may spread over racks
-    only need enough free GPUs in total.
+    machine follow, largest first, each in the fullest slot or machine that can host it. Bundles that may spread over
+    racks only need enough free GPUs in total.
     """
     if (facts.instance.bids.locality[row[row >= 0]] == Locality.NAMED).any():
         return _named_fits(facts, row)
@@ -56,7 +56,7 @@ def fits(facts: ExactInstance, row: IntArray) -> bool:
 
 
 def _fullest(free: IntArray) -> int:
-    """Return the first place with the fewest free GPUs among those not marked -1, or -1 if all are marked."""
+    """Return the first index of the smallest number of free GPUs, ignoring entries of -1; -1 if all entries are -1."""
     possible = np.flatnonzero(free >= 0)
     return int(possible[np.argmin(free[possible])]) if len(possible) else -1
 
@@ -88,9 +88,9 @@ State = tuple[Rack, ...]
 def is_unpackable(facts: ExactInstance, items: Sequence[tuple[int, int, int]]) -> bool:
     """Return whether items (locality, size, machine or -1) provably do not fit together.
 
-    Items are placed one after the other, the largest first, in all distinct ways. Equal places, and states
-    equal up to order, count once. If no state remains, the items do not fit. Items without a locality are
-    ignored: they constrain only the number of GPUs, which the prices of a proof cover.
+    Items are placed one after the other, the largest first, in all distinct ways. Equal slots, machines and racks,
+    and states equal up to order, count once. If no state remains, the items do not fit. Items that may spread over
+    the cluster are ignored: they constrain only the number of GPUs, which the prices of a proof cover.
     """
     named = {machine for level, _, machine in items if level == Locality.NAMED}
     states = {_start(facts, named)}

@@ -92,7 +92,10 @@ def _knapsack(capacity: int, items: Sequence[tuple[int, float]]) -> FloatArray:
 
 
 def _join(first: FloatArray, second: FloatArray, length: int | None = None) -> FloatArray:
-    """Return the best split of u GPUs over two tables, for u up to both lengths or `length` - 1."""
+    """Return for u = 0, 1, ... the largest total of two tables if at most u GPUs are split between them.
+
+    The result has `length` entries, by default one for each u that both tables together cover.
+    """
     length = len(first) + len(second) - 1 if length is None else length
     table = np.zeros(length)
     for v, value in enumerate(second.tolist()):
@@ -103,7 +106,7 @@ def _join(first: FloatArray, second: FloatArray, length: int | None = None) -> F
 
 
 class CountBound:
-    """Multiple-choice knapsack over the free GPUs.
+    """Upper bound that counts GPUs and ignores placement: a multiple-choice knapsack over the free GPUs.
 
     For the bound without an app, the tables of the apps before it and after it are combined.
     """
@@ -122,12 +125,12 @@ class CountBound:
 
     @cached_property
     def _heads(self) -> list[FloatArray]:
-        """Table i: the largest welfare of apps 0, ..., i-1 with u GPUs."""
+        """Entry u of table i is the largest welfare of apps 0, ..., i-1 with u GPUs."""
         return self._tables(self._best)
 
     @cached_property
     def _tails(self) -> list[FloatArray]:
-        """Table i: the largest welfare of the last i apps with u GPUs."""
+        """Entry u of table i is the largest welfare of the last i apps with u GPUs."""
         return self._tables(self._best[::-1])
 
     def _tables(self, best: list[dict[int, float]]) -> list[FloatArray]:

@@ -141,7 +141,10 @@ class AuctionClaims(AbstractClaims):
         ]
 
     def _evaluate(self, proof: Any, without: int | None) -> tuple[float, float, list[Violation]]:
-        """Return the bound of a proof for all apps or all but one, with its absolute terms; relaxations are cached."""
+        """Return the bound of a proof for all apps or all but one, the sum of its absolute terms, and the violations.
+
+        Relaxations are cached.
+        """
         if isinstance(proof, CountProof):
             self._count = self._count or CountBound(self.facts)
             value = self._count.welfare() if without is None else self._count.without(without)
