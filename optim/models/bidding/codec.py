@@ -34,7 +34,9 @@ Instance = TypeVar("Instance", bound=BiddingData)
 
 
 class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A candidate bid; with scenarios it has `charges_usd` and `evicted_s`, otherwise `price_usd` to `hours`.
+    """A candidate bid.
+
+    With scenarios it has `charges_usd` and `evicted_s`, otherwise `price_usd`, `evicted`, `usable_h` and `hours`.
 
     Parameters
     ----------
@@ -99,10 +101,10 @@ class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True
     Parameters
     ----------
     kind
-        `linear`: V; `saturating`: V / (base + serial V), which is Amdahl's law with share a for serial a and base 1 -
-        a; `usl`: universal scalability law; `points`: linear between the given points.
+        `linear`: V; `saturating`: V / (base + serial V), which is Amdahl's law of the serial share a if serial is a
+        and base is 1 - a; `usl`: universal scalability law; `points`: linear between the given points.
     serial, base, crosstalk
-        Coefficients.
+        Coefficients of the laws.
     points
         `[V, G]` in order of V, without the origin.
     """
@@ -124,7 +126,7 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     slot_s, num_slots
         Seconds per slot, and slots per window.
     ready_s
-        Seconds until machines work.
+        Seconds of each window before machines begin to work.
     """
 
     weights: list[float]
@@ -141,7 +143,7 @@ class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     min_capacity, probability
         Minimum surviving capacity, and the minimum probability of keeping it.
     by_market, by_zone, by_region
-        Expected shocks per hour to each market, zone and region; a shock takes all machines that it concerns.
+        Expected shocks per hour to each market, zone and region; a shock takes all machines in it.
     capacity
         Capacity of one machine of each bid (default: 1).
     zone
@@ -184,7 +186,7 @@ class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     one_bid_per_market
         Whether at most one bid per market may be taken.
     fixed_usd, fixed_rate
-        Dollars per hour and rate of machines that always run.
+        Cost in dollars per hour, and rate, of machines that always run.
     scalability
         Scalability curve.
     eviction_loss_h, change_loss_h

@@ -59,8 +59,8 @@ def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArr
 def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray | FloatArray) -> FloatArray:
     """Return the probability that no bid of a footprint is outbid, shape (footprints,).
 
-    Under ``per-market`` the evictions of one market are nested, so that its riskiest bid stands for all; under ``any-bid``
-    all bids are taken as independent.
+    Under ``per-market`` the evictions of one market are nested, so that only the market's riskiest bid counts; under
+    ``any-bid`` the evictions of all bids are independent.
     """
     risk = np.where(counts > 0, outlook.evicted, 0.0)
     if outlook.term is EvictionTerm.ANY_BID:
@@ -72,7 +72,10 @@ def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray |
 
 
 def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArray, change: FloatArray) -> FloatArray:
-    """Return ``G(sum k nu max(0, omega - Lambda - sigma))``."""
+    """Return the work of the hour, ``G(sum_j k_j nu_j max(0, omega_j - Lambda_j - sigma))``.
+
+    Lambda_j is the expected loss of bid j by evictions, in hours; `change` has sigma of each footprint.
+    """
     lost = instance.eviction_loss_h
     rate = instance.bids.rate
     if outlook.term is EvictionTerm.PER_BID:
@@ -90,7 +93,10 @@ def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArr
 def _scenario_work(
     instance: BiddingInstance, outlook: ScenarioOutlook, counts: FloatArray, change: FloatArray
 ) -> FloatArray:
-    """Return the expected sum over slots of ``G(V) (h - lambda [evicted] - sigma [first slot of a change])``."""
+    """Return the expected sum over slots of ``G(V) (h - lambda [evicted] - sigma [first slot of a change])``.
+
+    V is the sum of the rates in a slot, and h the hours of a slot.
+    """
     size, cells = len(instance.bids), (outlook.num_scenarios, outlook.num_slots)
     slot_h = outlook.slot_s / HOUR_S
     rate = instance.fixed_rate + (counts * instance.bids.rate) @ outlook.alive.reshape(size, -1)

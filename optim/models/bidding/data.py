@@ -39,7 +39,7 @@ class Scalability:
     kind
         Form.
     serial, base, crosstalk
-        Coefficients. Amdahl's law with serial share a is ``saturating`` with serial a and base 1 - a.
+        Coefficients of the form. Amdahl's law with serial share a is ``saturating`` with serial a and base 1 - a.
     points
         Points in order of V, without the origin.
     """
@@ -169,7 +169,7 @@ class ScenarioOutlook(ComparesByValue):
     slot_s, num_slots
         Length and number of the slots.
     ready_s
-        Seconds until instances work.
+        Seconds of each window before instances begin to work.
     charge_micro
         Shape (bids, scenarios): micro-dollars per instance, 0 where the hour is free.
     evicted_s
@@ -218,9 +218,9 @@ class Caps(ComparesByValue):
     names
         Names of the limits.
     weight
-        Shape (caps, bids), at least 0.
+        Shape (caps, bids): weight of one instance of each bid, at least 0.
     limit
-        Shape (caps,).
+        Shape (caps,): largest weighted sum of the counts k_j.
     """
 
     names: tuple[str, ...]
@@ -272,14 +272,15 @@ MAX_CAPACITY = 4096
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SurvivalConstraint(ComparesByValue):
-    """``P(capacity that lasts the hour >= min_capacity) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
+    """Constraint ``P(capacity that lasts the hour >= min_capacity) >= probability``.
 
-    The instances of a market are lost together at any bid, by a shock of the market, its zone or its region.
+    The instances of a market are lost together at any bid, by a shock to the market, its zone or its region:
+    docs/mathematics/bidding.md, (B.14) and (B.17).
 
     Parameters
     ----------
     shocks
-        Expected shocks within the hour; its kinds are the instance's markets.
+        Expected shocks within the hour; the kinds of machines in it are the instance's markets.
     capacity
         Shape (bids,): integer capacity (for example GPUs) of one instance.
     min_capacity

@@ -90,24 +90,24 @@ class Multipliers(ComparesByValue):
     Parameters
     ----------
     point
-        Shape (cells,): rate at which the scalability curve is replaced by its tangent.
+        Shape (cells,): rate whose tangent replaces the scalability curve.
     eviction
         Shape (cells,): share, 0 to 1, of the loss by an eviction that the bound counts in cells in which the box leaves
         open whether an eviction happens.
     attribution_cell, attribution_bid, attribution
-        Shape (entries,): share with which a bid's eviction represents all evictions of a cell. The shares of a cell add
-        up to at most 1.
+        Cell, bid and share of each entry, shape (entries,) each: the share of a cell's loss by evictions that is charged
+        to the bid if it is taken. The shares of a cell add up to at most 1.
     cap
         Shape (caps,): prices of the joint limits, at least 0.
     work
         Price of the instance's `min_work`, at least 0.
     cover
-        Prices of the proof's first covers, at least 0; the remaining covers have price 0.
+        Shape (n,): prices of the proof's first n covers, at least 0; the remaining covers have price 0.
     lost_by_rate, lost_by_theta
         Slopes, at least 0, of a plane below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``. K is
-        the sum of all rates. The plane is lowered until it lies below the loss at the corners of the box's
-        ranges. It then lies below everywhere in the box, because the loss is linear in K and concave in
-        theta.
+        the sum of all rates, theta is described at `THETA`. The plane is lowered until it lies below the loss at the
+        corners of the box's ranges. It then lies below the loss in the entire box, because the loss is linear in K
+        and concave in theta.
     theta, rate
         Prices of theta and of K. A positive price is for the upper limit in the box, a negative one for the lower limit.
     """
@@ -133,17 +133,18 @@ class Multipliers(ComparesByValue):
 class Cover(ComparesByValue):
     """A set of hours, called hard, that implies a linear row for all footprints that satisfy the survival constraint.
 
-    An hour is hard if less than `short_of` of the capacities `weight` survives. The row is valid for any values of both.
+    Suppose that each market has the capacity `weight`. An hour is hard if shocks leave less than `short_of` of the total.
     With probability at least ``P(hard) - (1 - probability)`` an hour is hard and the footprint's surviving
     capacity is still sufficient. The expected capacity that survives hard hours is therefore at least
-    `min_capacity` times this probability: docs/mathematics/bidding.md, (B.17).
+    `min_capacity` times this probability: docs/mathematics/bidding.md, (B.17). This row is valid for all values of
+    `weight` and `short_of`.
 
     Parameters
     ----------
     weight
         Shape (markets,): capacities, in any unit, at least 0.
     short_of
-        Threshold: an hour is hard if less than this amount of `weight` survives.
+        An hour is hard if a smaller sum of capacities survives.
     """
 
     weight: IntArray
@@ -182,9 +183,10 @@ class TreeNode:
 class RatioProof(ComparesByValue):
     """A ratio, and a tree that bounds ``cost - ratio * work``; node 0 is its root.
 
-    The proven bound is ``ratio + min(0, smallest leaf) / W``. Footprints with less than W work cost more than
-    `ratio` per unit. W is the larger of the instance's `min_work` and ``c / ratio``, where c is `fixed_usd`,
-    plus the cheapest working instance if `fixed_rate` is 0. A box of a single footprint is evaluated exactly.
+    The proven bound is ``ratio + min(0, smallest bound of a leaf) / W``. Footprints with less than W work cost more
+    than `ratio` per unit. W is the larger of the instance's `min_work` and ``c / ratio``. Here c is `fixed_usd` or, if
+    `fixed_rate` is 0, `fixed_usd` plus the cost of the cheapest working instance. A box of a single footprint is
+    evaluated exactly.
 
     Parameters
     ----------

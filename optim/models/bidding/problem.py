@@ -57,14 +57,14 @@ class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defau
 
 
 class CoverDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """Hard hours: hours in which less than `short_of` of the given capacity by market survives."""
+    """A cover; in its hard hours less than `short_of` of the capacities `weight` (one per market) survives."""
 
     weight: list[Count]
     short_of: PositiveInt
 
 
 class ProofDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A ratio proof; nodes are [bid, value, low, high] or [multipliers]."""
+    """A ratio proof; nodes are [bid, value, low, high] or, at leaves, [index into `multipliers`]."""
 
     ratio: float
     nodes: list[list[Whole | float]]

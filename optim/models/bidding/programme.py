@@ -24,7 +24,11 @@ PIECES = 48
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Data:
-    """An instance by cells (slots of scenarios): weights, hours, rates by bid, and the bids evicted in each cell."""
+    """An instance by cells; a cell is a slot of a scenario, or the hour in the one-hour form.
+
+    `weight` is the probability of each cell's scenario, `hours` the length of a cell, `rate` the rate of an instance of
+    each bid in each cell, `pieces` the lines above the scalability curve, and `most` the largest useful rate.
+    """
 
     weight: FloatArray
     hours: float
@@ -65,7 +69,9 @@ def parametric_model(instance: BiddingInstance, ratio: float, *, pieces: int = P
     Returns
     -------
     pyomo.environ.ConcreteModel
-        Variables `count` k, `taken` z, `useful` y, `evicted` epsilon, `lost` p, `changed` u, `delayed` r.
+        Variables by bid: `count` k, and `taken` z (whether k > 0). By cell: the useful rate `useful` y; `evicted` epsilon
+        (whether a taken bid is evicted) and the rate lost by it, `lost` p; the rate delayed by a change, `delayed` r.
+        One variable: `changed` u (whether a new instance is taken).
 
     Raises
     ------
@@ -112,7 +118,7 @@ def charnes_cooper_model(instance: BiddingInstance, *, pieces: int = PIECES) -> 
 
 
 def tangents(curve: Scalability, max_rate: float, pieces: int) -> tuple[tuple[float, float], ...]:
-    """Return slopes and intercepts of lines above a curve: its pieces, or tangents at geometric distances."""
+    """Return slopes and intercepts of lines above a curve: its linear pieces, or tangents at geometrically spaced rates."""
     if curve.kind is CurveKind.LINEAR:
         return ((1.0, 0.0),)
     if curve.kind is CurveKind.POINTS:
@@ -176,7 +182,7 @@ def _add_variables(model: Model, instance: BiddingInstance, data: _Data, *, is_i
 
 
 def _add_rows(model: Model, instance: BiddingInstance, data: _Data) -> None:
-    """Add cost, work and the rows; `model.scale` stands where the plain programme has 1."""
+    """Add cost, work and the rows; `model.scale` replaces the constant 1 of the parametric programme."""
     tau, most = model.scale, data.most
     cost, weight = instance.unit_cost, data.weight
     model.cost = pyo.Expression(

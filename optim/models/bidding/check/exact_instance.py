@@ -216,12 +216,12 @@ def _hour_work(
 
 
 def relaxed_limits(instance: BiddingInstance) -> FloatArray:
-    """Return the limits with tolerance, shape (caps,); footprints are checked against them, and proofs price them."""
+    """Return the limits of the caps plus a tolerance, shape (caps,), for checks of footprints and for proofs."""
     return instance.caps.limit * (1.0 + CAP_TOL)
 
 
 def relaxed_min_work(instance: BiddingInstance) -> float:
-    """Return the minimum work with tolerance."""
+    """Return the minimum work minus a tolerance."""
     return instance.min_work * (1.0 - CAP_TOL)
 
 

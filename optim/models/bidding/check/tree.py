@@ -32,7 +32,10 @@ OUTWARD = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedCovers:
-    """Rows ``gain @ counts >= need``, shapes (covers, bids) and (covers,); implied by the survival constraint."""
+    """Rows ``gain @ counts >= need``, one per cover, that the survival constraint implies.
+
+    `gain` has shape (covers, bids), and `need` has shape (covers,).
+    """
 
     gain: FloatArray
     need: FloatArray
@@ -40,7 +43,7 @@ class CheckedCovers:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Causes:
-    """Probabilities of no shock, by market, zone and region, with the zone and the region of each market."""
+    """Probabilities of no shock by market, zone and region, with the zone of each market and the region of each zone."""
 
     zone: IntArray
     region: IntArray
@@ -110,7 +113,7 @@ def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> Chec
 
 
 def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) -> tuple[FloatArray, float]:
-    """Return a cover's row, rounded outward."""
+    """Return `gain` and `need` of a cover's row, rounded outward."""
     weight, causes = cover.weight, _Causes.of(survival)
     lasts = causes.by_market * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
     by_zone = {
@@ -148,7 +151,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedBox:
-    """Bounds on the counts; whether new instances are taken (None if undecided); ranges of theta and of all rates' sum."""
+    """Bounds on the counts, whether new instances are taken (None if undecided), and ranges of theta and of the rates' sum."""
 
     low: IntArray
     high: IntArray
@@ -159,7 +162,12 @@ class CheckedBox:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells:
-    """The relaxation of a box: hours and rates by cell, decided and undecided evictions, and the rate lost by theta."""
+    """The relaxation of a box, by cell.
+
+    `hours` are the useful hours, `base` is the rate without bids, `rate` the rate of an instance of each bid.
+    `is_settled` says whether no eviction is left open, `eviction_mask` which bids' evictions are open; `by_theta` is the
+    rate lost per theta.
+    """
 
     hours: FloatArray
     base: FloatArray
@@ -171,7 +179,7 @@ class _Cells:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Sums:
-    """Ranges of theta and of the sum of all rates in a box; theta is `sure` plus a step per bid taken."""
+    """Ranges of theta and of the sum of all rates in a box; theta is `sure` plus the step of each taken bid."""
 
     theta: tuple[float, float]
     rate: tuple[float, float]
@@ -237,7 +245,8 @@ def leaf_bound(
     cells = _cells(facts, box, sums, x)
     slope = np.array([tangent_slope(curve, v) for v in x.point.tolist()])
     height = np.array([useful_rate(curve, v) for v in x.point.tolist()])
-    # Useful rates are at most Y, so that (h - lambda s) y + lambda s Y (1 - e) bounds the work for every share s.
+    # The useful rate y is at most Y, and e is 1 if an eviction happens, else 0. So (h - lambda s) y + lambda s Y (1 - e)
+    # bounds the work for every share s.
     share = np.where(cells.is_settled, 0.0, x.eviction)
     work_value = price * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
     if (work_value < 0).any():
@@ -447,7 +456,10 @@ def _max_useful(facts: VerifierContext, box: CheckedBox, cells: _Cells) -> Float
 
 
 def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: FloatArray) -> FloatArray:
-    """Return an upper bound of the rate of each cell: minimum counts, and a fractional knapsack per cap."""
+    """Return an upper bound of the rate of each cell.
+
+    It is the rate of the minimum counts plus the smallest of the fractional knapsacks, one per cap, of the further counts.
+    """
     instance = facts.instance
     allowed = np.flatnonzero(box.high > 0)
     rate = rates[allowed]

@@ -3,10 +3,15 @@
 A potential assigns to every situation a lower bound of the remaining cost. The checker verifies that each step costs at
 least the decrease of the potential. Summed over the steps, every plan then costs at least the potential of the start.
 A situation consists of a tick, the time without work so far, and either the zone of the saved state (if there are no
-machines) or the place of machines that are set up.
-Steps are: wait for one tick; launch, and use the machines until the first tick after the set-up, or the job's end if
-earlier; launch, and lose the machines free of charge; work for one tick, or to the job's end; return the machines. A
-launch that ends before its set-up leads to the same situation as waiting, and costs no less.
+machines) or the place (zone and kind, spot or on demand) of machines that are set up. Steps are:
+
+- wait for one tick;
+- launch machines, and use them until the first tick after the set-up, or until the job's end if that is earlier;
+- launch machines, and lose them free of charge;
+- work for one tick, or until the job's end;
+- return the machines.
+
+A launch that ends before its set-up leads to the same situation as waiting, and costs no less.
 """
 
 from collections.abc import Iterator
@@ -129,7 +134,10 @@ class _Steps:
                     yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
 
     def _lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Return whether machines used until they have worked, or the job is done, cost less than the decrease of the potential."""
+        """Return whether the use of machines costs less than the decrease of the potential.
+
+        Machines are used until the first tick after the set-up, or until the job's end if that is earlier.
+        """
         lost, num_ticks = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
         if lost > self.steps or num_ticks > self.ticks:
             return False
@@ -148,7 +156,7 @@ class _Steps:
         return bool((now > then).any())
 
     def _free_lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
-        """Return whether machines that are lost free of charge cost less than the decrease of the potential."""
+        """Return whether a launch of machines that are lost free of charge costs less than the decrease of the potential."""
         lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
         lease_s = (gone - np.arange(self.ticks)) * self.tick_s
         rows = np.flatnonzero((lease_s > 0) & (lease_s >= setup_s))

@@ -17,7 +17,7 @@ from optim.models.bidding.market.prices import HOUR_S, MICRO, MINUTE_S
 from optim.models.bidding.market.zones import KINDS, UNITS_USD, Allocation, ZoneJob, ZoneMarket
 
 BIDS_END_S = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp())
-"""Until the end of November 2017, prices above the bid evicted instances, and Amazon charged started hours."""
+"""End of November 2017: before it, prices above the bid evicted instances, and Amazon charged started hours in full."""
 
 SPOT_BEGIN_S = int(datetime(2009, 12, 14, tzinfo=UTC).timestamp())
 """Start of Amazon's spot market; earlier times belong to data without a date."""
@@ -88,7 +88,7 @@ class Lease:
     count
         Number of instances.
     granted_s, ended_s
-        Time of the grant, and of the return or the crossing of the bid by the price.
+        Time of the grant, and time of the return or of the price's rise above the bid.
     end
         Cause of the lease's end.
     """
@@ -155,10 +155,10 @@ class FixedPrice:
 def lease_lines(lease: Lease, prices: Prices, billing: Billing) -> tuple[LedgerLine, ...]:
     """Return the bill of a lease by one of Amazon's rules, one line per hour; an on-demand lease ends by return.
 
-    Hour `n` lasts from ``granted + n`` to ``granted + n + 1`` and costs the market's price at its start, independent of the bid
-    and later prices. Until 2017 started hours are paid in full, except that the hour in which the price crosses the bid is
-    free. If the price crosses exactly at the end of an hour, that hour is paid and no further one begins. Since then seconds
-    are charged, at least `MINUTE_S`; a lease evicted within its first hour is free.
+    Hour `n` begins n hours after the grant and costs the market's price at that time, independent of the bid and later
+    prices. Under ``aws-2009`` started hours are paid in full, except that the hour in which the price crosses the bid is
+    free. If the price crosses exactly at the end of an hour, that hour is paid and no further hour begins. Under
+    ``aws-2017`` seconds are charged, at least `MINUTE_S`; a lease evicted within its first hour is free.
     """
     is_hourly, is_evicted = billing is Billing.AWS_2009, lease.end is End.EVICTED
     lease_s = lease.ended_s - lease.granted_s
@@ -291,8 +291,8 @@ class PlaceCosts:
     is_whole
         Whether the tick in which the job ends is charged in full instead of by seconds.
     free_until
-        Shape (ticks, places): the tick at which machines launched in a tick are lost free of charge; the same tick if
-        they are not lost free of charge.
+        Shape (ticks, places): the tick at which machines launched in a tick are lost free of charge; the tick of the
+        launch if they are not lost free of charge.
     is_exact
         Whether these costs equal bills, so that the bound is attained.
     """

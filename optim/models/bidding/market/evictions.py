@@ -17,7 +17,7 @@ NEVER = np.iinfo(np.int64).max // 4
 
 
 def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False) -> IntArray:
-    """Return when the price first exceeds `price + delta` after each step.
+    """Return, for each step of a path, when the price first exceeds the step's price by more than a bid delta.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     deltas_micro
         Shape (deltas,): bid deltas, ascending, at least 0.
     at_equal
-        Whether a price equal to `price + delta` also counts.
+        Whether a rise by exactly the bid delta also counts.
 
     Returns
     -------
@@ -122,7 +122,7 @@ class EvictionTable(ComparesByValue):
         Shape (markets, deltas + 1, 61): probability that a bid has not been outbid after 0..60 minutes.
     mean_h
         Shape (markets, deltas + 1): mean hours to the eviction, the area under the survival up to the longest time
-        observed; NaN if no such bid was ever granted, whose survival is set to 0 from minute 1 on.
+        observed; NaN if no such bid was ever granted: `survival` is then 0 from minute 1 on.
     low, high
         Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
     hours
@@ -143,7 +143,7 @@ class EvictionTable(ComparesByValue):
 
     @cached_property
     def omega(self) -> FloatArray:
-        """Expected usable hours within the first 0..60 minutes; the integral of `survival`, same shape."""
+        """Expected usable hours within the first 0..60 minutes: the integral of `survival`, in its shape."""
         return usable_hours(self.survival)
 
     @property

@@ -69,7 +69,7 @@ BLOCKS = 4
 """Number of parts of the day with separate factors."""
 
 PRIOR_LOSSES = 1.0
-"""Losses added per kind and age, with the time at risk that the pooled rate implies; regularises rarely observed kinds."""
+"""Number of losses added for each kind and age, with the time at risk that the pooled rate implies, to regularise rates."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,7 +83,7 @@ class Lifetimes:
     kind
         Shape (spells,): index of the machine's kind.
     start_s, length_s
-        Shape (spells,): launch, in seconds after midnight of some day, and observed time, above 0.
+        Time of the launch, in seconds after midnight of some day, and observed seconds, above 0; shape (spells,) each.
     is_lost
         Shape (spells,): whether the observation ended with the loss of the machine.
     """
@@ -195,10 +195,16 @@ class CommonShocks(ComparesByValue):
 
     Parameters
     ----------
-    zone, region
-        Shape (kinds,) and (zones,): the zone of each kind of machines, and the region of each zone.
-    own, by_zone, by_region
-        Shape (kinds,), (zones,), (regions,): expected shocks, at least 0; no shock happens with probability exp(-shocks).
+    zone
+        Zone of each kind of machines; shape (kinds,).
+    region
+        Region of each zone; shape (zones,).
+    own
+        Expected shocks to each kind, at least 0; no shock happens with probability exp(-own). Shape (kinds,).
+    by_zone
+        Expected shocks to each zone; shape (zones,).
+    by_region
+        Expected shocks to each region; shape (regions,).
 
     References
     ----------

@@ -16,10 +16,10 @@ MICRO = 1_000_000
 MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
-"""Minimum gap for active markets: a time this long without a price change in any market is a gap in the recording."""
+"""Shortest gap for active markets: so many seconds without a price change in any market are a gap in the recording."""
 
 CALM_GAP_S = 25 * HOUR_S
-"""Minimum gap for calm markets; their histories list price changes, and repeat the price at least once per day."""
+"""Shortest gap for calm markets; their histories list price changes, and repeat the price at least once per day."""
 
 CALM_EVERY_DAYS = 10
 """Markets are calm if times of `GAP_S` without a change occur more than twice, and more than once in this many days."""
@@ -107,7 +107,7 @@ class PriceHistory(ComparesByValue):
     Parameters
     ----------
     markets, paths
-        One path per market.
+        The markets, and the price path of each market.
     begin_s, end_s
         The span; prices from `end_s` on are unknown.
     gaps
@@ -212,7 +212,7 @@ def history_of(
     Parameters
     ----------
     markets, paths
-        One path per market.
+        The markets, and the price path of each market.
     end_s
         End of the span; default: the last change.
     gap_s

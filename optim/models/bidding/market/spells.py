@@ -46,8 +46,8 @@ class SpellHazards(ComparesByValue):
     tick_s
         Seconds of a tick.
     hazard
-        Shape (2, ages): hazards of absence (row 0) and availability (row 1), in 0..1. Column k is for spells of k + 1 ticks, the
-        last also for longer ones.
+        Shape (2, ages): hazards of absence (row 0) and availability (row 1), in 0..1. Column k is for spells of k + 1
+        ticks, the last column also for longer spells.
     source
         Description of the data; empty for the prior.
 
@@ -114,7 +114,7 @@ class SpellHazards(ComparesByValue):
         Returns
         -------
         FloatArray
-            Shape (ticks, 2): row n is for spells observed for n + 1 ticks.
+            Shape (ticks, 2): row n is for spells observed for n + 1 ticks, column 0 for absence and 1 for availability.
         """
         found = np.empty((ticks, 2))
         survival, mean = self.survival, self.mean_ticks
@@ -210,7 +210,8 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
     Returns
     -------
     tuple of IntArray
-        At risk, and ended: shape (2, ages) each, by type and age; the last age includes all higher ones.
+        Numbers of spells at risk and of ended spells, by type and age, shape (2, ages) each; the last age includes all
+        higher ages.
     """
     at_risk, ended = np.zeros((2, ages), np.int64), np.zeros((2, ages), np.int64)
     changes = np.flatnonzero(np.diff(flags)) + 1
@@ -227,8 +228,8 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
 def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") -> SpellHazards:
     """Estimate hazards by age from traces: spells ended per spell at risk (Kaplan and Meier).
 
-    Both numbers are summed over the traces and within ranges of ages.
-    To each range of ages one end at the prior's hazard is added; it dominates for rarely observed ages.
+    Both numbers are summed over the traces and within ranges of ages. In each range, `PRIOR_LOSSES` ended spells at the
+    prior's hazard are added; the prior dominates at rarely observed ages.
 
     Parameters
     ----------

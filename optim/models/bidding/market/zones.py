@@ -186,10 +186,11 @@ class Optimum:
     plan
         Allocations in order of time.
     idle
-        Shape (ticks + 1, steps + 1, classes): lower bound of the remaining cost at a tick, after a number of units of time
-        (`ZoneJob.unit_s`) without work, without machines, by class of the saved state's zone (`ZoneJob.state_class`).
+        Shape (ticks + 1, steps + 1, classes): lower bound of the remaining cost without machines, by tick, time without
+        work so far (in units of `ZoneJob.unit_s`) and class of the saved state (`ZoneJob.state_class`).
     working
-        Shape (ticks + 1, steps + 1, 2 zones): lower bound of the remaining cost with machines that are set up, by place.
+        Shape (ticks + 1, steps + 1, 2 zones): lower bound of the remaining cost with machines that are set up, by tick, time
+        without work so far, and place of the machines (see `KINDS`).
     """
 
     first: int
