@@ -26,7 +26,7 @@ MAX_CARDS = 2**20
 
 MAX_ROOM, MAX_RACK = 2.0**50, 2**53
 UNSTATED = MAX_ROOM
-"""vCPU or memory of a machine whose vCPU or memory is not given; it never binds."""
+"""Value for a machine's vCPU or memory if it is not given; large enough for any jobs."""
 MACHINES_A_RACK = 16
 """Machines per rack if a cluster is given as machines x GPUs."""
 
@@ -47,14 +47,14 @@ class Cluster(ComparesByValue):
     kind
         Index in `kinds` of the type of each machine's GPUs; shape (machines,).
     kinds
-        Distinct names of the types.
+        Names of the types of GPU, all different.
     gpu_types
         Name of each type's GPUs in job tables; default: `kinds`. The two differ if machines with the same GPUs are in
         different partitions.
     partitions
         Partitions of each type's machines; empty if the cluster has no partitions.
     cpus, memory_gb
-        vCPU and memory of each machine, at least 0; default: never binding; shape (machines,).
+        vCPU and memory of each machine, at least 0; by default enough for any jobs; shape (machines,).
 
     Raises
     ------
@@ -144,7 +144,7 @@ SCHEMA = "optim/cluster/1"
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines; machines without a rack fill new racks in order, and omitted vCPU and memory never bind."""
+    """`count` equal machines; machines without a rack fill new racks in order; omitted vCPU and memory suffice for any jobs."""
 
     gpus: PositiveInt
     count: PositiveInt = 1

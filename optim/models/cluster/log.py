@@ -70,8 +70,8 @@ class EventLog(ComparesByValue):
     estimate_us
         Expected run time of the job, at least 1, at starts under a policy with reservations; -1 otherwise; shape (events,).
     reserved_us, promised_us
-        Time of the job's first reservation, and the start time promised by it, at the first start of a job that had
-        a reservation; -1 otherwise; shape (events,).
+        At the first start of a job that had a reservation: the time when its first reservation was made, and the start
+        time that this reservation promised; -1 at all other events; shape (events,).
     """
 
     time_us: IntArray = field(metadata=form())
@@ -124,7 +124,7 @@ class EventLog(ComparesByValue):
 
     @property
     def width(self) -> IntArray:
-        """GPUs that each start takes, 0 for other events; shape (events,)."""
+        """Number of GPUs that each start takes, 0 for other events; shape (events,)."""
         taken = np.concatenate([[0], np.cumsum(self.gpus)])
         return np.asarray(taken[self.first[1:]] - taken[self.first[:-1]], np.int64)
 

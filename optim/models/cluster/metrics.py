@@ -86,11 +86,12 @@ class Metrics:
     Parameters
     ----------
     jct_mean_h, jct_p50_h, jct_p95_h, jct_p99_h, makespan_h
-        Completion time minus submission time, and last completion minus first submission.
+        Mean and percentiles of a job's completion time (JCT), which counts from its submission; and makespan, the time
+        from the first submission to the last completion.
     first_start_mean_h
-        First start minus submission.
+        Mean time from submission to first start.
     slowdown_mean, slowdown_max
-        Completion time over exclusive run time.
+        Mean and maximum of completion time over exclusive run time.
     rho_max, rho_p50, rho_min, rho_share_above_1
         Finish-time fairness of apps, if the active apps share the entire cluster in time (Themis' reading). A job without
         an app is an app by itself. An app counts if all its jobs have ended, and at least one completed.
@@ -102,7 +103,7 @@ class Metrics:
         max(1, number of jobs in the trace over number of GPUs) (`get_finish_time_fairness` of uw-mad-dash/shockwave,
         scheduler/scheduler.py, "static"); -1 in logs of earlier versions.
     jain
-        Jain's index of 1 / rho.
+        Jain's index of 1 / rho over apps.
     gpu_hours, overhead_gpu_hours
         Allocated GPU-time, and its part lost to restarts. If jobs share GPUs, each job counts with its share of a GPU, also
         in `goodput` and `lost_gpu_hours`.
@@ -114,9 +115,9 @@ class Metrics:
         Allocated GPU-time over the cluster's GPU-time until the makespan.
     wait_fair_share, wait_fragmented_share, wait_order_share
         Shares of waiting time by cause. Fair share: the job's virtual cluster used its quota (see `Rules`) or more, or fewer
-        usable GPUs were free than the gang needs. Fragmentation: enough were free, but the placement rule found no place.
-        Order: there was a place, and the policy's order delayed the job. `wait_order_share` is -1 in logs of earlier
-        versions, which count the order, and free GPUs of other types, as fragmentation.
+        usable GPUs were free than the gang needs. Fragmentation: enough were free, but the placement rule could not place
+        the gang. Order: the gang could be placed, but the policy's order delayed the job. `wait_order_share` is -1 in logs
+        of earlier versions, which count the order, and free GPUs of other types, as fragmentation.
     preemptions
         Number of times that a job lost its GPUs, including migrations and changes of width.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours

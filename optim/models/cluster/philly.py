@@ -19,7 +19,7 @@ DELAYED_JOBS: Mapping[str, tuple[int, int]] = {
     "5-8 GPU": (3793, 10928),
     ">8 GPU": (66, 3117),
 }
-"""Table 2: jobs delayed by fair share, and by fragmentation."""
+"""Table 2: number of jobs delayed by fair share, and by fragmentation, by job size."""
 
 FRAGMENTATION_SHARE_OF_WAITING = 0.8
 """Share of all waiting time that is due to fragmentation, from the text of the study."""
@@ -40,7 +40,7 @@ UTILISATION: Mapping[str, tuple[float, float, float, float]] = {
     "16 GPU": (44.88, 36.98, 39.02, 40.39),
     "all": (52.43, 42.98, 60.43, 52.32),
 }
-"""Table 3: mean GPU utilisation in per cent by job size: passed, killed, unsuccessful, all."""
+"""Table 3: mean GPU utilisation in per cent by job size, for passed, killed, unsuccessful and all jobs."""
 
 SPREAD_UTILISATION: Mapping[int, tuple[float, float, float, float]] = {
     2: (43.66, 43.69, 91.77, 97.06),
@@ -53,7 +53,7 @@ PLACEMENT_IMAGES_S: Mapping[str, float] = {"same server": 114.8, "different serv
 """Table 4, rows that differ only in placement: images per second of ResNet-50 on two GPUs."""
 
 LAST_TENTH_PERCENT: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
-"""Figure 8: share of the GPU-time spent on the last 0.1 % of the loss."""
+"""Figure 8: share of a job's GPU-time spent on the last 0.1 % of the loss, by final status."""
 
 
 class FailureClass(StrEnum):
@@ -77,9 +77,9 @@ class FailureReason:
     p50_min, p90_min, p95_min
         Quantiles of the run time to failure in minutes; None if the table has too few samples.
     time_share, gpu_time_share
-        Shares of all run time to failure, and of all run time to failure x GPUs.
+        The reason's share of all run time to failure, and of all GPU-time to failure.
     by_size
-        Trials on 1, 2 to 4, and more GPUs; None if the source doesn't split them.
+        Numbers of trials on 1, on 2 to 4, and on more GPUs; None if the source doesn't split them.
     kind
         Origin of the failure.
     is_transient
@@ -154,7 +154,7 @@ FAILURES: Mapping[str, FailureReason] = {
     )
     for name, row, kind, is_transient, by_size in _ROWS
 }
-"""Table 7 by reason. `is_transient` follows the study's text; reasons without a class there have the likeliest one."""
+"""Table 7 by reason. `is_transient` follows the study's text; a reason without a class in the text has its likeliest class."""
 
 
 def bucket_of(gpus: int) -> int:

@@ -20,7 +20,8 @@ class PriceProof(ComparesByValue):
     """Prices of a GPU-second, constant within each slot and 0 after the last slot; the first slot begins at time 0.
 
     The prices prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
-    (docs/mathematics/cluster.md, (D.1)). If jobs are restricted to some types of GPU, each type has separate prices (D.1b).
+    for n jobs on G GPUs; job j is submitted at r_j, runs for d_j on w_j GPUs and ends at C (docs/mathematics/cluster.md,
+    (D.1)). If jobs are restricted to some types of GPU, each type has separate prices (D.1b).
 
     Parameters
     ----------
@@ -84,7 +85,8 @@ class DivisibleSchedule(ComparesByValue):
     job
         Row of each part's job; shape (parts,).
     weight
-        Positive; a part's share is its weight, scaled so that the shares of all n equal jobs add up to n; shape (parts,).
+        Weight of each part, positive. Shares are weights, scaled so that the parts of n equal jobs have shares with sum n;
+        shape (parts,).
     gpu_type
         Index of each part's type of GPU; shape (parts,).
     start_us
@@ -116,7 +118,7 @@ class DivisibleSchedule(ComparesByValue):
 class LoadProof:
     """A time `from_us` that proves a lower bound of the makespan (D.2).
 
-    Together, the jobs submitted from then on take at least their total work over the number of GPUs.
+    Together, the jobs submitted at `from_us` or later take at least their total work over the number of GPUs.
     """
 
     from_us: int

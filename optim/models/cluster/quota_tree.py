@@ -21,7 +21,7 @@ from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 
 UNLIMITED = 2**60
-"""No limit, in thousandths of a GPU."""
+"""Value of a limit that never applies, in thousandths of a GPU."""
 
 MAX_QUOTA = 2**40
 """Largest quota or limit, in thousandths of a GPU."""
@@ -120,15 +120,15 @@ class QuotaTree(ComparesByValue):
     rules
         Rules of each node; those of cohorts are ignored.
     reclaim_after_us, preempt_after_us
-        Minimum run time of a job before it may be preempted for a job of another queue, or of its own queue; `NOT_SET` inherits
-        the cohort's value, or 0 at the root; shape (nodes,).
+        Minimum run time of a job before a job of another queue (`reclaim_after_us`) or of the same queue
+        (`preempt_after_us`) may preempt it; `NOT_SET` inherits the cohort's value, or 0 at the root; shape (nodes,).
     is_by_ancestor
         Whether `reclaim_after_us` is taken from the preempted job's ancestor just below the first common ancestor of both queues,
         instead of from its queue.
     labels
         Types of GPU or partitions that each flavor selects by its labels.
     label_keys
-        Keys of these labels, in the same order, if known.
+        Keys of the labels in `labels`, in the same order, if known.
     local_queues
         Aliases of queues.
     shares

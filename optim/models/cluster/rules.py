@@ -34,7 +34,8 @@ class Rules:
     Parameters
     ----------
     restart_us, move_us
-        Time without progress at each start of a job after its first: on the same GPUs as before, and on others.
+        Time without progress at each start of a job after its first: on the same GPUs as before (`restart_us`), and on
+        other GPUs (`move_us`).
     startup_us
         Time without progress at a job's first start.
     is_elastic
@@ -125,7 +126,7 @@ RANGES = {
     "reservation_depth": (0, 2**40),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }
-"""Smallest and largest value of each number."""
+"""Smallest and largest value of each numeric rule."""
 
 ENDLESS = 2**62
 
@@ -133,8 +134,8 @@ ENDLESS = 2**62
 class Tries(NamedTuple):
     """Attempts of failing jobs, one entry per job.
 
-    Attempts follow each other in the job's total run time: attempt k (from 0) begins at k x `fails`, the successful one at
-    `good`.
+    Attempts follow each other in the job's total run time: attempt k (from 0) begins at k x `fails`, the successful attempt
+    at `good`.
 
     Parameters
     ----------
@@ -174,8 +175,8 @@ def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
     Parameters
     ----------
     jobs
-        Jobs. A job's interval precedes that of the rules; for a job without checkpoints the result is `LATEST_US`, more than
-        any job's work.
+        Jobs. A job's `checkpoint_us` has precedence over `rule_us`; for a job without checkpoints the result is
+        `LATEST_US`, more than any job's work.
     rule_us
         `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`; 0 if jobs keep all work, then all results are 0.
     """

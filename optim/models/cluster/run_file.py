@@ -30,7 +30,7 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import LABELS, LATEST_US, Workload
 
 SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
-"""The second schema has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
+"""Present and first schema; only the present one has slots of any length, and keys with a digest of jobs and cluster."""
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
 
@@ -146,7 +146,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
         return self.rules[run]
 
     def figures_of(self, run: int) -> dict[str, float]:
-        """Return the statistics that a policy reports."""
+        """Return the statistics that the policy of a run reports."""
         return {} if isinstance(self.figures, UnsetType) else self.figures[run]
 
     def worth_of(self, run: int) -> WorthDocument | None:
@@ -159,15 +159,15 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
-    """Return the header.
+    """Return the header of a file.
 
     Parameters
     ----------
     data
-        JSON.
+        The header as JSON.
     is_whole
-        Whether a file of the first schema has the parts that were added last to this schema; without them, metrics and
-        rules may be incomplete.
+        Whether the file has the last parts that releases added to the first schema; a file of the first schema without
+        them may have incomplete metrics and rules.
 
     Raises
     ------
@@ -283,7 +283,8 @@ STAGES: Sequence[Sequence[str]] = [
     ]
     for stage, parts in HEADER_STAGES.items()
 ]
-"""Parts of a file by stage, the version that added them. A file with any part of a stage has all parts up to that stage."""
+"""Parts of a file by stage: the parts that one release added. A file with a part of a stage must have all parts of this and
+earlier stages."""
 
 
 class RunArrays:
@@ -419,7 +420,7 @@ LENGTH = 16
 
 
 def _is_given(table: Any, name: str, column: Column) -> bool:
-    """Return whether a column belongs in files and digests; a later column only if it differs from its default."""
+    """Return whether a column belongs in files and digests; a column with `LATER` only if it differs from its default."""
     return column.since != LATER or bool((getattr(table, name) != column.fill).any())
 
 
@@ -514,7 +515,7 @@ class RunRecord:
         """Return all events as a pandas DataFrame, one row per event and machine: policy, time, kind, job, machine and GPUs.
 
         `time_h` is hours after the first submission, `date` the UTC date if the trace has dates, else None. `machine` is -1
-        for events without places, `job` is None for events of machines.
+        for events that name no machine, `job` is None for events of machines.
 
         Raises
         ------

@@ -19,14 +19,14 @@ CAUSES = ("over_quota", "fragmented", "full", "order")
 """Causes of waiting; the first that applies counts.
 
 ``over_quota``: the policy has quotas, and the job's virtual cluster uses its quota or more. ``fragmented``: as many usable GPUs
-are free as the gang needs, but the placement rule finds no place. ``full``: fewer usable GPUs are free. ``order``: there is a
-place, and the policy's order delays the job."""
+are free as the gang needs, but the placement rule can't place the gang. ``full``: fewer usable GPUs are free than the gang
+needs. ``order``: the gang could be placed, but the policy's order delays the job."""
 
 OVER_QUOTA, FRAGMENTED, FULL, ORDER = range(len(CAUSES))
 
 
 class Happened(NamedTuple):
-    """Columns of an `EventLog`; `slot` is empty if places name no single GPUs."""
+    """Columns of an `EventLog`; `slot` is empty if the log names no single GPUs."""
 
     kind: NDArray[np.int8]
     job: IntArray
@@ -74,8 +74,8 @@ class FreeCounts(NamedTuple):
     total, within
         Number of free GPUs, and of free GPUs with enough vCPU and memory; shape (classes,).
     whole, holding
-        GPUs of the empty machines with enough vCPU and memory for all their GPUs, and number of machines with a place for the
-        gang; shape (classes,).
+        Number of GPUs of the empty machines with enough vCPU and memory for all their GPUs, and number of machines on
+        which the gang fits; shape (classes,).
     """
 
     size: IntArray
@@ -111,7 +111,7 @@ def _count(room, asked, machine, sign):
 
 @compiled
 def _take(room, asked, log, place, job, part, host, sign):
-    """Allocate (sign 1) or release (-1) a place of a job; `part` and `host` hold the requests of all jobs."""
+    """Allocate (sign 1) or release (-1) a job's GPUs in one place of the log; `part` and `host` are all jobs' requests."""
     machine = log.machine[place]
     _count(room, asked, machine, -1)
     if len(log.slot):
@@ -155,7 +155,7 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     part, host, kind_of, group_of
         Part of a GPU, host resources per GPU, demand class and virtual cluster of each job.
     row, group
-        Demand class and virtual cluster of each pair; only pairs that occur are listed.
+        Demand class and virtual cluster of each pair of a class and a cluster that occurs among the jobs.
     quota
         Quota of each virtual cluster in GPUs, infinite for policies without quotas.
     who

@@ -23,7 +23,10 @@ SECOND = 1e6
 
 @compiled
 def _keep_cheapest(prices, seconds, count, price, amount, most):
-    """Insert time at a price into a table sorted by price, truncate the table after `most` seconds, and return its length."""
+    """Insert `amount` seconds at a price into a table sorted by price, and keep its cheapest `most` seconds.
+
+    Returns the number of entries of the table.
+    """
     at = count
     while at > 0 and prices[at - 1] > price:
         prices[at], seconds[at] = prices[at - 1], seconds[at - 1]
@@ -49,10 +52,11 @@ def _sums(prices, seconds, count):
 
 @compiled
 def _min_within(prices, seconds, count, cost, taken, need, w, begin, room, rate):
-    """Return the smallest end plus weighted cost if the job ends within a slot with price `rate`, infinity if it can't.
+    """Return the smallest sum of end and weighted cost if the job ends within a slot with price `rate`, infinity if it can't.
 
-    `cost` and `taken` are the table's sums. The rest of the needed time must come from the slot. Table time whose extra price
-    exceeds the value of a second of delay is then replaced by slot time, highest price first.
+    `cost` and `taken` are the total cost and the total time of the table of earlier seconds. The rest of the needed time must
+    come from the slot, which has `room` seconds. Then seconds of the table whose extra price exceeds the value of a second of
+    delay are replaced by seconds of the slot, highest price first.
     """
     x = max(0.0, need - taken)
     if x > room:
@@ -70,7 +74,7 @@ def _min_within(prices, seconds, count, cost, taken, need, w, begin, room, rate)
 
 
 SHIFTED = 6
-"""Steps counted per entry when a table changes: an entry may be moved, is summed twice and may be read again."""
+"""Number of steps charged per entry when a table changes: an entry may be moved, is summed twice and may be read again."""
 
 
 @compiled
@@ -111,7 +115,7 @@ def min_cost(release, duration, width, end, price, most):
 
 
 COSTLY = 50
-"""Steps that `flow_times` counts per job at every release and end."""
+"""Number of steps that `flow_times` charges per job at every release and end."""
 
 
 @compiled
@@ -181,7 +185,7 @@ def flow_times(release, duration, width, gpus, start, most):
 
 
 COMPILED = 100
-"""Steps of a compiled loop that take as long as one step of Python."""
+"""Number of steps of a compiled loop that take as long as one step of Python."""
 
 ROUNDING = 1e-9
 """Allowance for rounding, relative to the sum of absolute terms; far above the rounding error of any sum here."""

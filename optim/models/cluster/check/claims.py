@@ -51,7 +51,7 @@ def _end_us(log: EventLog) -> int:
 
 
 def _outages(log: EventLog, until_us: int) -> IntArray:
-    """Return time, type and machine of outages and repairs before `until_us`; a run may end before others of that instant."""
+    """Return time, type and machine of outages and repairs before `until_us`; a run may end amid the events at `until_us`."""
     is_outage = np.isin(log.kind, (MACHINE_DOWN, REPAIR)) & (np.diff(log.first) == 1) & (log.time_us < until_us)
     at = np.flatnonzero(is_outage)
     return np.stack([log.time_us[at], log.kind[at].astype(np.int64), log.machine[log.first[at]]])

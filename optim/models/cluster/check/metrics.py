@@ -33,7 +33,7 @@ from optim.models.cluster.workload import Workload
 
 @compiled
 def _why(gang, part, asks, can_run, size, is_down, left, host, may_spread):
-    """Return 1 if enough GPUs are free but the gang finds no place, 2 if too few are free, 3 if there is a place."""
+    """Return 1 if enough GPUs are free but the gang can't be placed, 2 if too few are free, 3 if the gang can be placed."""
     free, beside, whole, best, largest = 0, 0, 0, 0, 0
     gpu = 0
     for machine in range(len(size)):

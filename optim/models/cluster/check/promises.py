@@ -131,8 +131,8 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
 def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, begins_us: int, rules: Rules) -> None:
     """Check that the first waiting jobs, up to the reservation depth, have promises, and that promises follow their order.
 
-    While a machine is down, or before one leaves for good, a job may have no place at all, and so no promise. A job that starts
-    again may have a reservation, which the log doesn't contain.
+    While a machine is down, or before one leaves for good, a job may fit nowhere, and so have no promise. A job that waits for
+    a later start than its first may have a reservation that the log doesn't contain.
     """
     changes: list[
         tuple[int, int, int]
@@ -218,7 +218,7 @@ def _is_exact(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
 
 
 def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, promised: IntArray) -> None:
-    """Check that a promised start is the earliest time with a place if running jobs end by their estimates."""
+    """Check that a promised start is the earliest time at which the job fits if running jobs end by their estimates."""
     places: Sequence[tuple[tuple[int, int], ...]] = [each[3] for each in log.rows()]
     for at in promised.tolist():
         job, made = int(runs.job[at]), int(log.reserved_us[runs.event[at]])
@@ -236,7 +236,7 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
 
 
 def _earliest(jobs: Workload, cluster: Cluster, job: int, now: int, held: dict[int, list[tuple[int, int]]]) -> int:
-    """Return when a machine has enough free GPUs for a gang or, for a gang wider than any machine, when enough are empty."""
+    """Return when a machine has enough free GPUs for a gang or, if none is large enough, when enough machines are empty."""
     width = int(jobs.gpus[job])
     slowdown = jobs.gpu_type_slowdown_ppm[job]
     usable = [machine for machine, kind in enumerate(cluster.kind.tolist()) if not len(slowdown) or slowdown[kind] > 0]
@@ -257,7 +257,7 @@ def _earliest(jobs: Workload, cluster: Cluster, job: int, now: int, held: dict[i
 
 
 def _free_from(held: Sequence[tuple[int, int]], now: int, size: int, width: int) -> int:
-    """Return when a machine of `size` GPUs has `width` free ones."""
+    """Return when a machine of `size` GPUs has `width` free GPUs."""
     free = size - sum(gpus for _, gpus in held)
     if free >= width:
         return now

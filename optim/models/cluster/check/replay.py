@@ -370,7 +370,7 @@ class _PlacedJob(_Job):
 
 
 class _ReplayState:
-    """Jobs on each GPU; GPUs are pairs (machine, index)."""
+    """State of the replay of a log that names GPUs, with the jobs on each GPU; a GPU is a pair (machine, index)."""
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         self.jobs, self.cluster, self.rules = jobs, cluster, rules
@@ -403,7 +403,7 @@ class _ReplayState:
         self.load = self.gpu_time = self.paused_gpu_time = 0
 
     def change(self, job: int, places: frozenset[tuple[int, int]], enters: bool) -> None:
-        """Add a job to places, or remove it."""
+        """Add a job to GPUs, or remove it from them."""
         for machine, gpu in places:
             tenants = self.on[machine][gpu]
             before = min(WHOLE, sum(self.share[j] for j in tenants))
@@ -412,7 +412,7 @@ class _ReplayState:
             self.dirty.add(machine)
 
     def check(self, job: int, places: frozenset[tuple[int, int]]) -> None:
-        """Check that a job may use its new places."""
+        """Check that a job may use its new GPUs."""
         rules, jobs, cluster = self.rules, self.jobs, self.cluster
         for machine, gpu in places:
             tenants = self.on[machine][gpu]

@@ -12,7 +12,7 @@ from optim.models.cluster.workload import Workload
 
 TOL = 1e-9
 STEP = 20
-"""Steps counted per slot; sums use exact integers, which are slow."""
+"""Number of steps charged per slot; several, because sums use exact integers, which are slow."""
 
 UNIT = 2**1074
 """Every double is an integer multiple of 1 / UNIT."""
