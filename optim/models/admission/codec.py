@@ -554,7 +554,7 @@ def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
 
 
 def _resources(classes: Mapping[str, list[dict[str, Any]]], stated: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the resources: the stated ones, else those in the capacities."""
+    """Return the names of the resources: the stated names, else the names in the capacities."""
     if stated is not None:
         if isinstance(stated, str) or not isinstance(stated, Iterable):
             wanted = f"; write [{stated!r}]" if isinstance(stated, str) else ""

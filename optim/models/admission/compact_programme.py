@@ -2,9 +2,9 @@
 
 Row (n) has the paper's number and is (A.n) in docs/mathematics/admission.md.
 
-Notation: job i, segment s of its demands (0 if a job has one segment), worker server h, PS host k, slot t.
-``u_i(t) = 1`` if t is the completion slot of job i. Each rule is a function of the model and the indices; it
-returns one constraint.
+Notation: job i, segment s of its demands (0 if a job has one segment), which starts at progress d_is, worker
+server h, PS host k, slot t. ``u_i(t) = 1`` if t is the completion slot of job i. Each rule is a function of the
+model and the indices; it returns one constraint.
 
 Rows of resources are divided by the greatest common divisor of their demands, and their right-hand sides are
 rounded down. Coefficients are then small integers, so that a solver's tolerance cannot admit a plan that

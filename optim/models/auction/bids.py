@@ -25,8 +25,10 @@ class BidTable:
 
     Parameters
     ----------
-    empty_rho, ideal_min
-        rho without GPUs from the auction (the empty row), and the ideal time in minutes, the denominator of every rho.
+    empty_rho
+        rho without GPUs from the auction (the empty row).
+    ideal_min
+        Ideal time in minutes, the denominator of every rho.
     gpus, locality, rho
         Shape (rows,): number of GPUs, locality and rho of each bundle.
     named
@@ -97,7 +99,7 @@ def _smallest(slots: Collection[int], machines: Collection[int], racks: Collecti
 
 
 def with_allocation(profile: AppProfile, cluster: Cluster, places: Iterable[tuple[int, int]]) -> AppProfile:
-    """Return the profile of an app that holds (slot, GPUs) entries of a cluster."""
+    """Return the profile with the held GPUs given as (slot, number of GPUs) entries of a cluster."""
     entries = tuple(sorted(places))
     level = int(smallest_subtree(cluster, (slot for slot, _ in entries)))
     return replace(profile, held_gpus=sum(k for _, k in entries), held_locality=level, held_places=entries)
@@ -129,9 +131,11 @@ def bid_table(
         The app.
     cluster
         The cluster with its free GPUs.
-    lease_min, horizon
-        Lease in minutes, and the horizon over which all rows are valued (`shared_minutes`). If the app holds
-        no GPUs and the horizon is `hold`, the empty row takes one lease longer than the app's slowest bundle.
+    lease_min
+        Length of a lease in minutes.
+    horizon
+        Horizon over which all rows are valued (`shared_minutes`). If the app holds no GPUs and the horizon is
+        `hold`, the empty row takes one lease longer than the app's slowest bundle.
     sizes
         If given, only these numbers of GPUs are bid for.
     widest
@@ -285,7 +289,7 @@ def _better_named(
 
 
 def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArray:
-    """Mark rows that are better than the empty row and undominated, shape (..., sizes, localities), both ascending.
+    """Return which rows are undominated and better than the empty row; shape (..., sizes, localities), both ascending.
 
     A bundle in a wider subtree is easier to place. Only rows of no more GPUs in the same or a wider locality
     can dominate. Leading axes (also of `empty_rho`) enumerate independent tables.
@@ -360,7 +364,7 @@ class NeedsTable(ComparesByValue):
         who
             Indices of the apps.
         cluster, lease_min
-            The cluster with its free GPUs, and the lease in minutes.
+            The cluster with its free GPUs, and the length of a lease in minutes.
         held, held_level
             Number of GPUs allocated to each app, and the locality of these GPUs; shape (apps,) each.
         profile_of

@@ -98,8 +98,10 @@ class TrialDocument(Struct, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    work_min, total_work_min
-        Remaining and total serial GPU-minutes.
+    work_min
+        Remaining serial GPU-minutes.
+    total_work_min
+        Total serial GPU-minutes.
     max_gpus
         Maximum number of GPUs.
     """
@@ -114,8 +116,10 @@ class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Parameters
     ----------
-    gpus, locality
-        Number of these GPUs, and the smallest subtree that contains them.
+    gpus
+        Number of these GPUs.
+    locality
+        Level of the smallest subtree that contains these GPUs.
     places
         The GPUs as `[slot, number of GPUs]` entries, which replace `gpus` and `locality`.
     """

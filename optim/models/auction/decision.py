@@ -65,7 +65,7 @@ class AuctionPlan(ComparesByValue):
         Shape (entries, 3): app, slot and number of GPUs that the app receives, a part of the placement. The
         rest of the placement is the leftover.
     witnesses
-        By app, an allocation of the other apps without it; it proves `share_high`.
+        By app, an allocation to the other apps if this app is absent; the allocation proves the app's `share_high`.
 
     Examples
     --------
@@ -224,14 +224,14 @@ BoundProof = CountProof | PriceProof | TreeProof
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionProof(ComparesByValue):
-    """Proofs of bounds on the welfare of all apps, and, for each app, on the welfare of the others in its absence.
+    """Proofs of bounds on the welfare of all apps and, for each app, on the welfare of the other apps without it.
 
     Parameters
     ----------
     welfare
         Proof for all apps.
     without
-        By absent app, the proof for the others; it proves the plan's `share_low`.
+        By absent app, the proof for the other apps, which proves the plan's `share_low` of the absent app.
     others
         Shared prices that bound the other apps' welfare for every app not listed in `without`.
     counts_others

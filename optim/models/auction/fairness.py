@@ -72,11 +72,14 @@ class Needs:
 
     Parameters
     ----------
-    work_min, longest_min, demand
-        Over live trials: remaining serial GPU minutes, remaining minutes of the longest trial on all its
-        GPUs, and total number of usable GPUs.
+    work_min
+        Remaining serial GPU minutes of all live trials.
+    longest_min
+        Remaining minutes of the longest live trial on all GPUs that it can use.
+    demand
+        Number of GPUs that all live trials together can use.
     total_work_min, total_longest_min, total_demand
-        The same quantities over all trials, from their start.
+        The same three quantities for all trials, live or not, from their start.
     """
 
     work_min: float
@@ -117,14 +120,17 @@ class AppProfile:
         the greatest common divisor.
     combine, ideal, estimator
         Rules that compute the app's time from its trials.
-    held_gpus, held_locality
-        Number of GPUs held under running leases, and the smallest subtree that contains them.
+    held_gpus
+        Number of GPUs held under running leases.
+    held_locality
+        Level of the smallest subtree that contains the held GPUs.
     held_places
         Held GPUs as (slot, GPUs); empty if unknown. The app uses a bundle together with these GPUs, so the slowdown
         is that of the smallest subtree that contains both (`bid_table`).
-    other_type_gpus, other_type_speed
-        Number of held GPUs of other types than the auctioned GPUs, and the number of GPUs of the auctioned type with
-        the same total speed. Only with `needs`.
+    other_type_gpus
+        Number of held GPUs of other types than the auctioned GPUs. Only with `needs`.
+    other_type_speed
+        Number of GPUs of the auctioned type that are together as fast as these GPUs. Only with `needs`.
     """
 
     elapsed_min: float

@@ -154,8 +154,10 @@ def share_leftover(
     ----------
     cluster, free
         The cluster, and the leftover GPUs by slot.
-    wanted, gang
-        Number of further GPUs that each app can use, and its gang size.
+    wanted
+        Number of further GPUs that each app can use.
+    gang
+        Gang size of each app.
     machines_of
         Returns the machines on which an app holds GPUs; called only for apps that receive GPUs.
     rng

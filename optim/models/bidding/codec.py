@@ -140,8 +140,10 @@ class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     Parameters
     ----------
-    min_capacity, probability
-        Minimum surviving capacity, and the minimum probability of keeping it.
+    min_capacity
+        Minimum surviving capacity.
+    probability
+        Minimum probability that this capacity survives.
     by_market, by_zone, by_region
         Expected shocks per hour to each market, zone and region; a shock takes all machines in it.
     capacity
@@ -182,11 +184,13 @@ class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     eviction_term
         Machines that lose time by an eviction: only those of the evicted bid (`per-bid`), or all machines (`any-bid`,
         `per-market`). Evictions of bids are independent, except that under `per-market` the eviction of a bid implies
-        that of the lower bids of its market.
+        the eviction of all lower bids of its market.
     one_bid_per_market
         Whether at most one bid per market may be taken.
-    fixed_usd, fixed_rate
-        Cost in dollars per hour, and rate, of machines that always run.
+    fixed_usd
+        Dollars per hour of machines that always run.
+    fixed_rate
+        Rate of machines that always run.
     scalability
         Scalability curve.
     eviction_loss_h, change_loss_h

@@ -92,7 +92,7 @@ class Scalability:
 
 
 class EvictionTerm(StrEnum):
-    """Which instances lose lambda when bids are outbid (those of the bid, or all), and how evictions are correlated."""
+    """Which instances lose lambda when a bid is outbid (the bid's instances, or all), and how evictions are correlated."""
 
     PER_BID = "per-bid"
     ANY_BID = "any-bid"

@@ -29,12 +29,16 @@ class BiddingInstance(BiddingData):
         The candidate bids, the outlook of the next hour, and joint limits.
     one_bid_per_market
         Whether at most one bid per market may be taken.
-    fixed_usd, fixed_rate
-        Dollars per hour, and rate, of machines that always run.
+    fixed_usd
+        Dollars per hour of machines that always run.
+    fixed_rate
+        Rate of machines that always run.
     scalability
         The scalability curve G.
-    eviction_loss_h, change_loss_h
-        lambda and sigma: hours lost by an eviction and by a change of the footprint.
+    eviction_loss_h
+        lambda: hours lost by an eviction.
+    change_loss_h
+        sigma: hours lost by a change of the footprint.
     min_work
         Minimum work of a footprint.
     survival

@@ -78,7 +78,7 @@ FORMER_NAMES = {
     "own": "by_market",
     "one_bid_a_market": "one_bid_per_market",
 }
-"""Present names of fields by their names in ``optim/bidding/1``."""
+"""Present name of each field that has another name in ``optim/bidding/1``."""
 
 FORMER_TERMS = {"own": "per-bid", "any": "any-bid", "market": "per-market"}
 """Present values of `eviction_term` by their names in ``optim/bidding/1``."""

@@ -154,18 +154,24 @@ class Run:
         Name of the policy.
     log
         All events.
-    first_start_us, end_us
-        First start of each job, and the time when it completed, was rejected, or the run ended; shape (jobs,).
-    executed_us, overhead_us
-        Time with GPUs spent on progress, and on restarts; shape (jobs,).
+    first_start_us
+        Time of each job's first start; shape (jobs,).
+    end_us
+        Time when each job completed, was rejected, or the run ended; shape (jobs,).
+    executed_us
+        Time with GPUs that each job spent on progress; shape (jobs,).
+    overhead_us
+        Time with GPUs that each job spent on restarts; shape (jobs,).
     lost_us
         Work undone by preemptions, failures of machines and failed attempts; shape (jobs,).
     is_done
         Whether each job completed its work; shape (jobs,).
     rules
         Permissions of the policy, and costs of starts.
-    allocated_gpu_us, overhead_gpu_us
-        Allocated GPU-time, and GPU-time lost to restarts.
+    allocated_gpu_us
+        Allocated GPU-time.
+    overhead_gpu_us
+        GPU-time lost to restarts.
     figures
         Statistics that the policy reports by name, such as conflicts, refusals and rounds.
     worth

@@ -27,11 +27,14 @@ class LostRow:
     ----------
     name
         Name of the group; "" if unknown.
-    jobs, stopped_jobs
-        Number of jobs, and of jobs that lost their GPUs at least once.
-    preemptions, crashes
-        Number of times that the jobs lost their GPUs to another job, a migration or a change of width, and to failures of
-        machines.
+    jobs
+        Number of jobs.
+    stopped_jobs
+        Number of jobs that lost their GPUs at least once.
+    preemptions
+        Number of times that the jobs lost their GPUs to another job, a migration or a change of width.
+    crashes
+        Number of times that the jobs lost their GPUs to failures of machines.
     lost_gpu_hours
         Work that had to be repeated, including failed attempts, in GPU-hours of the gang.
     lost_share

@@ -104,9 +104,11 @@ class Metrics:
         scheduler/scheduler.py, "static"); -1 in logs of earlier versions.
     jain
         Jain's index of 1 / rho over apps.
-    gpu_hours, overhead_gpu_hours
-        Allocated GPU-time, and its part lost to restarts. If jobs share GPUs, each job counts with its share of a GPU, also
-        in `goodput` and `lost_gpu_hours`.
+    gpu_hours
+        Allocated GPU-time. If jobs share GPUs, each job counts with its share of a GPU; so it does in `overhead_gpu_hours`,
+        `goodput` and `lost_gpu_hours`.
+    overhead_gpu_hours
+        Part of the allocated GPU-time that is lost to restarts.
     goodput
         Exclusive run time x gang of the completed jobs, without failed attempts, over the allocated GPU-time.
     placement_score
@@ -120,11 +122,18 @@ class Metrics:
         of earlier versions, which count the order, and free GPUs of other types, as fragmentation.
     preemptions
         Number of times that a job lost its GPUs, including migrations and changes of width.
-    machine_failures, crashes, lost_gpu_hours, down_gpu_hours
-        Number of machine failures, and of jobs killed by them; work undone by machine failures, preemptions and failed
-        attempts, in GPU-time of the gang in one machine; and GPU-time of failed machines until the makespan.
-    failed_attempts, failed
-        Number of failed attempts, and of jobs given up after one, if attempts are simulated one by one.
+    machine_failures
+        Number of failures of machines.
+    crashes
+        Number of times that a failure of a machine killed a job.
+    lost_gpu_hours
+        Work undone by failures of machines, preemptions and failed attempts, in GPU-time of the gang in one machine.
+    down_gpu_hours
+        GPU-time of failed machines until the makespan.
+    failed_attempts
+        Number of failed attempts, if attempts are simulated one by one.
+    failed
+        Number of jobs given up after a failed attempt, if attempts are simulated one by one.
     wait_mean_h
         Mean waiting time: all time without GPUs from a job's submission to its end, before its first start and after
         preemptions; -1 in logs of earlier versions.
@@ -132,8 +141,8 @@ class Metrics:
         Longest waiting time of a job by gang size, including unfinished jobs up to the end of the run; 0 without such
         gangs, -1 in logs of earlier versions.
     left, unfinished
-        Number of rejected and of unfinished jobs. The metrics of completion and fairness exclude them and failed jobs;
-        those of GPU-time include them.
+        Number of rejected jobs, and of unfinished jobs. The metrics of completion and fairness exclude these and failed
+        jobs; the metrics of GPU-time include all jobs.
 
     Raises
     ------

@@ -25,10 +25,14 @@ class JobOutcomes:
 
     Parameters
     ----------
-    start_us, end_us
-        First start, -1 if none, and the time when the job completed, was rejected, or the run ended; shape (jobs,).
-    reserved_us, promised_us
-        Time of the job's first reservation and the reserved start; -1 if none; shape (jobs,).
+    start_us
+        Time of the job's first start, -1 if it never starts; shape (jobs,).
+    end_us
+        Time when the job completed, was rejected, or the run ended; shape (jobs,).
+    reserved_us
+        Time when the job's first reservation was made, -1 without a reservation; shape (jobs,).
+    promised_us
+        Start time that this reservation promised, -1 without a reservation; shape (jobs,).
     is_done
         Whether the job completed its work; shape (jobs,).
     cause_us

@@ -72,8 +72,10 @@ class FailureReason:
     ----------
     name
         The reason.
-    trials, jobs
-        Number of failed trials, and of jobs with failed trials.
+    trials
+        Number of failed trials.
+    jobs
+        Number of jobs with failed trials.
     p50_min, p90_min, p95_min
         Quantiles of the run time to failure in minutes; None if the table has too few samples.
     time_share, gpu_time_share

@@ -89,7 +89,7 @@ class Present(ComparesByValue):
         return held
 
     def gpu_numbers(self, cluster: Cluster) -> list[Gpus]:
-        """Return the GPU numbers of each start; if it names no GPUs, the lowest free ones of its machines."""
+        """Return the GPU numbers of each start; if it names no GPUs, the lowest numbers of free GPUs of its machines."""
         lowest = np.cumsum(cluster.gpus) - cluster.gpus
         free = [list(range(int(first), int(first + size))) for first, size in zip(lowest, cluster.gpus, strict=True)]
         starts, numbers = self.starts, []

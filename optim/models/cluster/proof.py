@@ -158,8 +158,10 @@ class Worth(ComparesByValue):
         Length of a slot in microseconds, positive.
     price
         Price of a GPU in each slot from time 0 on, at least 0; later slots are free; shape (slots,).
-    utility, bound
-        Claimed total utility of the run, and claimed upper bound for all schedules.
+    utility
+        Claimed total utility of the run.
+    bound
+        Claimed upper bound of the total utility of all schedules.
 
     Raises
     ------

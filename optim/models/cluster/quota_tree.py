@@ -118,7 +118,7 @@ class QuotaTree(ComparesByValue):
         Weight and priority in fair sharing: borrowed quota is divided by priority, highest first, then by weight; shape
         (nodes,).
     rules
-        Rules of each node; those of cohorts are ignored.
+        Rules of each node; the rules of cohorts are ignored.
     reclaim_after_us, preempt_after_us
         Minimum run time of a job before a job of another queue (`reclaim_after_us`) or of the same queue
         (`preempt_after_us`) may preempt it; `NOT_SET` inherits the cohort's value, or 0 at the root; shape (nodes,).

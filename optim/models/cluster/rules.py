@@ -55,9 +55,12 @@ class Rules:
         stop if that was later. 0 if it keeps all work.
     kills_at_limit
         Whether a job is killed once a run of it has lasted for its stated estimate.
-    retries, max_retries, retry_wait_us
-        Handling of failed attempts (`Retries`), the largest number of retries under `Retries.BY_CLASS`, and the waiting
-        time of a job after a failed attempt.
+    retries
+        Handling of failed attempts (`Retries`).
+    max_retries
+        Largest number of retries under `Retries.BY_CLASS`.
+    retry_wait_us
+        Waiting time of a job after a failed attempt.
     may_spread
         Whether the engine may spread a gang over arbitrary machines if there is no better placement.
     knows_quotas

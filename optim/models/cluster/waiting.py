@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     usable
         Whether each machine can run the class; shape (classes, machines).
     largest
-        GPUs of the largest usable machine; shape (classes,).
+        Number of GPUs of the largest usable machine; shape (classes,).
     """
 
     gang: IntArray
@@ -65,17 +65,26 @@ class FreeCounts(NamedTuple):
 
     Parameters
     ----------
-    size, host, is_down
-        GPUs of each machine, its free vCPU and memory, and whether it is down.
-    first, left
-        Index in `left` of each machine's first GPU, and the free part of each GPU, in thousandths.
+    size
+        Number of GPUs of each machine; shape (machines,).
+    host
+        Free vCPU and free memory of each machine; shape (2, machines).
+    is_down
+        Whether each machine is down; shape (machines,).
+    first
+        Index in `left` of each machine's first GPU; shape (machines,).
+    left
+        Free part of each GPU, in thousandths; shape (GPUs,).
     free
         Number of GPUs of each machine with a large enough free part; shape (classes, machines).
-    total, within
-        Number of free GPUs, and of free GPUs with enough vCPU and memory; shape (classes,).
-    whole, holding
-        Number of GPUs of the empty machines with enough vCPU and memory for all their GPUs, and number of machines on
-        which the gang fits; shape (classes,).
+    total
+        Number of free GPUs; shape (classes,).
+    within
+        Number of free GPUs with enough vCPU and memory; shape (classes,).
+    whole
+        Number of GPUs of the empty machines with enough vCPU and memory for all their GPUs; shape (classes,).
+    holding
+        Number of machines on which the gang fits; shape (classes,).
     """
 
     size: IntArray
@@ -149,9 +158,11 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
 
     Parameters
     ----------
-    time, what
-        Times in order, and codes of what happens then: the index of an event, `events` + s for the beginning of spell
-        s, or `events` + `spells` + s for its end.
+    time
+        Times in order.
+    what
+        Code of the occurrence at each time: the index of an event, `events` + s for the beginning of spell s, or
+        `events` + `spells` + s for the end of spell s.
     part, host, kind_of, group_of
         Part of a GPU, host resources per GPU, demand class and virtual cluster of each job.
     row, group
@@ -213,8 +224,10 @@ class WaitingSpells:
     ----------
     job
         Row of the waiting job; shape (spells,).
-    begin_us, end_us
-        Begin, a submission or a loss of GPUs, and end: the next start, the job's end, or the run's end; shape (spells,).
+    begin_us
+        Begin of the spell, a submission or a loss of GPUs; shape (spells,).
+    end_us
+        End of the spell: the next start, the job's end, or the run's end; shape (spells,).
     cause_us
         Time by cause (`CAUSES`); shape (spells, causes).
     """

@@ -109,8 +109,8 @@ class Workload(ComparesByValue):
     estimate_us
         Run time stated by the user, such as a time limit; 0 if none; shape (jobs,).
     good_us
-        Work of the successful attempt after the failing ones; 0 if there is none; -1 if it is the duration less the failing
-        attempts; shape (jobs,).
+        Work of the successful attempt after the failing attempts; 0 if there is none; -1 if it is the duration minus the
+        failing attempts; shape (jobs,).
     checkpoint_us
         Work between two checkpoints of the job, if preemptions or failures of machines undo work: -1 for the value of the run's
         rules, 0 for a job without checkpoints; shape (jobs,).
@@ -126,7 +126,7 @@ class Workload(ComparesByValue):
     groups
         Names of the virtual clusters.
     users, models, statuses, reasons, accounts, qos_names
-        Names, "" for unknown.
+        Names of users, models and so on, "" for unknown.
     ids
         Names of the jobs.
     dropped

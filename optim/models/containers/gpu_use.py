@@ -82,16 +82,20 @@ class GpuUse:
     ----------
     step_s
         Seconds for which the last sample, or a sample before a gap, counts.
-    held_s, busy_s
-        Allocated time, and the integral of utilisation (as a share) over it, in seconds.
+    held_s
+        Allocated time in seconds.
+    busy_s
+        Integral of the utilisation, as a share, over the allocated time, in seconds.
     idle_s
         Seconds with a utilisation below each threshold.
     longest_s
         Seconds of the longest spell below the first threshold.
     left_out_s
         Seconds of gaps between samples, which count neither as held nor as idle.
-    runs, spells
-        Shape (n, 2): begin and end of periods without a gap, and of idle spells of at least `IdleOptions.min_spell_s`.
+    runs
+        Begin and end of each period without a gap; shape (periods, 2).
+    spells
+        Begin and end of each idle spell of at least `IdleOptions.min_spell_s`; shape (spells, 2).
     """
 
     options: IdleOptions

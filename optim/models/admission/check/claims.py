@@ -221,7 +221,7 @@ class AdmissionClaims(AbstractClaims):
         return "refusing every job is feasible"
 
     def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:
-        """Return the sentences that a certificate may state: those of trees, or of dual points."""
+        """Return the sentences that a certificate may state: the sentences of trees, or of dual points."""
         is_tree = isinstance(certificate.proof, TreeProof)
         return OF_TREES.get(certificate.kind, ()) if is_tree else super().sentences_of(certificate)
 
@@ -240,7 +240,7 @@ class AdmissionClaims(AbstractClaims):
         return known
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return the valid ranges of the other counters."""
+        """Return the valid ranges of the counters that `counts` does not recompute."""
         plan, proof = (
             self.solution.decision,
             None if self.solution.certificate is None else self.solution.certificate.proof,

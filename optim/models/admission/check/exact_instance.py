@@ -405,7 +405,7 @@ def max_ps_beside(
     Parameters
     ----------
     demand, capacity, share
-        The job's demands, one server's capacity, the cap on the job's share of one server.
+        The job's demands, the capacity of one server, and the cap on the job's share of one server, respectively.
     count
         Number of servers.
     most

@@ -187,7 +187,7 @@ def _sides(exact: ExactInstance) -> tuple[Side, ...]:
 
 
 def _figures(exact: ExactInstance, job: ExactJob) -> _JobFigures | None:
-    """Return a job's figures, None if it can't complete alone in time."""
+    """Return the numbers of a job, None if it can't complete alone in time."""
     earliest = earliest_completion(exact, job)
     if earliest is None:
         return None
@@ -218,7 +218,7 @@ def _worker_slots(job: ExactJob) -> int:
 
 
 def _paper_figures(exact: ExactInstance, job: ExactJob, figure: _JobFigures) -> _JobFigures:
-    """Return the figures with the paper's values: f at the fastest completion with N workers, and f(T - a)."""
+    """Return a job's numbers with the paper's values: at the fastest completion with N workers, and in the last slot."""
     if job.is_chunk_integral:
         fastest = math.ceil(Fraction(max(1, math.ceil(job.target * job.chunk_slots)), job.chunks))
     else:

@@ -78,7 +78,7 @@ def read_facts(instance: AuctionInstance) -> ExactInstance:
 
 
 def _useful(instance: AuctionInstance) -> BoolArray:
-    """Mark the rows that fit alone and are undominated, which suffice for bounds."""
+    """Return which rows fit alone and are undominated; these rows suffice for bounds."""
     bids = instance.bids
     useful = _possible(instance)
     best: dict[int, dict[int, float]] = {}
@@ -96,7 +96,7 @@ def _useful(instance: AuctionInstance) -> BoolArray:
 
 
 def _possible(instance: AuctionInstance) -> BoolArray:
-    """Mark rows that fit alone in one place of their locality, or on their named machines."""
+    """Return which rows fit alone in a slot, machine, rack or the cluster, by their locality, or on their named machines."""
     cluster, bids = instance.cluster, instance.bids
     machine = np.zeros(len(cluster.machine_rack), dtype=np.int64)
     np.add.at(machine, cluster.slot_machine, cluster.slot_free)

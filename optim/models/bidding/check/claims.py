@@ -113,7 +113,7 @@ class BiddingClaims(AbstractClaims):
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return the valid ranges of counters, for those that `counts` does not recompute."""
+        """Return the valid ranges of the counters that `counts` does not recompute."""
         amounts = ("work", "risk_ratio", "neutral_risk_ratio")
         return {
             **CountRange.each_whole(("ratios", "leaves", "nodes", "points")),

@@ -87,8 +87,10 @@ class Lease:
         Name of the market, or of the type on demand.
     count
         Number of instances.
-    granted_s, ended_s
-        Time of the grant, and time of the return or of the price's rise above the bid.
+    granted_s
+        Time of the grant.
+    ended_s
+        Time of the return, or of the price's rise above the bid.
     end
         Cause of the lease's end.
     """

@@ -82,8 +82,10 @@ class Lifetimes:
         Names of kinds of machines, each a zone and a type.
     kind
         Shape (spells,): index of the machine's kind.
-    start_s, length_s
-        Time of the launch, in seconds after midnight of some day, and observed seconds, above 0; shape (spells,) each.
+    start_s
+        Shape (spells,): time of the launch, in seconds after midnight of some day.
+    length_s
+        Shape (spells,): seconds from the launch to the loss or the end of the observation, above 0.
     is_lost
         Shape (spells,): whether the observation ended with the loss of the machine.
     """

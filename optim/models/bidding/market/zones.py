@@ -26,8 +26,10 @@ class ZoneMarket:
 
     Parameters
     ----------
-    zones, regions
-        Name of each zone, and of its region.
+    zones
+        Name of each zone.
+    regions
+        Name of each zone's region.
     time_s
         Shape (ticks,): seconds since 1970, ascending.
     tick_s
@@ -84,8 +86,10 @@ class ZoneJob:
 
     Parameters
     ----------
-    work_s, deadline_s
-        Seconds of work on all machines together, and seconds from the job's start to its deadline.
+    work_s
+        Seconds of work on all machines together.
+    deadline_s
+        Seconds from the job's start to its deadline.
     setup_s
         Shape (zones + 1, zones): seconds between a launch in a zone and the first work, for start-up and transfer of the
         saved state. Row 0 is for a job without saved state, row 1 + z for a state saved in zone z.

@@ -66,13 +66,25 @@ def sweep(time, what, more, group, needs, can_run, quota, size, host, may_spread
 
     Parameters
     ----------
-    time, what, more
-        Times in order, indices of the changed quantities, and changes. Quantities are, in this order: waiting jobs per class,
-        GPUs used per group, used part of each GPU, down state, used vCPU, and used memory of each machine.
-    group, needs, can_run
-        Virtual cluster of each class, its request (gang, part of a GPU, vCPU, memory), and its usable machines.
-    quota, size, host
-        Quota of each group in GPUs, GPUs of each machine, and vCPU and memory of each machine.
+    time
+        Times in order.
+    what
+        Index of the quantity that changes at each time. Quantities are, in this order: waiting jobs per class, GPUs used
+        per virtual cluster, used part of each GPU, down state, used vCPU, and used memory of each machine.
+    more
+        Amount of each change.
+    group
+        Virtual cluster of each class.
+    needs
+        Request of each class: gang, part of a GPU, vCPU, memory.
+    can_run
+        Whether each class can run on each machine.
+    quota
+        Quota of each virtual cluster in GPUs.
+    size
+        Number of GPUs of each machine.
+    host
+        vCPU and memory of each machine.
     may_spread
         Whether a gang may take GPUs anywhere.
     """
@@ -394,7 +406,7 @@ def _taken(
 ) -> list[tuple[int, int, int]]:
     """Return changes (time, index, amount) of resources: parts of GPUs, down states, vCPU and memory of machines.
 
-    If a log names no GPUs, jobs take the lowest free ones of each machine.
+    If a log names no GPUs, jobs take the free GPUs with the lowest numbers of each machine.
     """
     gpus = cluster.gpus.tolist()
     begin = _sums(gpus)[:-1]
