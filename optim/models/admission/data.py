@@ -2,8 +2,8 @@
 
 Without a speed-up table, a job with Y workers is Y times as fast as with one worker, as in the paper. With a
 table, row (2) counts progress in twentieths of a worker-slot: ``sum_t p_i(Y_i(t)) >= ceil(20 E N M kappa)
-x_i`` (docs/mathematics/admission.md, (A.2s)). Here p_i(Y) is the table's entry; the last entry holds for more
-workers.
+x_i`` (docs/mathematics/admission.md, (A.2s)). Here p_i(Y) is the table's entry for Y workers; the last entry holds
+for more workers.
 
 Notation (docs/mathematics/admission.md; Bao, Peng, Wu, Li, INFOCOM 2018): job ``i``, slot ``t``, worker
 server ``h``, parameter server (PS) host ``k``, resource ``r``. All resource quantities are integer multiples
@@ -365,7 +365,8 @@ class AdmissionData(ComparesByValue):
     def target(self) -> IntArray:
         """Units of progress that complete a job, shape (jobs,).
 
-        Worker-slots W_i; chunks E_i N_i if `chunk_integral`; else twentieths of worker-slots where there is a speed-up.
+        The unit is a chunk if `chunk_integral` (the target is then E_i N_i), else a twentieth of a worker-slot for a job
+        with a speed-up table, else a worker-slot (the target is then W_i).
         """
         if not self.chunk_integral:
             result = self.work.copy()

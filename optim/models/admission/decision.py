@@ -241,7 +241,7 @@ Cut = ServerCut | CountCut
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
+    """A point of the packing LP's dual (rows (A.19) to (A.21)), with prices by server class, and with cuts.
 
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
     * right_hand_side``, with job i, server class c, slot t, resource r and the number of servers `count_c`

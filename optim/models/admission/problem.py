@@ -54,7 +54,7 @@ class CutDocument(msgspec.Struct, forbid_unknown_fields=True):
 class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A count cut; gains are [job, gains of 1, 2, ... units]; the last gain holds for more units.
 
-    On shared servers the gains are for workers, and a second field holds the gains of PSs.
+    On shared servers these gains are for workers, and `ps_gains` contains the gains of PSs.
     """
 
     side: Side

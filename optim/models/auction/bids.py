@@ -270,8 +270,8 @@ def _better_named(
 ) -> tuple[NamedRow, ...]:
     """Return the named rows that no other row dominates.
 
-    A named row whose rho is no smaller is dominated by the empty row, by a row of the widest locality with at most as
-    many GPUs, and by a named row with at most as many GPUs on every machine.
+    A named row is dominated if its rho is at least the rho of the empty row, of a row of the widest locality with at most
+    as many GPUs, or of another named row with at most as many GPUs on every machine.
     """
     undominated: list[NamedRow] = []
     widest = max((level for _, level, _ in classes), default=0)

@@ -148,7 +148,7 @@ def share_leftover(
     machines_of: Callable[[int], Collection[int]],
     rng: np.random.Generator,
 ) -> IntArray:
-    """Give leftover GPUs to apps at random, one gang at a time, near the GPUs they hold if possible.
+    """Give leftover GPUs to apps at random, one gang at a time, near the GPUs that an app holds if possible.
 
     Parameters
     ----------

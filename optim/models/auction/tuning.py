@@ -48,7 +48,7 @@ class TrialClass(StrEnum):
 
     @property
     def share(self) -> float:
-        """Share of its work that the trial is expected to do, and of its parallelism that it receives."""
+        """Share of a trial's work that it is expected to do; the trial receives the same share of its parallelism."""
         return 1.0 if self is TrialClass.GOOD else 0.5 if self is TrialClass.PROMISING else 0.0
 
 

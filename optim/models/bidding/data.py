@@ -1,9 +1,13 @@
 """The data of a bidding decision: bids, the outlook of the next hour, the scalability curve.
 
-Notation (Harlap et al., EuroSys 2017): candidate ``j`` = (market, bid delta) with ``k_j`` instances; beta the
-probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the
-scalability, lambda and sigma the hours that all instances lose by an eviction and by a change of the
-footprint.
+Notation (Harlap et al., EuroSys 2017): candidate ``j`` is a market with a bid delta, and has ``k_j`` instances.
+
+- beta: probability of an eviction within the hour
+- omega: expected usable hours
+- nu: work rate
+- phi: scalability
+- lambda: hours that all instances lose by an eviction
+- sigma: hours that all instances lose by a change of the footprint
 """
 
 from dataclasses import dataclass, field

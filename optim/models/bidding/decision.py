@@ -109,7 +109,7 @@ class Multipliers(ComparesByValue):
         corners of the box's ranges. It then lies below the loss in the entire box, because the loss is linear in K
         and concave in theta.
     theta, rate
-        Prices of theta and of K. A positive price is for the upper limit in the box, a negative one for the lower limit.
+        Prices of theta and of K. A positive price applies to the upper limit in the box, a negative price to the lower limit.
     """
 
     point: FloatArray

@@ -64,7 +64,7 @@ class EventLog(ComparesByValue):
         one, other events none.
     machine, gpus
         Machine of each place and number of GPUs that the start takes there, 0 for failures and repairs; shape (places,).
-        If jobs share GPUs (`Rules.jobs_a_gpu`, `Rules.is_shared`), each job's start counts the GPU.
+        If jobs share a GPU (`Rules.jobs_a_gpu`, `Rules.is_shared`), the start of each of these jobs counts it.
     slot
         Index of the GPU within its machine, if the policy assigns single GPUs; -1 otherwise; shape (places,).
     estimate_us

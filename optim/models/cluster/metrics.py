@@ -110,7 +110,8 @@ class Metrics:
     overhead_gpu_hours
         Part of the allocated GPU-time that is lost to restarts.
     goodput
-        Exclusive run time x gang of the completed jobs, without failed attempts, over the allocated GPU-time.
+        Useful over allocated GPU-time: useful is the exclusive run time times the gang of completed jobs, without failed
+        attempts.
     placement_score
         1 for gangs in one machine, 0.5 in one rack, 0.25 otherwise; mean over gangs of several GPUs, weighted by GPU-time.
     utilisation

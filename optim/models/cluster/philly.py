@@ -198,7 +198,7 @@ _ORDERED: tuple[tuple[str, str], ...] = (
     ("core dump", r"core dumped|\bSIGABRT\b|signal 6\b|Aborted|terminate called after throwing"),
     ("traceback from crash", r"Traceback \(most recent call last\)|\bstack trace\b|panic:|Unhandled exception"),
 )  # fmt: skip
-"""Patterns in order of precedence: hardware and cluster, memory, errors named by the program, errors of libraries, crashes."""
+"""Log patterns in order of precedence: hardware and cluster, memory, errors of the program, errors of libraries, crashes."""
 
 PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _ORDERED)
 

@@ -181,7 +181,7 @@ def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
         Jobs. A job's `checkpoint_us` has precedence over `rule_us`; for a job without checkpoints the result is
         `LATEST_US`, more than any job's work.
     rule_us
-        `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`; 0 if jobs keep all work, then all results are 0.
+        `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`. If it is 0, jobs keep all work, and all results are 0.
     """
     if not rule_us:
         return np.zeros(len(jobs), np.int64)

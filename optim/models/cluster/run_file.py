@@ -243,7 +243,7 @@ def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
 
 
 TABLE_TYPES: Mapping[str, type[Any]] = {"jobs": Workload, "cluster": Cluster, "log": EventLog}
-"""Dataclasses whose columns are stored under each array prefix."""
+"""Dataclass whose columns are stored under each prefix of array names."""
 
 FORMER_COLUMNS = {
     column.former: name for owner in TABLE_TYPES.values() for name, column in columns_of(owner).items() if column.former
@@ -664,7 +664,7 @@ def _cluster(arrays: RunArrays, header: HeaderDocument) -> Cluster:
 
 
 def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
-    """Return the jobs; for files of earlier versions, missing names are numbers."""
+    """Return the jobs; in files of earlier versions, numbers replace missing names."""
     columns = arrays.table("jobs")
     columns |= {
         plural: header.names_of(column, int(columns[column].max(initial=0)))

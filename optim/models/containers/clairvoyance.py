@@ -37,8 +37,8 @@ class ClairvoyantClaim:
     price
         Price of violations, which proves the bound.
     bound
-        Lower bound on the total of every plan whose violations are at most `allowed`, or at most the minimum if that is
-        larger; in units times samples.
+        Lower bound on the total allocation of every plan whose violations are at most `allowed`, or at most the smallest
+        possible violations if these exceed `allowed`; in units of the resource times samples.
     total
         Total allocation of `plan`, including the cost of its kills.
     plan

@@ -120,7 +120,7 @@ class GpuUse:
         return -np.inf if self._last is None else self._last[0]
 
     def add(self, time_s: FloatArray, percent: FloatArray) -> None:
-        """Add samples after the last one: rising times in seconds, and utilisation in per cent; shape (n,) both."""
+        """Add samples later than the last sample: increasing times in seconds, and utilisation in per cent; shape (n,) each."""
         if self._last is not None:
             time_s, percent = np.concatenate([[self._last[0]], time_s]), np.concatenate([[self._last[1]], percent])
         if len(time_s):

@@ -94,7 +94,7 @@ OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
         "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
     ),
 }
-"""Sentences that a tree's certificate may state instead of those of a dual point."""
+"""Sentences that a tree's certificate may state instead of the sentences for a dual point."""
 
 RATIO_CLAIMS = (
     "; competitive ratio {ratio} by the {theorem} price with ln(U / lower scale) up to {spread}; C1 to C6 hold",

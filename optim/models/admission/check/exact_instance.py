@@ -3,8 +3,8 @@
 The class `AdmissionInstance` derives tables such as work, deadlines and units per server. The checker never
 reads these tables and derives all of them again, so that the two derivations check each other.
 
-On separate servers, one number describes how many units of a job fit a server. On shared servers, a set of
-feasible pairs (workers, PSs) does. A class of n shared servers can host every sum of n such pairs.
+On separate servers, a job has a maximum number of units per server. On shared servers, it has a set of feasible
+pairs (workers, PSs) per server; a class of n shared servers can host every sum of n such pairs.
 """
 
 import math

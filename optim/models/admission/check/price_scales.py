@@ -74,7 +74,7 @@ class RecomputedRatio:
     ratio
         ``A + max(1, A)`` (A.29) or ``2 A`` (A.28); infinite if it exceeds the largest double.
     upper
-        C2: smallest ratio of U to the largest density of its row.
+        C2: smallest quotient, over all rows, of U and the largest value of a job over its smallest use of the row.
     start
         C5: largest quotient of ``sum_j lambda_j a_j`` and the job's value (zero start); or D_0, the value of all
         servers at the lower scale, and the best single job's value (exponential).

@@ -74,7 +74,7 @@ def check_shares(
 
 
 def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Violation]:
-    """Check that a witness is an allocation of the other apps."""
+    """Check that a witness is an allocation to the apps other than `app`."""
     where = f"without app {facts.app_name(app)}"
     violations = check_rows(facts, witness.row)
     if violations:
@@ -113,7 +113,7 @@ def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> lis
 
 
 def decided_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
-    """Return the number of grants that are equal at both ends of their intervals, all grants, and the widest interval.
+    """Return the number of grants of equal size at both ends of the share's interval, of all grants, and the widest interval.
 
     In a lottery the share is the probability of the grant, so a grant is certain only if both ends are equal.
     """

@@ -234,7 +234,7 @@ Point = tuple[float, float]
 def check_curve(
     facts: VerifierContext, stated: Mapping[str, float], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
-    """Return the violations of the stated points of the curve of cost by work.
+    """Return the violations of the points that a solution states on its curve of cost by work.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def _check_order(points: list[Point]) -> list[Violation]:
 def _check_values(
     facts: VerifierContext, points: list[Point], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
-    """Check points against the bound, and that a point does at least the decision's work at no more than its cost."""
+    """Check points against the bound, and that some point has at least the work and at most the cost of the decision."""
     least = facts.instance.min_work * (1.0 - COUNTER_TOL)
     for i, (cost, work) in enumerate(points):
         if bound is not None and work >= least and cost < bound * work * (1.0 - COUNTER_TOL) - COUNTER_TOL:

@@ -165,8 +165,8 @@ class _Cells:
     """The relaxation of a box, by cell.
 
     `hours` are the useful hours, `base` is the rate without bids, `rate` the rate of an instance of each bid.
-    `is_settled` says whether no eviction is left open, `eviction_mask` which bids' evictions are open; `by_theta` is the
-    rate lost per theta.
+    `is_settled` says whether the loss by evictions is already counted, `eviction_mask` which bids' evictions are
+    undecided; `by_theta` is the rate lost per theta.
     """
 
     hours: FloatArray

@@ -155,7 +155,7 @@ class FixedPrice:
 
 
 def lease_lines(lease: Lease, prices: Prices, billing: Billing) -> tuple[LedgerLine, ...]:
-    """Return the bill of a lease by one of Amazon's rules, one line per hour; an on-demand lease ends by return.
+    """Return the bill of a lease by one of Amazon's rules, one line per hour; an on-demand lease must end by return.
 
     Hour `n` begins n hours after the grant and costs the market's price at that time, independent of the bid and later
     prices. Under ``aws-2009`` started hours are paid in full, except that the hour in which the price crosses the bid is

@@ -82,7 +82,7 @@ def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
 MINUTES = HOUR_S // MINUTE_S
 
 DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
-"""Bid deltas in micro-dollars: 0 and the geometric grid from $0.0001 to $0.4."""
+"""Bid deltas in micro-dollars: 0, and a nearly geometric grid from $0.0001 to $0.4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class EvictionTable(ComparesByValue):
         Shape (markets, deltas + 1): mean hours to the eviction, the area under the survival up to the longest time
         observed; NaN if no such bid was ever granted: `survival` is then 0 from minute 1 on.
     low, high
-        Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
+        Shape (markets, deltas + 1): ends of the 95 % interval of the probability of eviction within the hour.
     hours
         Shape (markets,): full hours of history used in the estimates.
     """

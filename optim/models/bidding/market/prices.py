@@ -160,7 +160,7 @@ class PriceHistory(ComparesByValue):
         return end_s > self.end_s or bool(((self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)).any())
 
     def volatility(self) -> FloatArray:
-        """Return the variance over time of each market's price relative to on demand, without gaps; shape (markets,)."""
+        """Return the variance over time, outside gaps, of each market's price over its on-demand price; shape (markets,)."""
         result = []
         for market, path in zip(self.markets, self.paths, strict=True):
             edges = np.unique(np.concatenate([path.time_s, self.gaps.ravel(), [self.end_s]]))
