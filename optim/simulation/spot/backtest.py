@@ -54,7 +54,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Result of one policy from one start; None where a field does not apply.
+    """Result of one policy from one start; a field that does not apply is None.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Row:
     cost_per_work
         Dollars per unit of work.
     on_demand_hours, paid_hours, free_hours
-        Machine-hours on demand, of paid spot instances, and of spot instances that were not charged.
+        Machine-hours of on-demand instances, of paid spot instances, and of spot instances that were not charged.
     evictions
         Number of evicted leases.
     deadline_met
@@ -80,13 +80,13 @@ class Row:
         `deadline-dp`. None if `deadline-dp` is not run, or if bills are by the hour and the tick does not divide an
         hour.
     ratio_to_optimum, probes
-        Over zones: cost divided by the proven minimum, and number of probes.
+        Cost divided by the proven minimum, and number of probes; only in back-tests over zones.
     redrawn
         Number of starts that were drawn before this one and rejected because a run reached a gap in the prices.
     billing
         Name of the billing rule.
     file
-        Name of the recording, where each recording is one start.
+        Name of the recording, in a comparison in which each recording is one start.
     """
 
     policy: str
@@ -120,7 +120,7 @@ class Paired:
     Parameters
     ----------
     starts
-        Number of these starts.
+        Number of starts from which both policies completed the job.
     mean, low, high
         Cost of the policy minus cost of the other policy in dollars, paired by start: mean and 95 % interval (Student's
         t). None without a start; `low` and `high` are None with fewer than two.
@@ -150,10 +150,11 @@ class Summary:
     common
         Number of starts from which all policies completed the job, apart from policies that never complete it.
     mean, low, high
-        By measure: mean over the `common` starts (`deadline_met`: over all), with its 95 % interval (Student's t; Wilson
-        for `deadline_met`). A mean is None if no row has a value; an interval is None with fewer than two values.
+        For each measure: the mean over the `common` starts, and the ends of its 95 % interval by Student's t. For
+        `deadline_met` the mean is over all starts, and the interval is Wilson's. A mean is None if no row has a value; an
+        interval is None with fewer than two values.
     paired
-        By other policy: the difference in cost, start by start, see `Paired`.
+        For each other policy: the comparison of costs from the same starts, see `Paired`.
     """
 
     policy: str
@@ -192,7 +193,7 @@ def row_of_run(result: RunResult, redrawn: int = 0) -> Row:
 
 
 def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
-    """Return the row of a reference; its work is the work of the job."""
+    """Return the row of a reference, whose plan does the work of the job."""
     cost = result.cost_usd if math.isfinite(result.cost_usd) else None
     return Row(
         policy=result.name,
@@ -265,10 +266,10 @@ def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = N
 
 
 def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
-    """Return the cluster number of each row: the window of length `window_s` that contains its start; None without one.
+    """Return a cluster number for each row; None without `window_s`.
 
-    A recording without a date, whose clock starts at 0, forms a cluster by itself because its overlap with others is
-    unknown.
+    Rows whose starts lie in the same window of length `window_s` form a cluster. A recording without a date has a clock
+    that starts at 0; it forms a separate cluster because its overlap with other recordings is unknown.
     """
     if window_s is None:
         return None
@@ -306,7 +307,7 @@ def _interval(
 
 
 def _share(met: Sequence[bool | None]) -> tuple[float | None, float | None, float | None]:
-    """Return a share and its Wilson interval, which has a positive width even if all starts agree."""
+    """Return the share of true values and its Wilson interval, whose width is positive even if all values agree."""
     values = [value for value in met if value is not None]
     mean, low, high = _interval(values)
     if mean is None or low is None:
@@ -323,12 +324,12 @@ def ratio(cost: float | None, reference: float | None) -> float | None:
 
 
 MAX_DRAWS = 1000
-"""Maximum number of draws for one start until none of its runs reaches a gap in the prices."""
+"""Maximum number of draws per start; a start is drawn again if one of its runs reaches a gap in the prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRows:
-    """The rows of one start, or the error for which there are none: a failed check, or a process that died."""
+    """The rows of one start, or the error that prevented them: a failed check, or a process that died."""
 
     index: int
     rows: tuple[Row, ...]
@@ -350,7 +351,7 @@ def make_world(
     history
         All prices.
     train_until_s
-        Time of the split in seconds since 1970; the middle by default.
+        Time of the split in seconds since 1970; the middle of the history by default.
     options
         The job.
     volatile
@@ -427,7 +428,7 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         """Run all policies from one start."""
 
     def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
-        """Run all policies from one start; it takes too little time to need interruption."""
+        """Run all policies from one start, which takes so little time that `stop` is not checked."""
         del stop, progress
         return self.run_start(piece)
 
@@ -550,7 +551,7 @@ def run_backtest(
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown, or the prices do not allow one of the start times.
+        If a policy is unknown, or the prices after one of the start times are missing, end too early or have a gap.
     """
     check_policies(policies)
     starts = len(begins) or starts
@@ -582,7 +583,7 @@ class ZoneStarts:
     billing
         Billing rule.
     probe_s
-        Seconds that a probe is charged.
+        Seconds charged for a successful probe.
     firsts
         Start ticks, in order; None to draw them.
     hazards

@@ -41,7 +41,7 @@ from optim.solvers.bidding.deadline_table import (
 
 
 class Machines(StrEnum):
-    """Type of machines in use, or chosen."""
+    """Type of the machines that a job uses or that a policy chooses."""
 
     NONE = "none"
     SPOT = "spot"
@@ -66,8 +66,8 @@ class DeadlineView(NamedTuple):
     setup_left_s
         Remaining set-up time, during which the machines do no work.
     held_s
-        Time since the launch of the machines, for bills that depend on it. None assumes the lowest age that agrees with
-        `setup_left_s`.
+        Time since the launch of the machines, for bills that depend on it. If it is None, the policy assumes the lowest
+        age that agrees with `setup_left_s`.
     spell_s
         Duration so far of the present spell of availability or absence. None if the spell began before the start, so
         that its age is unknown.
@@ -92,10 +92,8 @@ LEVEL, MAX_LEVEL = 8.0, 1
 DOUBT = 4.5
 """Prior penalty, in the logarithm of the weight, for each step of the power away from 0.
 
-Among 1, 2, 4.5, 7 and 12 it is the smallest penalty whose cost is at most 0.1 % above the best if the hazards are right.
-Two recordings of one campaign confirm the choice: 2022 (learned from 2023) and 2023 (learned from 2022). There the cost
-is 3.7 % and 5.9 % below that of `uniform-progress`. With hazards ten times too low, in 2022, the cost is 2.0 % above that
-of `uniform-progress`; a penalty of 12 leads to 4.3 %.
+Of the penalties tested, it is the smallest whose cost is at most 0.1 % above the best cost if the hazards are right. With
+hazards ten times too low, the cost was 2.0 % above that of `uniform-progress`; with a penalty of 12 it was 4.3 % above.
 """
 
 MIN_CHANCE = 1e-3
@@ -103,8 +101,8 @@ MIN_CHANCE = 1e-3
 wrong."""
 
 LAST, WAS_THERE, BEGAN = range(3)
-"""Positions in the memory of `SpellWatch`: time of the last observation, its result, and begin of the spell. NaN means
-no observation yet, or a begin before the start."""
+"""Positions in the memory of `SpellWatch`: time of the last observation, its result, and begin of the spell. The time
+is NaN before the first observation; the begin is NaN if the spell began before the start."""
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +112,8 @@ def log_lasting(hazards: SpellHazards) -> FloatArray:
     Returns
     -------
     FloatArray
-        Shape (powers, 2, 2, ages): power, whether the spell began before the start, state (absent or present) and age.
+        Shape (powers, 2, 2, ages), indexed by the power, whether the spell began before the start, the state (absent or
+        present) and the age.
     """
     found = np.empty((2 * MAX_LEVEL + 1, 2, 2, hazards.num_ages))
     for row, power in enumerate(range(-MAX_LEVEL, MAX_LEVEL + 1)):
@@ -200,12 +199,12 @@ class SpellWatch:
 
     @property
     def levels(self) -> tuple[int, int]:
-        """Powers of `LEVEL` for the hazards of absence and of availability."""
+        """Most likely powers of `LEVEL` for the hazards of absence and of availability."""
         return likeliest(self._log_weight, ABSENT), likeliest(self._log_weight, PRESENT)
 
 
 def new_memory() -> tuple[FloatArray, FloatArray]:
-    """Return the memory of a run before any observation: see `LAST`, and the log weights of the powers by state."""
+    """Return the memory of a run before any observation (see `LAST`), and the log weights of the powers by state."""
     powers = np.arange(-MAX_LEVEL, MAX_LEVEL + 1)
     return np.array([np.nan, 0.0, np.nan]), np.tile(-DOUBT * np.abs(powers), (2, 1))
 
@@ -220,8 +219,8 @@ class DeadlinePolicy:
 
     The table minimises the mean cost and always meets the deadline.
 
-    The guarantee requires decisions at every tick, and on-demand machines that work at most `setup_s` after their
-    launch. `spare_s` must cover any unforeseen loss: one tick, if spot machines may be lost within a tick.
+    The guarantee requires decisions at every tick, and on-demand machines that start to work at most `setup_s` seconds
+    after their launch. `spare_s` must cover any unforeseen loss: one tick, if spot machines may be lost within a tick.
 
     Parameters
     ----------
@@ -230,7 +229,7 @@ class DeadlinePolicy:
     hazards
         Probability per tick that a spell ends, by age.
     table
-        Choice in every situation.
+        Choice for every tick, remaining work, current lease and age of the spell.
     spare_s
         Seconds by which the table's deadline precedes the true one.
 
@@ -329,7 +328,7 @@ class DeadlinePolicy:
 
     @cached_property
     def _looked_up(self) -> tuple[int, int, int, int, list[int], list[int], memoryview, int]:
-        """Numbers of the table as Python numbers and lists, which are faster to read one by one than arrays."""
+        """Values of the table as Python numbers and lists, which are faster to read one by one than arrays."""
         job, table = self.job, self.table
         entries, spells = table.entries.reshape(-1).data, table.entries.shape[1]
         return (
@@ -339,7 +338,7 @@ class DeadlinePolicy:
 
     @cached_property
     def _leases(self) -> dict[Machines, tuple[int, list[int], int]]:
-        """By machine type: index of the youngest lease, remaining units of set-up by age, and period of recurrent ages."""
+        """For each machine type: index of the youngest lease, remaining set-up units by age, and period of recurrent ages."""
         leases = self.table.leases
         found = {}
         for kind, is_spot in ((Machines.SPOT, True), (Machines.ON_DEMAND, False)):

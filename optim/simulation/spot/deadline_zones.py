@@ -1,4 +1,4 @@
-"""The policy `deadline-dp`: backward recursion, with spells of availability that end as in other traces."""
+"""The policy `deadline-dp`: a backward recursion, with hazards of spells of availability learned from other traces."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from optim.solvers.bidding.deadline_table import DeadlineJob
 from optim.solvers.bidding.zone_values import ZoneGroup, ZoneProblem, ZoneValues, solve_zones, tick_of, worth
 
 PRICE_STEP = 0.1
-"""Logarithms of spot prices are rounded to the first price plus a multiple of this; prices that round alike share a
+"""Step to which the logarithm of a spot price over the first price is rounded; prices with equal rounded values share a
 table."""
 
 OLD_S = 1e9
@@ -60,14 +60,15 @@ class DeadlineProgramme(DeadlineGuard):
 
     The deadline is always met: the guard of the base class overrides the recursion, even if its values are wrong.
 
-    Hazards of spells of availability are learned from a history, without the zones of the run unless the history ends
-    before the run's traces begin. Without a history, a spell of k ticks of 600 s ends in the next tick with probability
-    0.3 / k^0.75. Ticks are resampled to the interval of decisions: ten minutes, or the next lower multiple of a tick.
+    Hazards of spells of availability are learned from a history. The zones of the run are omitted from the history
+    unless it ends before the run's traces begin. Without a history, a spell of k ticks of 600 s ends in the next tick
+    with probability 0.3 / k^0.75. Ticks are resampled to the interval of decisions: ten minutes, or the next lower
+    multiple of a tick.
 
     Over several zones the policy compares at every tick the expected remaining cost of each zone, of on demand and of
-    waiting. The policy requests the cheapest zones first, and never probes. A factor of 1/8, 1 or 8 scales all hazards,
-    whichever the observed spells make most likely. Each zone's hazards are also halved or doubled by its own spells.
-    Hourly bills are treated as bills by the second here.
+    waiting. The policy requests the cheapest zones first, and never probes. All hazards are scaled by 1/8, 1 or 8,
+    whichever factor the observed spells make most likely. The spells observed in a zone may also halve or double that
+    zone's hazards. The expected costs treat hourly bills as bills by the second.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
@@ -75,7 +76,7 @@ class DeadlineProgramme(DeadlineGuard):
         self._rule: _OneZone | _SeveralZones = (_OneZone if len(facts.zones) == 1 else _SeveralZones)(facts, self)
 
     def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
-        """Return the longest set-up of the offers if the last has machines for certain (on demand, or in use).
+        """Return the longest set-up of the offers if the last offer certainly has machines (on demand, or in use).
 
         Return a full tick if the last offer is uncertain, or if the environment forces on-demand machines a tick early.
         """
@@ -112,7 +113,7 @@ class _OneZone:
         self._watch = SpellWatch(self._hazards)
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return the table's choice if there are machines, followed by its choice if there are none."""
+        """Return the table's choice if spot machines are available, followed by its choice if none are."""
         for tick, is_available in new_sights(view, 0, self._seen):
             self._watch.see(tick * self._facts.tick_s, is_available=is_available)
         self._seen = view.seen[0]
@@ -134,7 +135,7 @@ class _OneZone:
         absent = self._places(view, is_available=False)
         if there and there[0].is_spot:
             return (spot, *absent)
-        # A probe reveals the age of the spell: worth its price if spot machines would be chosen at some age.
+        # A probe reveals the age of the spell. It is worth its price if spot machines would be chosen at some age.
         if there == absent and self._places(view, is_available=True, lasted_s=OLD_S)[:1] != (spot,):
             return absent
         return there if view.probe(0) else absent
@@ -177,8 +178,8 @@ class _PacedWatch(SpellWatch):
     Corrections have smaller steps than in `SpellWatch`, because zones are compared with each other.
 
     The factor by which a state's hazards differ in this zone has a gamma prior with mean 1 and shape `PACE_ENDS`. After
-    n observed ends with x expected, its posterior mean is ``(PACE_ENDS + n) / (PACE_ENDS + x)``. The expected number
-    depends on the power of `LEVEL` common to all zones.
+    n observed ends, where x ends were expected, the factor's posterior mean is ``(PACE_ENDS + n) / (PACE_ENDS + x)``.
+    The number x depends on the power of `LEVEL` common to all zones.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
@@ -278,9 +279,9 @@ class _SeveralZones:
         return (*(Offer(zone, True) for zone in sorted(better, key=found.__getitem__)), *otherwise)
 
     def _age(self, zone: int, now_s: int, tick_s: float, last: int) -> int:
-        """Return the age, in ticks of the values, of a zone's spell of availability if it has machines now.
+        """Return the age of a zone's spell of availability, in ticks of `ZoneValues`, if the zone has machines now.
 
-        -1 if unknown.
+        The age is -1 if it is unknown.
         """
         lasted_s = self._watches[zone].lasted_s(now_s, is_available=True)
         return -1 if lasted_s is None else min(last, int(lasted_s / tick_s))
@@ -301,9 +302,9 @@ class _SeveralZones:
     def _factors_now(self) -> tuple[tuple[float, float], ...]:
         """Return the multipliers of the hazards of absence and of availability, by zone.
 
-        A large error of the hazards affects all zones: the spells of all zones determine the most likely power of
-        `LEVEL`. Differences between zones outlast a job, and shortages coincide: all zones together therefore have the
-        weight of one zone's mean observation.
+        A large error of the hazards affects all zones, so the spells of all zones determine the most likely power of
+        `LEVEL`. The zones' log likelihoods are averaged instead of added, because shortages coincide and differences
+        between zones outlast a job.
         """
         weights = new_memory()[1]
         for kind in (ABSENT, PRESENT):

@@ -53,7 +53,7 @@ class Snapshot:
     holdings
         All leases, on-demand leases first.
     work_done, work_saved
-        Work done that still counts, and the part of it in the last complete checkpoint.
+        Work done and not lost, and the part of this work that the last complete checkpoint contains.
     rate, resumes_s
         From `resumes_s` until the next snapshot, `rate` units of work are done per hour.
     """
@@ -67,7 +67,7 @@ class Snapshot:
 
 
 Observer = Callable[[Snapshot], None]
-"""Receives every snapshot, in time order; of several at the same time, the last one is valid."""
+"""Function that receives every snapshot, in time order; of several snapshots at the same time, only the last is valid."""
 
 
 def noop(moment: Snapshot) -> None:
@@ -92,7 +92,7 @@ class RunResult:
     evictions
         Number of evicted leases.
     on_demand_hours, paid_hours, free_hours
-        Machine-hours on demand, of paid spot instances, and of spot instances that were not charged.
+        Machine-hours of on-demand instances, of paid spot instances, and of spot instances that were not charged.
     end_s
         End of the last lease.
     ledger
@@ -131,7 +131,7 @@ WORK_TOL = 1e-9
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    """A lease with the eviction time that the policy does not see; on-demand leases are never evicted."""
+    """A lease with its time of eviction, which the policy does not see; on-demand leases are never evicted."""
 
     lease: LiveLease
     crossing_s: int = NEVER
@@ -203,9 +203,9 @@ class SpotRun:
             self._tell()
 
     def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
-        """Advance through the ticks before the next event at which the policy requests nothing.
+        """Advance through the next ticks as long as the policy requests nothing.
 
-        Return the tick after them.
+        Return the tick after the skipped ones.
         """
         skipped = self._policy.next_decision_tick(leases, rooms, ticks) if ticks else 0
         for tick in ticks[:skipped]:

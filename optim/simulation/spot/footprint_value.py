@@ -35,8 +35,8 @@ class Offers(NamedTuple):
     highest
         Shape (offers,): on-demand price in micro-dollars, the upper limit of bids.
     survival, usable
-        Shape (offers, deltas + 1, 61): survival probability by bid and minute, and its integral. The last bid is
-        `highest` itself.
+        Shape (offers, deltas + 1, 61), by bid and minute: probability that a lease survives to the minute, and the
+        integral of this probability. The last bid is `highest` itself.
     new_risk, new_hours
         Shape (offers, deltas + 1): probability that a new lease is evicted in its first hour, and its usable hours.
     deltas
@@ -65,7 +65,7 @@ class Overheads(NamedTuple):
 class Held(NamedTuple):
     """Value of the present leases in the coming hour.
 
-    Dollars, each lease's work rate and usable hours, and each offer's eviction risk.
+    The fields are the dollars, each lease's work rate and usable hours, and each offer's eviction risk.
     """
 
     cost: float
@@ -86,7 +86,8 @@ class Candidates(NamedTuple):
 class Changes(NamedTuple):
     """All price changes, grouped by market.
 
-    Times, prices in micro-dollars, and index of each market's first change, followed by the total number.
+    Times, prices in micro-dollars, and index of each market's first change; the last index is the number of all
+    changes.
     """
 
     time_s: IntArray

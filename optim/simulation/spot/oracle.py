@@ -1,13 +1,13 @@
-"""Clairvoyant references: lower bounds on the cost of a job with all prices known, and plans close to them.
+"""Clairvoyant references: lower bounds on the cost of a job with all prices known, and plans of nearly that cost.
 
-Given a price q of work, the slots are independent. Each slot buys machines until the gain of the next one at q is below
-its cost. Consecutive slots of equal cost form one segment, and a price history has far fewer segments than slots.
+Given a price q of work, the slots are independent. Each slot buys machines until the gain of another machine at q is
+below its cost. Consecutive slots of equal cost form one segment, and a price history has far fewer segments than slots.
 
-The lower bound comes from a relaxation. At every moment a machine-hour costs at least the lowest price of the past
-hour, or the on-demand price. A machine costs nothing at a moment at which some bid would have obtained the machine for free:
-less than an hour before the price rises above all prices since that moment. Machines under warning also work for free.
-If start-up takes less time than a warning, they overlap with their replacements, above the limit on spot instances. The
-best price of work is found by bisection on this Lagrangian dual. Start-up times and pauses are omitted.
+The lower bound comes from a relaxation. At every moment a machine-hour costs at least the lowest price of the past hour, or the
+on-demand price. A machine costs nothing at a moment at which some bid would have obtained the machine for free: less than an
+hour before the price rises above all prices since that moment. Machines under warning also work for free. If start-up takes
+less time than a warning, these machines overlap with their replacements, and together they may exceed the limit on spot
+instances. The best price of work is found by bisection on this Lagrangian dual. The relaxation omits start-up times and pauses.
 
 If prices evict no machines (`Billing.has_bids`), no hour is free.
 

@@ -1,11 +1,12 @@
 """Check of the bound and plan of a clairvoyant reference, from the prices alone and without the code that computed them.
 
-The bound follows from weak duality. Let q be the price of work. Any policy that completes the job can be paid q per
-unit of work without changing its optimal cost, less the constant ``q work``. The remaining problem separates by moment,
-and its optimum at a moment bounds the gain of any policy there. A machine costs at least the lowest price of the hour
-before. It costs nothing if some bid gets it for free: from less than an hour before a rise above the present price to
-two minutes after it. If start-up takes less time than a warning, machines under warning work at the same time as their
-replacements. Each rise in the last two minutes then adds as many machines as the limit allows.
+The bound follows from weak duality. Let q be the price of work. Suppose that policies are paid q per unit of work. For
+a policy that completes the job, this lowers the cost by the constant ``q work``. Without the requirement to complete
+the job, the moments are independent, and the optimum at a moment bounds any policy's gain at that moment. A machine
+costs at least the lowest price of the hour before. It costs nothing if some bid gets it for free: from less than an
+hour before a rise above the present price to two minutes after it. If start-up takes less time than a warning, machines
+under warning work at the same time as their replacements. Each rise in the last two minutes then adds as many machines
+as the limit allows.
 """
 
 from bisect import bisect_left, bisect_right

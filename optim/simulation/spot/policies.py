@@ -172,10 +172,10 @@ class BidBrainPolicy(Policy):
     """One-step search over market, bid margin and count at every tick, and at minute 58 of every lease's hour.
 
     All leases are valued over the coming hour. The rest of the paid hour counts at its share of the price, the time
-    after it at the present price. If leases were valued only to the end of their paid hours, a lease about to be
-    renewed would have no value. The search would then retain every other lease. Expected work loses the overheads of
-    start-up, of the planned change and of evictions. Evictions are nested within a market and independent across
-    markets.
+    after it at the present price. If leases were valued only to the end of their paid hours, leases about to be renewed
+    would have no value. Any other lease would then be retained, because the footprint would seem to do little work
+    without it. Expected work loses the overheads of start-up, of the planned change and of evictions. Evictions are
+    nested within a market and independent across markets.
 
     Parameters
     ----------
@@ -185,8 +185,9 @@ class BidBrainPolicy(Policy):
     Attributes
     ----------
     recovery
-        Loss per eviction: a pause with `ELASTIC`; an expected restart and half an interval with `CHECKPOINT`. Both use
-        reliable machines: without a fixed cost, very few instances would have the lowest cost per work.
+        Loss per eviction: a pause with `ELASTIC`; an expected restart and half a checkpoint interval with `CHECKPOINT`.
+        In both cases the policy uses reliable machines: without a fixed cost, very few instances would have the lowest
+        cost per work.
 
     References
     ----------
@@ -391,7 +392,7 @@ _USERS: Mapping[str, tuple[str, type[Any], str]] = {
     "spot": ("", Policy, "a policy on spot prices"),
     "zones": (" over zones", ZonePolicy, "a policy over zones"),
 }
-"""By world: words that errors add to a policy's name, and base class of user policies with its name."""
+"""For each world: the words that errors append to "policy", the base class of user policies, and its description in errors."""
 
 
 def check_policies(names: Iterable[str], world: str = "spot") -> None:

@@ -91,7 +91,8 @@ class SpotOptions:
     horizon
         A run is given up after `horizon` times `job_hours`.
     linger
-        Keep instances to the end of their hour after the job, since an eviction would make that hour free.
+        Whether, after the end of the job, instances are kept to the end of their billing hour, since an eviction would
+        make that hour free.
     """
 
     job_hours: float = 20.0
@@ -236,7 +237,7 @@ class World:
 
     @property
     def spot_capacity(self) -> float:
-        """Maximum rate of spot machines."""
+        """Maximum total rate of spot machines, in units of work per hour."""
         return self.options.max_spot * self.baseline.rate
 
     def baseline_price(self, time_s: int) -> int | None:
@@ -245,7 +246,7 @@ class World:
 
     @cached_property
     def table_row(self) -> tuple[int, ...]:
-        """Row of each market in the table."""
+        """Row of each market in `table`."""
         return tuple(self.table.index[market.name] for market in self.history.markets)
 
     @cached_property
@@ -288,7 +289,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLease:
-    """Leased instances at one point in time; the engine maintains a separate account.
+    """Leased instances at one point in time.
 
     Parameters
     ----------

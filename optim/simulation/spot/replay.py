@@ -67,7 +67,7 @@ class Times(NamedTuple):
     setup_s, move_micro
         Shape (2,): set-up time and price of the move, without and with a stored state.
     machines, on_demand_micro, probe_s
-        Number of machines, their on-demand price, and seconds that a probe is charged.
+        Number of machines, on-demand price of a machine, and seconds charged for a successful probe.
     is_whole
         Whether started ticks are billed in full.
     decide_s
@@ -122,7 +122,7 @@ RUN = np.dtype(
         ),
     ]
 )
-"""State of a run, from which it continues with another table."""
+"""State of a run, which the loop keeps while it asks for another table."""
 
 
 @compiled
@@ -140,7 +140,7 @@ def _go(
     weight: FloatArray,
     stays: IntArray,
 ) -> bool:
-    """Run until the job is complete or twice the deadline is reached, and return True; False if it needs another table.
+    """Run until the job is complete or twice the deadline is reached; return True at the end, False if another table is needed.
 
     `steps` are price steps by tick. `seen` and `weight` are the memory of `SpellWatch`. Rows of `stays` are the fields
     of `Allocation` without its zone.

@@ -9,11 +9,11 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 
 PRIOR_H = 6.0
-"""Prior lifetime of machines in hours, with the weight of one loss in this observation time."""
+"""Prior lifetime of machines in hours; it has the same weight as one loss observed in this time."""
 
 
 class ZoneMemory:
-    """Estimate of each zone's availability as a two-state chain, observed at some ticks only.
+    """Estimate of each zone's availability by a two-state chain that is observed at some ticks only.
 
     A loss is counted if the first of two consecutive observations found machines and the second did not. The lifetime
     is the observed time divided by the losses, where the prior adds `PRIOR_H` and one loss.
@@ -243,13 +243,12 @@ class AdaptiveZones(UniformProgressZones):
 class SkyNomad(AdaptiveZones):
     """Use the offer with the lowest expected cost of work if it is below the present value of work.
 
-    The paper combines probes, predicted lifetimes, migration costs and deadline pressure in one cost model in dollars,
-    but omits some formulas, which are ours here. Let machines last L hours, with a set-up of s hours and a move of m
-    dollars. The machines then cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of
-    the work plus s. An hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work
-    left to time left, divided by that ratio at the start. Offers above this value are rejected, so the job waits when it
-    is ahead of the line and pays for on-demand machines when it is behind. The job moves only to offers of lower cost,
-    because a move pays for another launch.
+    The paper combines probes, predicted lifetimes, migration costs and deadline pressure in one cost model in dollars. It omits
+    some formulas; this class defines them. Let machines last L hours, with a set-up of s hours and a move of m dollars. The
+    machines then cost ``(price L + m) / (L - s)`` per hour of work. For on-demand machines L is the rest of the work plus s. An
+    hour of work is worth its on-demand price times the pressure. The pressure is the ratio of work left to time left, divided
+    by that ratio at the start. Offers above this value are rejected, so the job waits when it is ahead of the line and pays for
+    on-demand machines when it is behind. The job moves only to offers of lower cost, because a move pays for another launch.
 
     References
     ----------

@@ -76,7 +76,7 @@ class ZoneView:
     spot_micro
         Present spot prices of all zones in micro-dollars per hour. Prices are public, availability is not.
     seen
-        By zone: last tick of an observation (a request, a probe or a lease), and whether there were machines.
+        For each zone: tick of the last observation (a request, a probe or a lease), and whether there were machines.
     probe
         Function that requests a machine of a zone, returns whether there is one, and releases it. A successful probe
         costs `probe_s` seconds at the zone's price.
@@ -122,7 +122,7 @@ class ZonePolicy(ABC):
 
 
 def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offer]:
-    """Return a policy's answer.
+    """Return a policy's answer after checking its form.
 
     Raises
     ------
