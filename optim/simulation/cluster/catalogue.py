@@ -37,9 +37,9 @@ def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] |
 def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:
     """Return a policy by registered name, file (``./mine.py:MyPolicy``), or entry point (group `optim.policies`).
 
-    ``WRAPPER+NAME`` puts wrappers around it, the innermost last; their options are named ``WRAPPER.NAME``. A user's
-    class derives from `PlanningPolicy`. The class is constructed without arguments, or with its options if it has a dataclass
-    `Options`, and with the workload if it takes a second argument.
+    ``WRAPPER+NAME`` puts a wrapper around the policy; of several wrappers, the innermost is the last. The options of a wrapper
+    are named ``WRAPPER.NAME``. A user's class must derive from `PlanningPolicy`. It is constructed without arguments, or with
+    its options if it has a dataclass `Options`, and also with the workload if it takes a second argument.
 
     Raises
     ------
@@ -97,7 +97,7 @@ FAMILIES = {
     "kueue": "for the rules of Kueue use hierarchical-quota",
     "slurm": "for the rules of Slurm use multifactor",
 }
-"""Hints for names that aren't names of policies, by the beginning of the name."""
+"""Hints for unknown policy names that begin with the key."""
 
 
 def _user_class(name: str, known: tuple[str, ...]) -> type[PlanningPolicy]:

@@ -34,7 +34,7 @@ from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_comp
 
 HOUR_S = 3600.0
 TURNS = {"quantum_s": US, "round_s": US, "lease_min": 60 * US}
-"""Options that set how long a job keeps its GPUs before others may take them, with their units in microseconds."""
+"""Options that set how long a job keeps its GPUs before other jobs may take them, with the unit of each in microseconds."""
 
 FIGURES = [each.name for each in (*fields(Metrics), *fields(Rules))]
 """Fields of a row; stored rows with other fields are simulated again."""
@@ -69,19 +69,19 @@ class Row:
     oracle_inputs
         Information about jobs that the policy uses and a real scheduler lacks; empty if none.
     queue
-        "strict" if a job without free GPUs blocks all later ones, "backfill" if later ones may pass it; None for
-        policies without such an order.
+        "strict" if a job without enough free GPUs blocks all later jobs, "backfill" if later jobs may pass it; None for
+        policies that don't serve jobs in an order.
     metrics
         Metrics of the run.
     ratio_to_bound
         Mean completion time divided by its lower bound. None without a bound, if the bound does not apply to the
         policy, or if a job was unfinished: the bound covers all jobs.
     makespan_ratio_to_bound
-        Makespan divided by its lower bound; None in the same cases.
+        Makespan divided by its lower bound; None in the cases in which `ratio_to_bound` is None.
     own
         Counters that the policy reports, by name: conflicts, rejections, rounds.
     halted
-        Reason why the engine ended the run with unfinished jobs; empty if it did not.
+        Reason why the engine ended the run with unfinished jobs; empty if all jobs ended.
     """
 
     policy: str
@@ -122,8 +122,8 @@ def split_settings(
 ) -> tuple[EngineOptions, tuple[PolicyRequest, ...]]:
     """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into engine options and policy requests.
 
-    For a user's file, POLICY is the class name. A name that is no engine option applies to all policies that have it; a
-    setting for a single policy takes precedence.
+    For a user's file, POLICY is the class name. A NAME that is not an engine option applies to all policies that have
+    an option of this name; a setting for a single policy takes precedence.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def split_settings(
 
 
 def queue_of(policy: Policy) -> str | None:
-    """Return "strict" or "backfill" for a policy; None for policies without such an order."""
+    """Return "strict" or "backfill" for a policy (see `Row.queue`); None for policies that don't serve jobs in an order."""
     inner = policy
     while not isinstance(inner, IndexPolicy) and hasattr(inner, "inner"):
         inner = inner.inner
@@ -191,7 +191,7 @@ def bound(
             "price_bound_limit_h": max_by_prices(jobs, cluster, found.schedule) / HOUR_S,
             "divisible": found.schedule,
         }
-    except InvalidProblemError:  # too large to be checked within the limits: claim nothing
+    except InvalidProblemError:  # the proof is too large for the checker's limits: report no bounds
         limit = {}
     return claims | limit
 
@@ -259,7 +259,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             raise InvalidOptionError(f"policy {why}; set another `name` in its class")
 
     def warnings(self, requests: Sequence[PolicyRequest]) -> list[str]:
-        """Return warnings about jobs that may never end: turns too short to reach the next checkpoint."""
+        """Return warnings about jobs that may never end, because their turns are too short to reach the next checkpoint."""
         min_us = self.options.preempt_checkpoint_us
         said = []
         for request in requests if min_us else ():

@@ -2,11 +2,11 @@
 
 The loop makes the decisions of `optim.simulation.cluster.policies.yarn_cs`, some hundred times faster.
 
-The order at one instant is: ends, failures (attempts, then machines) and repairs, submissions, then one pass. The pass
-starts waiting jobs, and preempts jobs of virtual clusters above quota for those within quota. If a width has no place, the
-pass skips all jobs of that width: only the first job per locality level matters.
+The order at one instant is: ends of jobs, failed attempts, machine failures and repairs, submissions, then one pass. The pass
+starts waiting jobs, and preempts jobs of virtual clusters above quota for jobs of those within quota. If the free GPUs cannot
+hold a gang of some width, the pass skips all jobs of that width: only the first job per locality level matters.
 
-The state is in a few tables: with one array per column, Numba would take three times as long to compile.
+The state is stored in a few tables: with one array per column, Numba would take three times as long to compile.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ EVENTS, PLACES, IS_OVER, OUTAGES, AGAIN, IDLE_CALLS, CALLS, LAST_RUNNING, ORDERS
 )
 
 STEP, ENOUGH, LARGEST, OVERHEAD, CHECKPOINT, RETRY_WAIT, MAY_SPREAD, TAKES_FIRST = _REST
-"""Entries of `World.scalar`: time and counters, log sizes, and constants."""
+"""Positions in `World.scalar`: time and counters, sizes of the log, and constants."""
 
 NUM_JOB_COLUMNS = 34
 
@@ -64,36 +64,37 @@ SUBMIT, WIDTH, DURATION, SLOWDOWN, _1, _2, KIND, GROUP, QUEUE, TRIES, FAILS, GOO
 STATUS, SINCE, LEVEL, FIRST_START, BEGUN, RUN_SINCE, FACTOR, EXECUTED, SERVED, PAUSED, LOST, END, *_REST = _REST
 
 TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
-"""Columns of `World.job`: demands and failing attempts, progress, and neighbours in linked lists.
+"""Columns of `World.job`: the job's demands and failing attempts, its progress, and its neighbours in linked lists.
 
 `BEFORE` and `AFTER` are neighbours in the queue of a waiting job, or among running jobs ordered by start. `EARLIER` and
 `LATER` are neighbours among jobs of the same width and locality level, ordered by begin of waiting.
 """
 
 SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK, GONE_FROM = range(8)
-"""Columns of `World.machine`. `BY_SIZE` and `BY_RACK` contain all machines, sorted by size and by rack; `GONE_FROM` is the
-time of permanent removal."""
+"""Columns of `World.machine`. The columns `BY_SIZE` and `BY_RACK` list all machines, sorted by size and by rack; `GONE_FROM` is
+the time of a machine's permanent removal."""
 
 HOLDER, NEXT_GPU, MACHINE_OF = range(3)
-"""Columns of `World.gpu`: holding job, next GPU of that job, and machine."""
+"""Columns of `World.gpu`: the job that holds the GPU, the next GPU of that job, and the GPU's machine."""
 
 RACK_FREE, RACK_FIRST, IS_PASSED = range(3)
-"""Columns of `World.rack`: free GPUs, position of its first machine in `BY_RACK`, and whether a search has passed it."""
+"""Columns of `World.rack`: free GPUs, position of the rack's first machine in `BY_RACK`, and whether a search has passed it."""
 
 HEAD, TAIL, AT_LEVEL, _1, _2 = range(5)
-"""Columns of `World.queue`, the waiting jobs of a virtual cluster and width: first, last, and number per locality
-level."""
+"""Columns of `World.queue`: the first and the last waiting job of a virtual cluster and width, and the number of its
+waiting jobs per locality level."""
 
 ASKS, FEWEST, MIN_LEVEL, IS_HOPELESS, NUM_AT, _1, _2, OLDEST, _1, NEWEST, _1 = range(11)
-"""Columns of `World.kind`, one row per width. In order: GPUs, minimum number of machines, lowest locality level with a
-place now, whether preemption is known to be useless, number of waiting jobs per level, and, at levels 0 and 1, the jobs
-that have waited longest and shortest."""
+"""Columns of `World.kind`, which has one row per width. In order: GPUs, minimum number of machines, lowest locality
+level at which the free GPUs hold the gang, whether preemption is known to be useless, and number of waiting jobs per
+level. Then, for levels 0 and 1: the job that has waited longest, and the job that has waited shortest."""
 
 NO_LEVEL = 3
 
 USED, SPARE, VISITED, GROUP_WAITING, REACHED, IS_PASSED_OVER = range(6)
-"""Columns of `World.group`. In order: GPUs in use now, during a search for victims, and at the visits of `take_back`;
-number of waiting jobs; last job for which the pass tried preemption; and whether the pass has ended its visits."""
+"""Columns of `World.group`, which has one row per virtual cluster. In order: GPUs in use now, GPUs in use during a
+search for victims, and GPUs in use at the visits of `take_back`. Then: number of waiting jobs, last job for which the
+pass tried preemption, and whether the pass has ended its visits to this virtual cluster."""
 
 
 @by_reference
@@ -103,30 +104,32 @@ class World(NamedTuple):
     Parameters
     ----------
     scalar
-        Single numbers, indexed by the names above.
+        Single numbers; the positions are named above, from `NOW` to `TAKES_FIRST`.
     version
         Number of starts and stops of each job; shape (jobs,).
     job, machine, gpu, rack, queue, kind, group
-        Tables: one row per object, columns as above. A queue is a virtual cluster and a width, at row group x kinds +
-        kind.
+        Tables with one row per job, machine and so on; the columns are named above. A queue belongs to a virtual
+        cluster and a width; its row is group x kinds + kind.
     quota
         Quota of each virtual cluster in GPUs; shape (groups,).
     free_count
-        Number of machines with 0, 1, ... free GPUs, per rack, and in total in the last row; shape (racks + 1, largest +
-        1).
+        Number of machines with 0, 1, ... free GPUs, one row per rack, and all racks in the last row; shape (racks + 1,
+        largest + 1).
     levels
         For each size of gang, the numbers of free GPUs that a machine may have, in order of preference; see
         `optim.simulation.cluster.index.loop.level_order`.
     outage
-        Times, machines, and failure (1) or repair (0), for outages known in advance; shape (n, 3).
+        Failures and repairs known in advance; the columns are time, machine, and 1 for a failure or 0 for a repair;
+        shape (n, 3).
     ends, turns
-        Heaps of job ends, and of failing attempts and retries.
+        Heap of the ends of jobs, and heap of failing attempts and retries.
     started, stopped, passed
-        Jobs started and stopped by a pass, and victims considered; shape (GPUs,).
+        Jobs that a pass has started, jobs that it has stopped, and victims that it has considered; shape (GPUs,) each.
     choice
-        Machines chosen for a gang, and number of GPUs on each; shape (machines, 2).
+        Machines chosen for a gang, and number of chosen GPUs on each; shape (machines, 2).
     event, place
-        Log of recent instants: time, event type, job and number of places of each event, and GPUs by number.
+        Log of recent instants: `event` has the time, type, job and number of GPUs of each event, and `place` has the
+        numbers of these GPUs.
     """
 
     scalar: IntArray
@@ -168,7 +171,7 @@ def make_world(
     share
         Share of all GPUs in use above which virtual clusters under their quota preempt those above theirs.
     events
-        Capacity of the log in events, and in places.
+        Maximum number of events in the log, and of GPU numbers in it.
     """
     widths, kind = np.unique(jobs.gpus, return_inverse=True)
     racks, gpus, largest = int(cluster.rack.max()) + 1, cluster.num_gpus, int(cluster.gpus.max())
@@ -176,7 +179,9 @@ def make_world(
     np.add.at(free_count, (cluster.rack, cluster.gpus), 1)
     free_count[-1] = free_count[:-1].sum(axis=0)
     tries = tries_of(jobs, options.on_failures(Rules()))
-    turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # one entry per running job, and one per job in back-off
+    turns = (
+        2 * gpus + 16 + int((tries.failing > 0).sum())
+    )  # one entry for each running job, and for each job in back-off
     return World(
         scalar=_scalars(cluster, step_us, share, options),
         version=np.zeros(len(jobs), np.int64),
@@ -282,7 +287,7 @@ def set_free(w, machine, free):
 
 @compiled
 def _take_of(w, job, machine, count, last):
-    """Give a job the first free GPUs of a machine, linked after its GPU `last`; return the last one."""
+    """Give a job the first free GPUs of a machine, linked after its GPU `last`; return the last GPU given."""
     set_free(w, machine, w.machine[machine, FREE_GPUS] - count)
     gpu = w.machine[machine, FIRST]
     while count > 0:
@@ -332,7 +337,7 @@ def give_back(w, job):
 
 @compiled
 def _machines_for(w, rack, width):
-    """Return the number of machines that a gang needs on a rack, most free GPUs first; the rack must have room."""
+    """Return the number of machines that a gang needs on a rack, most free GPUs first; the rack must have enough free GPUs."""
     count = 0
     for free in range(w.scalar[LARGEST], 0, -1):
         here = min(w.free_count[rack, free], (width + free - 1) // free)
@@ -357,7 +362,7 @@ def _best_rack(w, width, fewest):
 
 @compiled
 def min_level(w, kind):
-    """Return the lowest locality level with a place for a width: 0, 1, 2, or `NO_LEVEL`."""
+    """Return the lowest locality level at which the free GPUs hold a gang of a width: 0, 1, 2, or `NO_LEVEL`."""
     width = w.kind[kind, ASKS]
     if width > w.scalar[FREE]:
         return NO_LEVEL
@@ -388,7 +393,7 @@ def _choose_in(w, rack, left):
 
 @compiled
 def choose(w, kind, level):
-    """Choose GPUs for a width at a level that has room, racks with the most free GPUs first."""
+    """Choose GPUs for a width at a level at which the gang fits, racks with the most free GPUs first."""
     width = w.kind[kind, ASKS]
     w.scalar[CHOSEN] = 0
     if level < 2:
@@ -553,7 +558,7 @@ def _begin_of_try(w, job):
 
 @compiled
 def _slowdown(w, job):
-    """Return the slowdown of a job in its place, by the smallest unit that contains all its GPUs."""
+    """Return the slowdown of a job on its GPUs, by whether one machine, one rack or only the cluster contains them."""
     first = w.gpu[w.job[job, FIRST_GPU], MACHINE_OF]
     gpu, level = w.job[job, FIRST_GPU], 0
     while gpu != NONE:
@@ -660,7 +665,7 @@ def lose(w, job, kind):
 
 @compiled
 def _find_levels(w):
-    """Record the lowest level with a place for each width; return the number of widths with a job that may use it."""
+    """Record for each width the lowest level at which it fits; return the number of widths with a waiting job of that level."""
     count = 0
     for kind in range(len(w.kind)):
         w.kind[kind, MIN_LEVEL] = NO_LEVEL
@@ -673,7 +678,7 @@ def _find_levels(w):
 
 @compiled
 def _first_in(w, group):
-    """Return the first job of a virtual cluster that has a place, or `NONE`."""
+    """Return the first waiting job of a virtual cluster that fits now, or `NONE`."""
     first = NONE
     for kind in range(len(w.kind)):
         level, queue = w.kind[kind, MIN_LEVEL], group * len(w.kind) + kind
@@ -688,7 +693,7 @@ def _first_in(w, group):
 
 @compiled
 def _min_used(w):
-    """Return the first placeable job of the virtual cluster with the lowest share of its quota in use, or `NONE`."""
+    """Return the first job that fits, of the virtual cluster with the lowest share of its quota in use, or `NONE`."""
     best, least = NONE, 0.0
     for group in range(len(w.group)):
         share = w.group[group, USED] / w.quota[group]
@@ -711,7 +716,7 @@ def start(w, job):
 
 @compiled
 def fill(w):
-    """Place waiting jobs until none has a place."""
+    """Place waiting jobs until none fits."""
     while _find_levels(w):
         job = _min_used(w)
         choose(w, w.job[job, KIND], w.job[job, LEVEL])
@@ -736,7 +741,7 @@ def _num_above(w):
 
 @compiled
 def _begin_trial(w):
-    """Reset the trial; return free GPUs, free GPUs on completely free machines, and the maximum on one machine."""
+    """Reset the trial; return the numbers of free GPUs in all, on completely free machines, and on the emptiest machine."""
     whole = most = 0
     for machine in range(len(w.machine)):
         free = w.machine[machine, FREE_GPUS]
@@ -750,7 +755,7 @@ def _begin_trial(w):
 def _free_on_trial(w, victim, whole, most):
     """Release a victim's GPUs on trial.
 
-    Return the new GPUs on completely free machines, and the new maximum on one machine.
+    Return the new number of free GPUs on completely free machines, and the new maximum on one machine.
     """
     gpu = w.job[victim, FIRST_GPU]
     while gpu != NONE:
@@ -787,7 +792,7 @@ def _add_choice(w, machine, count):
 
 @compiled
 def _choose_on_trial(w, width, whole, most):
-    """Choose GPUs by the placement rule: one machine, completely free ones, or those with the most free GPUs."""
+    """Choose GPUs by the placement rule: on one machine, on completely free machines, or on those with the most free GPUs."""
     w.scalar[CHOSEN] = 0
     if width <= w.scalar[LARGEST] and most >= width:
         _add_choice(w, _choose_one(w, width), width)
@@ -806,9 +811,9 @@ def _choose_on_trial(w, width, whole, most):
 
 @compiled
 def _stop_on_choice(w, passed):
-    """Stop the passed victims that hold GPUs of the chosen place.
+    """Stop those of the first `passed` victims that hold chosen GPUs.
 
-    The place consists of the first GPUs of each chosen machine that are free or held by passed victims.
+    On each chosen machine, the first GPUs that are free or held by one of these victims are chosen.
     """
     for nth in range(passed):
         w.job[w.passed[nth], STATUS] = STOPPING  # until the victims without chosen GPUs are known
@@ -837,7 +842,7 @@ def _stop_on_choice(w, passed):
 
 @compiled
 def _make_room(w, job):
-    """Stop the newest jobs of virtual clusters above quota until a job has a place; return whether it has one."""
+    """Stop the newest jobs of virtual clusters above quota until a job fits, and start it; return whether it fits."""
     width, passed = w.job[job, WIDTH], 0
     free, whole, most = _begin_trial(w)
     above, victim = _num_above(w), w.scalar[LAST_RUNNING]
@@ -862,7 +867,7 @@ def _make_room(w, job):
 
 @compiled
 def _next_stuck(w, group, before):
-    """Return the next job before job `before` that its virtual cluster's quota covers and that may gain a place, or `NONE`."""
+    """Return a virtual cluster's next job before `before` that its quota covers and that preemption may help, or `NONE`."""
     first = NONE
     for kind in range(len(w.kind)):
         if not w.kind[kind, IS_HOPELESS] and w.kind[kind, ASKS] <= w.quota[group] - w.group[group, USED]:
@@ -901,11 +906,11 @@ def _min_visited(w):
 
 @compiled
 def take_back(w):
-    """Preempt for waiting jobs without a place, in the order in which the pass skipped them.
+    """Preempt jobs for waiting jobs that do not fit, in the order in which the pass skipped the latter.
 
-    The pass visits the virtual cluster with the lowest share of its quota in use. It skips jobs that cannot be placed
-    until it starts one. If it starts none, the visits of that virtual cluster end. `fill` omits jobs without a place;
-    their order is reconstructed here from the jobs that `fill` started.
+    The pass visits the virtual cluster with the lowest share of its quota in use. It skips jobs that do not fit until
+    it starts one. If it starts none, it visits that virtual cluster no more. `fill` omits jobs that do not fit; their
+    order is reconstructed here from the jobs that `fill` started.
     """
     if not _may_help(w):
         return

@@ -51,8 +51,9 @@ def check_policy(make: Callable[[Workload], Policy], seed: int = 0) -> tuple[str
     """Simulate a policy on small workloads; return its violations, one sentence each.
 
     The policy must complete every job that it does not reject, and obey all rules. It must repeat its decisions in a
-    second run, of the same object and of a new one. It must not use information that it does not declare: its decisions
-    up to an instant must not change with the remaining run times of unfinished jobs, or with later submissions.
+    second run with the same object, and in a run with a new object. It must not use information that it does not
+    declare: its decisions up to an instant must not change with the remaining run times of unfinished jobs, or with
+    later submissions.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def _check(
 def _check_sight(
     policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, run: Run
 ) -> list[str]:
-    """Return a violation if decisions up to the middle of the run change with later submissions or remaining run times."""
+    """Return a violation if decisions in the run's first half change with later submissions or with remaining run times."""
     half = int(np.median(run.end_us))
     known = int((jobs.submit_us <= half).sum())
     columns = {
@@ -109,7 +110,9 @@ def _check_sight(
     }
     told = {name: values[:known] for name, values in columns.items()}
     if not _sees_run_times(policy):
-        later = 2 * int(jobs.duration_us.max()) - jobs.duration_us  # reverses the order of run times; none decreases
+        later = (
+            2 * int(jobs.duration_us.max()) - jobs.duration_us
+        )  # reverses the order of run times without decreasing any
         told["duration_us"] = np.where(run.end_us > half, later, jobs.duration_us)[:known]
     other = _play(policy, Workload(**told, groups=jobs.groups), cluster, options, seed)
     before = [[row for row in each.log.rows() if row[0] < half] for each in (run, other)]

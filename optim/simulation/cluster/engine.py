@@ -1,6 +1,6 @@
 """Simulate a workload under a policy and log the events.
 
-The engine is compiled for index policies, and in Python for planning policies.
+The engine of index policies is compiled; that of planning policies is written in Python.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def simulate(
         and not (options.preempt_checkpoint_us or options.startup_us)
         and present is None
     )
-    if type(player) is YarnCs and is_plain:  # derived classes may plan differently
+    if type(player) is YarnCs and is_plain:  # subclasses may plan differently
         from optim.simulation.cluster.compiled_yarn import play_capacity
 
         return play_capacity(jobs, cluster, player, options, seed, watch)

@@ -23,7 +23,7 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import ConditionalRunTimes, JobTraits, RunTimes
 
 LEVELS = (0.1, 0.5, 0.9)
-"""Quantiles of reported start times: the outer two enclose 80 % of the draws."""
+"""Levels of the reported quantiles of start times: the outer two quantiles enclose 80 % of the draws."""
 
 ROUNDED_S = 60.0
 """Waits below this number of seconds are treated as equal."""
@@ -31,8 +31,8 @@ ROUNDED_S = 60.0
 _MIDDLES = ndtri((np.arange(11) + 0.5) / 11)
 
 FACTOR_SCORES = _MIDDLES / np.sqrt(np.mean(_MIDDLES**2))
-"""Equally likely scores for the factor of waits: midpoints of equal parts of a normal distribution, scaled to variance
-1."""
+"""Equally likely normal scores for the random factor of waits: midpoints of equally likely parts of a normal
+distribution, scaled to variance 1."""
 
 MAX_NUMBERS = 4_000_000
 """Maximum number of stretched waits in memory."""
@@ -52,11 +52,11 @@ class ForecastOptions:
     arrival_days
         Number of days from now with new jobs; 0 for none. Each draw takes its new jobs from a random period of equal
         length in the history. The period begins an integer number of weeks before now if the history is long enough. A
-        later job may pass a pending one.
+        new job may start before a pending job.
     history_weeks
         Weeks of history from which new jobs and past moments are taken.
     calibration_moments
-        Number of past moments whose forecast errors determine the stretch of ranges; 0 for ranges as drawn.
+        Number of past moments whose forecast errors determine how far ranges are stretched; 0 for ranges as drawn.
     calibration_draws
         Number of simulated futures per past moment, at most `draws`.
 
@@ -132,7 +132,7 @@ class Forecast:
     now_us
         Present time on that clock.
     spread
-        Spread by which quantiles are stretched, see `stretched_s`.
+        Standard deviation of the logarithm of the factor by which waits are stretched, see `stretched_s`.
     """
 
     rows: IntArray
@@ -191,13 +191,13 @@ def forecast(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
-    """Simulate from the present state under a policy, once per draw; a stopped job counts with its first start.
+    """Simulate from the present state under a policy, once per draw; the start of a job is its first start.
 
     Parameters
     ----------
     jobs, present
-        Running and waiting jobs, all submitted by now, and the places of the running ones. Their run times are not
-        used.
+        Running and waiting jobs, all submitted by now, and the GPUs of the running jobs. The run times in `jobs` are
+        not used.
     make
         Function that creates the policy for a workload.
     history
@@ -207,12 +207,13 @@ def forecast(
     executor
         Executor of the draws; this process by default.
     stop
-        Once it is requested, the draws so far are returned, at least one.
+        Once a stop is requested, the draws so far are returned, at least one.
 
     Returns
     -------
     Forecast
-        It depends on the seed, but not on the executor, and has fewer draws only after a stop.
+        The forecast depends on the seed, but not on the executor. It has fewer draws than `options.draws` only after a
+        stop.
 
     Raises
     ------
@@ -284,7 +285,8 @@ class _Draws(AbstractTask[int, IntArray]):
 def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntArray) -> Workload:
     """Return jobs with missing estimates filled in.
 
-    An estimate is the 90 % quantile of the group's run time, given the time run so far.
+    The estimate of a job is the 90 % quantile of the run times of its group, given the time that the job has run so
+    far.
     """
     guess = _whole_us(known.quantile_s(traits, held_us / US, LEVELS[-1]), held_us)
     return replace(jobs, estimate_us=np.where(jobs.estimate_us > 0, jobs.estimate_us, guess))
@@ -298,7 +300,7 @@ def kills_at_limits(policy: Policy) -> bool:
 
 
 def with_run_times(jobs: Workload, duration_us: IntArray, is_spared: BoolArray) -> Workload:
-    """Return jobs with other run times; jobs without a stated estimate are never stopped at an estimated one."""
+    """Return jobs with other run times; jobs without a stated estimate (`is_spared`) are never stopped at their estimate."""
     stated = np.where(is_spared, np.maximum(jobs.estimate_us, duration_us), jobs.estimate_us)
     return replace(jobs, duration_us=duration_us, estimate_us=stated)
 
@@ -345,7 +347,7 @@ class _Arrivals:
 
 
 def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:
-    """Return jobs followed by later ones, whose submissions count from `now_us`; names and labels stay distinct."""
+    """Return jobs followed by later jobs, whose submissions count from `now_us`; names and labels stay distinct."""
     if later is None:
         return jobs
     columns: dict[str, Any] = {}

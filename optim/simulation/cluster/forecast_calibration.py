@@ -32,7 +32,7 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import JobTraits
 
 COVERED = LEVELS[-1] - LEVELS[0]
-"""Target share of starts inside the interval between the outer levels."""
+"""Target share of starts inside the interval between the outer quantiles."""
 
 MIN_MOMENTS = 4
 """Minimum number of past moments: with fewer, intervals would have to contain more than all starts."""
@@ -41,22 +41,23 @@ ENOUGH_PENDING = 20
 """Number of pending jobs that suffices at a past moment, even if more wait now."""
 
 MAX_JOBS = 100
-"""Maximum number of pending jobs used per past moment, evenly spaced in their order: their errors are highly
-correlated."""
+"""Maximum number of pending jobs used per past moment, evenly spaced in their order; more jobs add little, because the
+errors of one moment are highly correlated."""
 
 LOOKED_AT_US = 1800 * US
 """Interval between the candidate times for past moments, in microseconds."""
 
 LEARNT_FROM = 0.25
-"""Share of the history before the first past moment: run times for its forecast are learnt from that part."""
+"""Share of the history that lies before the first past moment, so that the forecast at that moment has run times to
+learn from."""
 
 SPREADS = np.linspace(0.0, 2.0, 41)
-"""Candidate spreads."""
+"""Candidates for the spread (see `Calibration`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PastMoment:
-    """Information available at a past moment, and later starts of its jobs.
+    """Information available at a past moment, and the actual starts of the jobs that waited or ran then.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class PastMoment:
     start_us
         Start of each job; shape (jobs,).
     rows
-        Rows of these jobs in the simulated workload; shape (jobs,).
+        Row of each of `jobs` in the simulated workload; shape (jobs,).
     """
 
     jobs: Workload
@@ -123,7 +124,7 @@ class Outcome:
     num_known
         Number of jobs that had ended by then.
     start_us, drawn_us
-        Actual start of each pending job, and its start in each draw; shapes (jobs,) and (draws, jobs).
+        Actual start of each pending job, shape (jobs,), and its start in each draw, shape (draws, jobs).
     """
 
     now_us: int
@@ -146,7 +147,7 @@ class Outcome:
     def share_held(self, spread: float, known_us: int) -> float:
         """Return the share of starts inside the stretched intervals, given the starts up to `known_us`.
 
-        A job that still waits then counts as if it started then.
+        A job that still waits at `known_us` counts as if it started at that time.
         """
         low, high = stretched_s((self.drawn_us - self.now_us) / US, spread, (LEVELS[0], LEVELS[-1]))
         wait = (np.minimum(self.start_us, known_us) - self.now_us) / US
@@ -160,11 +161,12 @@ class Calibration:
     Parameters
     ----------
     spread
-        Spread by which waits are stretched, see `optim.simulation.cluster.forecast.stretched_s`.
+        Standard deviation of the logarithm of the factor by which waits are stretched; see
+        `optim.simulation.cluster.forecast.stretched_s`.
     moments
         Number of past moments used; 0 if ranges are as drawn.
     held
-        Share of their starts inside the intervals as drawn, NaN without moments.
+        Share of the starts at past moments that lie inside the intervals as drawn; NaN without moments.
     reason
         Reason why there are no moments.
     """
@@ -186,13 +188,13 @@ def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Ca
         Outcomes at moments before now.
     num_known
         Number of jobs that have ended by now. Estimates from n jobs have errors proportional to 1 / sqrt(n), so a
-        spread now corresponds to a larger one at a moment when fewer jobs had ended.
+        spread now corresponds to a larger spread at a moment when fewer jobs had ended.
 
     Notes
     -----
     As in split conformal prediction, intervals are widened until they have the target coverage on a calibration set;
     the factor (n + 1) / n comes from that method. The units are moments, because jobs that wait at the same time share
-    their error. The set is from the past: coverage holds as far as the future resembles it.
+    their error. The calibration set is from the past, so coverage holds as far as the future resembles the past.
 
     References
     ----------
@@ -244,12 +246,12 @@ def calibrate(
         As in `optim.simulation.cluster.forecast.forecast`. If jobs have limits now, estimates of past jobs count as
         limits.
     stop
-        Once it is requested, there is no calibration.
+        Once a stop is requested, there is no calibration.
 
     Returns
     -------
     Calibration
-        Without moments, and with the reason, if calibration is not possible.
+        The learned spread. If calibration is not possible, the result has no moments, and states the reason.
     """
     stop = stop or Interruption()
     if not options.calibration_moments:

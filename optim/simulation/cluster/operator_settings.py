@@ -44,7 +44,7 @@ class Settings:
 
 
 def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluster) -> Settings:
-    """Return the settings with which a scheduler acts like a policy.
+    """Return the settings of a scheduler that express the policy's rules.
 
     Raises
     ------

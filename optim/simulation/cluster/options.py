@@ -15,7 +15,7 @@ from optim.models.cluster.rules import ENDLESS, Retries, Rules
 from optim.models.cluster.workload import LATEST_US, PPM, US
 
 MIN_MTBF_HOURS = 1e-7
-"""Least mean time between failures, a third of a millisecond; integer microseconds are too coarse for shorter times."""
+"""Minimum of `mtbf_hours`, a third of a millisecond; integer microseconds are too coarse for shorter times."""
 
 
 class Placement(StrEnum):
@@ -50,11 +50,12 @@ class EngineOptions:
     Parameters
     ----------
     placement
-        Machine for a gang that fits on one machine: the fullest that has room, the first, the emptiest, or the one with
-        the smallest increase of fragmentation for the workload's mix of gangs. Wider gangs take completely free
-        machines, largest first.
+        Machine for a gang that fits on one machine: the fullest machine with enough free GPUs, the first, the emptiest,
+        or the machine on which fragmentation increases least for the workload's mix of gangs. Wider gangs take
+        completely free machines, largest first.
     spread
-        Whether a gang without such a place takes GPUs anywhere, on as few machines as possible, instead of waiting.
+        Whether a gang for which `placement` finds no machines takes GPUs anywhere, on as few machines as possible,
+        instead of waiting.
     overhead_s
         Seconds without progress at each start after a preemption, while the job has its GPUs.
     startup_s
@@ -68,11 +69,12 @@ class EngineOptions:
     repair_hours
         Mean time of a repair in hours, exponential.
     checkpoint_min
-        Minutes of work between two checkpoints of a job; a machine failure loses the work since the last one.
+        Minutes of work between two checkpoints of a job; at a machine failure, the work since the last checkpoint is
+        lost.
     preempted
-        Work of a job that is preempted, moved or resized: it keeps all (`keeps-all`), loses the work since its last
-        checkpoint or stop (`checkpoint`), or restarts from zero (`restart`). With the latter two, jobs with a
-        checkpoint interval in the workload (`Workload.checkpoint_us`) use that interval.
+        Effect on a job that is preempted, moved or resized: it keeps all work (`keeps-all`), loses the work since its
+        last checkpoint or stop (`checkpoint`), or restarts from zero (`restart`). Under `checkpoint` and `restart`,
+        jobs with a checkpoint interval in the workload (`Workload.checkpoint_us`) use that interval.
     retries
         Handling of jobs with failing attempts. `as-run`: their run time, which includes all attempts, is simulated in
         one piece. `blind`: each attempt starts from zero, and is queued again when it fails. `by-class`: only failures
@@ -83,8 +85,8 @@ class EngineOptions:
     retry_wait_min
         Minutes of back-off after a failed attempt.
     planned
-        Planned outages: machine, begin and end in microseconds after the first submission; end `2**62` for permanent
-        removal.
+        Planned outages, each with its machine, begin and end in microseconds after the first submission; an end of
+        `2**62` means permanent removal.
 
     Raises
     ------
@@ -112,7 +114,7 @@ class EngineOptions:
         choices = {"placement": tuple(Placement), "retries": tuple(RetryRule), "preempted": tuple(Preempted)}
         check_choices(self, choices)
         object.__setattr__(self, "preempted", Preempted(self.preempted))
-        object.__setattr__(self, "placement", Placement(self.placement))  # plain text is accepted as well
+        object.__setattr__(self, "placement", Placement(self.placement))  # strings are accepted as well
         object.__setattr__(self, "retries", RetryRule(self.retries))
         check_in("[0, 86400]", self, "overhead_s", "startup_s")
         check_in("[1, 1000]", self, "neighbour")
@@ -149,7 +151,7 @@ class EngineOptions:
     def gone_from(self, cluster: Cluster) -> IntArray:
         """Return the time of each machine's planned permanent removal in microseconds, `2**62` for never.
 
-        Shape (machines,).
+        The result has shape (machines,).
         """
         found = np.full(cluster.num_machines, ENDLESS)
         for machine, begin, end in self.planned:
@@ -162,7 +164,7 @@ class EngineOptions:
         return max(1, round(self.checkpoint_min * 60 * US))
 
     def on_failures(self, rules: Rules) -> Rules:
-        """Return rules completed by these options: first starts, failures, and placement of gangs."""
+        """Return rules to which these options add the costs of first starts, failures, and the placement of gangs."""
         kind = Retries[self.retries.name]
         return replace(
             rules,
@@ -219,7 +221,7 @@ Outage = tuple[int, int, bool]
 
 
 def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
-    """Yield outages and returns of machines, failures and planned ones, in order of times and then machines.
+    """Yield outages of machines, by failures or planned, and returns, ordered by time and then by machine.
 
     A machine that failed during a planned outage returns once it is repaired and the outage is over.
 
@@ -242,7 +244,7 @@ def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0)
 
 
 def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
-    """Yield failures and repairs without end, in order of times and then machines; none if machines never fail.
+    """Yield failures and repairs without end, ordered by time and then by machine; none if machines never fail.
 
     Up times have mean `mtbf_hours` and down times mean `repair_hours`. Up and down times alternate, are exponential, and are
     rounded up to a microsecond.
@@ -264,13 +266,14 @@ def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0
 
 
 STEPS = 20_000
-"""Instants that a compiled loop simulates between two checks of progress and interruption: some milliseconds."""
+"""Number of instants that a compiled loop simulates between two checks of progress and interruption; takes some
+milliseconds."""
 
 KNOWN_OUTAGES = 1_024
 """Number of future failures and repairs passed to a compiled loop."""
 
 LOGGED = 65_536
-"""Capacity of a compiled loop's log in events, in addition to those of one instant."""
+"""Maximum number of events in a compiled loop's log, in addition to those of one instant."""
 
 
 class OutageFeed:
@@ -288,9 +291,9 @@ class OutageFeed:
         return taken
 
     def take_many(self, least: int) -> IntArray:
-        """Remove at least `least` outages, up to the end of an instant, and return them; no rows if machines never fail.
+        """Remove and return at least `least` outages, all of the last one's instant included; no rows if machines never fail.
 
-        Columns are time, machine, and 1 for a failure or 0 for a repair.
+        The columns of the result are time, machine, and 1 for a failure or 0 for a repair.
         """
         rows: list[Outage] = []
         while self.next is not None and (len(rows) < least or rows[-1][0] == self.next[0]):

@@ -117,7 +117,7 @@ def failures(jobs: Workload, told: str) -> StudyTable:
 
 
 def failing_early(jobs: Workload, told: str) -> StudyTable:
-    """Estimate for the study's third lesson: savings by trials on a pool of single GPUs, and by omitting useless retries."""
+    """Table for the study's third lesson: GPU-time saved by trials on a pool of single GPUs and by omitting retries."""
     header = ("measure", "jobs", "gpu_hours_saved", "gpu_hours_spent", "share_of_all_gpu_hours")
     title = f"Savings of fail-early: the first {EARLY_MIN:g} minutes of jobs of several GPUs on one GPU"
     failed = jobs.fails_us >= 0
@@ -162,7 +162,7 @@ def calibration(jobs: Workload, cluster: Cluster, run: LoggedRun, files: Sequenc
     Parameters
     ----------
     jobs, cluster, run
-        Workload, cluster, and logged run. Waiting is all time that a job spends without its GPUs.
+        Workload, cluster, and logged run. All time that a job spends without its GPUs counts as waiting.
     files
         Summary files published with the traces of Helios and Acme.
 
@@ -287,7 +287,7 @@ def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> Stu
 
 
 def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells: WaitingSpells) -> StudyTable:
-    """Each virtual cluster's share of the work and of the waiting."""
+    """Table of each virtual cluster's share of the work and of the waiting time."""
     waited, quota = _per_job(spells, len(jobs)), quotas(jobs, cluster, run.rules)
     work = jobs.gpus * jobs.duration_us.astype(float) / HOUR_US
     rows = []
@@ -335,7 +335,7 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
     order = np.argsort(spells.begin_us, kind="stable")[::-1]
     waited[spells.job[order]] = (spells.end_us - spells.begin_us)[
         order
-    ] / MINUTE_US  # latest spell first, so that each job's first spell remains
+    ] / MINUTE_US  # assigned from the latest spell to the first, so that each job's first spell remains
     rows = []
     for number in (2, 3):
         for least, most in MACHINES:
@@ -355,7 +355,7 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
 
 
 def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
-    """Tables 3 to 5 as a model: utilisation by job size, reduced for wider spreads."""
+    """Model of tables 3 to 5: utilisation by job size, reduced for jobs that are spread over more machines."""
     sizes = np.array(MEASURED_SIZES)
     nearest = np.abs(np.log2(jobs.gpus)[:, None] - np.log2(sizes)).argmin(axis=1)
     base = np.array([UTILISATION[f"{size} GPU"][3] for size in MEASURED_SIZES])
@@ -392,7 +392,7 @@ def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
 
 
 def _left_out(jobs: Workload, cluster: Cluster, run: LoggedRun) -> StudyTable:
-    """Quantities that the study omits: preemption, cost of checkpoints, and scale."""
+    """Table of quantities that the study omits: preemption, cost of checkpoints, and scale."""
     log, metrics = run.log, run.metrics
     stopped = log.job[log.kind == Event.PREEMPT]
     days = max(metrics.makespan_h / 24, 1e-9)

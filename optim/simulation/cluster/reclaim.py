@@ -1,7 +1,8 @@
 """Effect on the queue of reclaiming GPUs of idle jobs: a simulation of the same jobs, uncut and cut at idle times.
 
-A reclaimed job releases its GPUs. When the recorded job computes again, the rest of it is submitted as a separate job. The time
-between the two submissions is the recorded one, as if no part had waited. The job's wait is the total wait of its parts.
+A reclaimed job releases its GPUs. When the recorded job computes again, its rest is submitted as a separate job. The time
+between the submissions of two parts is the recorded time, as if no part had waited. The job's wait is the total wait of its
+parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
 
 
 def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tuple[Workload, IntArray]:
-    """Return the jobs, the reclaimed ones cut into parts, and the row of each part's job.
+    """Return a workload in which reclaimed jobs are cut into parts, and for each part the row of its job.
 
     A job's run begins when it first holds a GPU; times without samples count as busy.
     """
@@ -107,7 +108,7 @@ def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tu
     order = np.lexsort((np.arange(len(owner)), submit))
     owner, is_cut = owner[order], is_cut[order]
     taken: dict[str, Any] = {name: getattr(jobs, name)[owner] for name in columns_of(jobs)}
-    # Attempts in a trace concern the uncut run.
+    # The attempts in a trace describe the uncut run, so they are dropped.
     taken |= {
         name: np.where(is_cut, value, taken[name]) for name, value in (("fails_us", -1), ("tries", 1), ("good_us", -1))
     }

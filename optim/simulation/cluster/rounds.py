@@ -1,4 +1,4 @@
-"""Wrapper for decisions only at multiples of a round's length, as in the simulators of Gavel and Shockwave."""
+"""Wrapper that allows decisions only at multiples of a round's length, as in the simulators of Gavel and Shockwave."""
 
 from dataclasses import dataclass, replace
 
@@ -53,7 +53,7 @@ class Rounds(Wrapper):
         del jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Reject a policy that has rounds itself."""
+        """Return whether the wrapped policy supports the jobs, and has no rounds of its own."""
         if self.has_own_rounds:
             return Support(False, f"{self.inner.name} has rounds of its own; set {self.inner.name}.round_s")
         return super().supports(jobs, cluster)
@@ -62,6 +62,6 @@ class Rounds(Wrapper):
         """Return the wrapped policy's plan at the beginning of a round, otherwise a plan that continues running jobs."""
         begins = view.now_us % self.round_us == 0
         plan = self.inner.plan(view) if begins else Plan(gpus=dict(view.running))
-        # Without jobs, the next plan is made at the next submission.
+        # If no job waits or runs, the next plan is made at the next submission.
         is_idle = not len(view.waiting) and not plan.gpus
         return replace(plan, again_us=None if is_idle else view.now_us - view.now_us % self.round_us + self.round_us)

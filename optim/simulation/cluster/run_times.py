@@ -13,10 +13,11 @@ from optim.models.cluster.workload import US, Workload
 from optim.statistics import kaplan_meier
 
 MIN_AT_RISK = 20
-"""Minimum number of ended jobs in a group that ran longer than a job's present run time; otherwise a larger group is used."""
+"""Minimum number of a group's ended jobs whose run times exceed a job's present run time; with fewer, the job uses a larger
+group."""
 
 TAIL_SHARE = 0.1
-"""Share of the run times, the longest ones, from which the tail's exponent is estimated."""
+"""Share of the run times from which the tail's exponent is estimated: the longest tenth."""
 
 MIN_TAIL = 0.1
 """Minimum of the inverse of the tail's exponent, so that the exponent is finite if all run times are equal."""
@@ -49,14 +50,14 @@ MAX_CORRELATION = 0.95
 
 
 Group = tuple[str | int, ...]
-"""The values of the traits that the jobs of a group share."""
+"""Values of the traits of a group: all of its jobs have these values."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobTraits:
     """Traits by which run times are grouped, one entry per job in the order of submission.
 
-    The traits are names of users and partitions ("" if unknown), numbers of GPUs, and submissions in seconds.
+    The traits are names of users and partitions ("" if unknown), numbers of GPUs, and submission times in seconds.
     """
 
     user: Sequence[str]
@@ -139,11 +140,11 @@ class SurvivalCurve:
     Parameters
     ----------
     time_s, survival
-        Increasing times, and the share of jobs that run longer than each, above 0.
+        Increasing times, and for each time the share of jobs that run longer, which is above 0.
     ended_s
         Sorted run times of the jobs that ended.
     tail_exponent
-        Beyond the last time, the share is proportional to the time to the power of minus this exponent.
+        Beyond the last time, the share of jobs that run longer than t is proportional to ``t ** -tail_exponent``.
     """
 
     time_s: FloatArray
@@ -152,7 +153,7 @@ class SurvivalCurve:
     tail_exponent: float
 
     def at(self, time_s: FloatArray) -> FloatArray:
-        """Return the share that runs longer than each of some times."""
+        """Return the share of jobs that run longer than each of some times."""
         steps = np.concatenate([[1.0], self.survival])
         share = steps[np.searchsorted(self.time_s, time_s, side="right")]
         return np.asarray(share * np.maximum(1.0, time_s / self.time_s[-1]) ** -self.tail_exponent)
@@ -162,7 +163,7 @@ class SurvivalCurve:
         return np.asarray(len(self.ended_s) - np.searchsorted(self.ended_s, time_s, side="right"))
 
     def scores(self, run_s: FloatArray) -> FloatArray:
-        """Return the normal score of each run time, at the middle of the curve's step there."""
+        """Return the normal score of each run time, taken at the middle of the curve's step at that time."""
         place = np.searchsorted(self.time_s, run_s, side="right")
         steps = np.concatenate([[1.0], self.survival])
         return np.asarray(-ndtri(np.clip((steps[place] + steps[np.maximum(place - 1, 0)]) / 2, 1e-6, 1 - 1e-6)))
@@ -182,7 +183,7 @@ class RunTimes:
     traits, run_s
         Past jobs, and how long each ran, positive; shape (jobs,).
     has_ended
-        Whether each job has ended; `run_s` of the others is their run time so far (censored); shape (jobs,).
+        Whether each job has ended; for other jobs, `run_s` is the run time so far (censored); shape (jobs,).
     min_at_risk
         See `MIN_AT_RISK`.
 
@@ -248,9 +249,9 @@ class RunTimes:
         return [(curve, rows) for curve, rows in found if len(rows)]
 
     def mean_s(self, traits: JobTraits, held_s: FloatArray) -> FloatArray:
-        """Return, for each job, the mean run time of the jobs in its group that ran longer than it has so far.
+        """Return, for each job, the mean run time of those jobs of its group that ran longer than the job has run so far.
 
-        The result is twice the job's run time so far if there are none.
+        If no job of the group ran longer, the result is twice the job's run time so far.
         """
         found = np.empty(len(traits))
         for curve, rows in self.curves(traits, held_s):
@@ -269,7 +270,8 @@ class RunTimes:
     def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
         """Return normal scores of run times.
 
-        A running job has the mean of all scores above that of its present run time, since a batch's short jobs end first.
+        The score of a running job is the mean of all scores above that of its present run time, since a batch's short jobs end
+        first.
         """
         score = np.empty(len(traits))
         for curve, rows in self.curves(traits, np.zeros(len(traits))):
@@ -345,7 +347,7 @@ class RunTimes:
         return 1.0 - self.week_correlation - self.batch_correlation
 
     def _week_effects(self, traits: JobTraits, known: "list[PastBatch | None]") -> "SharedEffect":
-        """Return the distribution of a group's shared effect, given its other batches of the last week."""
+        """Return the distribution of the effect that a group's jobs share, given the group's other batches of the last week."""
         keys, member = traits.groups(DRIFTING)
         told = np.array([self._week_of.get(key, (0.0, 0)) for key in keys]).reshape(len(keys), 2)
         total, count = told[member].T
@@ -359,7 +361,7 @@ class RunTimes:
     def _batch_effects(
         self, traits: JobTraits, known: "list[PastBatch | None]", week_mean: FloatArray, least: FloatArray
     ) -> "SharedEffect":
-        """Return the distribution of a batch's shared effect, given its other past jobs."""
+        """Return the distribution of the effect that jobs of a batch share, given the batch's past jobs."""
         numbers: dict[tuple[bool, int], int] = {}
         chains = traits.batches().tolist()
         member = np.array(
@@ -383,7 +385,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastBatch:
-    """A batch of past jobs: submissions of its first and last job, sum of the scores, number of jobs, and the batch's number."""
+    """A batch of past jobs: submission times of its first and last job, sum of the scores, number of jobs, and batch number."""
 
     begin_s: float
     end_s: float
@@ -394,7 +396,7 @@ class PastBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedEffect:
-    """A random effect that jobs share, one entry per job: number of the shared draw, mean and standard deviation."""
+    """A random effect that jobs share; for each job: number of the draw that it uses, mean, and standard deviation."""
 
     member: IntArray
     mean: FloatArray
@@ -460,7 +462,7 @@ def _rows_of(traits: JobTraits, grouping: Sequence[str]) -> tuple[list[Group], l
 
 
 def _curve(run_s: FloatArray, has_ended: BoolArray, tail_exponent: float) -> SurvivalCurve:
-    """Return a group's curve; with n ended jobs, its last share is at least 1 / (n + 1), which leaves a tail."""
+    """Return a group's curve; with n ended jobs, the last share is at least 1 / (n + 1), so that the curve has a tail."""
     time_s, survival = kaplan_meier(run_s, has_ended)
     ended = np.sort(run_s[has_ended])
     floor = np.maximum(survival, 1.0 / (len(ended) + 1))

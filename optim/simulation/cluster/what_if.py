@@ -17,7 +17,7 @@ from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
 
 MOVERS = 5
-"""Number of jobs named in the summary with the largest decreases of wait, and likewise with the largest increases."""
+"""Number of jobs that the summary names for the largest decreases of the wait, and likewise for the largest increases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,7 +40,7 @@ class QueueQuotas:
 
 
 def quotas_of(policy: Policy, jobs: Workload, cluster: Cluster) -> QueueQuotas:
-    """Return the queues of a policy; for policies other than `hierarchical-quota`, virtual clusters without quotas."""
+    """Return the queues of a policy; for policies other than `hierarchical-quota`, the virtual clusters without quotas."""
     if not isinstance(policy, HierarchicalQuota):
         return QueueQuotas(names=jobs.groups, queue=jobs.group, quota=np.full(len(jobs.groups), np.nan))
     policy.begin(cluster, 0)
@@ -145,7 +145,7 @@ class PairedRuns:
     now, then
         Logs with the present and with the proposed settings.
     quotas_now, quotas_then
-        Queues of each run; the comparison uses those of the second.
+        Queues of the first and of the second run; rows of the comparison are the queues of the second.
     """
 
     jobs: Workload
@@ -176,7 +176,7 @@ class PairedRuns:
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per queue of the second run that has jobs or quota.
 
-        Figures of the first run are those of its queue with the same name.
+        Results of the first run are those of its queue with the same name.
         """
         names = self.quotas_then.names
         use_now, use_then = self._use
@@ -210,9 +210,9 @@ class PairedRuns:
         return rows
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers of jobs that wait less and more, their total hours, and the most affected jobs.
+        """Return the numbers of jobs that wait less and more, the total changes in hours, and the most affected jobs.
 
-        The summary also has each run's queues that are over quota or starved, None without quotas.
+        For each run, the summary also lists the queues that are over quota or starved; None without quotas.
         """
         change = self.change_us
         order = np.argsort(change, kind="stable")

@@ -37,7 +37,7 @@ class Wrapper(PlanningPolicy):
 
     @property
     def needs(self) -> str:
-        """Information of the wrapped policy that a real scheduler lacks."""
+        """Information that the wrapped policy uses and a real scheduler lacks."""
         return self.inner.needs
 
     def rules(self, options: EngineOptions) -> Rules:
@@ -233,7 +233,7 @@ class Isolate(Wrapper):
         self.limits = [self.is_small, ~self.is_small]
 
     def plan(self, view: View) -> Plan:
-        """Confine each job to its part."""
+        """Confine each job to its part of the machines."""
 
         def prepare(room: FreeGpus) -> None:
             widths = room.site.widths
@@ -255,9 +255,9 @@ class PatienceOptions:
     Parameters
     ----------
     wait_s
-        Seconds that a job waits for a better place, per GPU of its gang.
+        Seconds that a job waits for GPUs that are closer together, per GPU of its gang.
     max_slowdown
-        Maximum slowdown of a place that the job accepts before it has waited that long.
+        Maximum slowdown at which the job starts before it has waited that long.
 
     Raises
     ------
@@ -292,12 +292,12 @@ class Patience(Wrapper):
         del jobs
 
     def _until(self, view: View, job: int) -> int:
-        """Return the time until which a job rejects bad places, counted from its submission or its last loss of GPUs."""
+        """Return the time until which a job rejects slow placements, counted from its submission or its last loss of GPUs."""
         since = max(int(view.submit_us[job]), int(view.stopped_us[job]))
         return since + round(self.options.wait_s * US) * int(view.gpus[job])
 
     def plan(self, view: View) -> Plan:
-        """Allow jobs that waited long enough to spread, and withhold bad places from the others."""
+        """Allow jobs that waited long enough to spread, and withhold slow placements from the other jobs."""
 
         def prepare(room: FreeGpus) -> None:
             room.allow_spread(lambda job: view.now_us >= self._until(view, job))
@@ -378,7 +378,7 @@ class StopAtGain(Wrapper):
         self.stopped = 0
 
     def plan(self, view: View) -> Plan:
-        """Drop running jobs with too small a predicted gain."""
+        """Drop running jobs whose predicted gain is below `min_gain`."""
         leave = {job: gpus for job, gpus in view.running.items() if self._is_done(view, job)}
         self.stopped += len(leave)
 
