@@ -44,7 +44,7 @@ NEVER = 2**62
 NONE = -1
 
 STEPS_BETWEEN_LOOKS = 256
-"""Number of instants simulated between two checks whether the awaited jobs have started."""
+"""Number of instants simulated between two checks of whether the awaited jobs have started."""
 
 NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
 """States of a job."""
@@ -54,18 +54,18 @@ NUM_SCALARS = 17
 NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS, STALLED, IDLE = _REST
-"""Entries of `State.scalar`.
+"""Positions in `State.scalar`.
 
-`OUTAGES` and `FAILURES` count processed outages of those known, and failures since the last end of a job. `STALLED`
+`OUTAGES` counts the known outages that have been processed, and `FAILURES` the failures since a job last ended. `STALLED`
 counts stops that undid all work since the previous stop, while no job ended, was submitted or saved work. `IDLE` counts
-consecutive instants without a running job although all machines that will return are up. `IS_OVER` is 1, or the entry of
-`HALTS` with the reason for unfinished jobs.
+consecutive instants without a running job although all machines that will return are up. `IS_OVER` is 0 during the run and 1
+after a complete run; otherwise it is the index in `HALTS` of the reason for unfinished jobs.
 """
 
 
 @by_reference
 class Setup(NamedTuple):
-    """Constants of a run. Times are in microseconds; shapes are (jobs,), (machines,) or those of the policy."""
+    """Constants of a run, with times in microseconds: arrays per job, arrays per machine, options, and tables of the policy."""
 
     submit: IntArray
     width: IntArray
@@ -107,26 +107,27 @@ class State(NamedTuple):
     Parameters
     ----------
     scalar
-        Single numbers, indexed by the names above.
+        Single numbers; the positions are named above, from `NOW` to `IDLE`.
     status, version, first_start, stopped, run_since, factor
-        State of a job, number of starts and stops, first start (`NEVER` if none), last stop (-1 if none), beginning of
-        its present progress, and slowdown in its place.
+        For each job: its state, its number of starts and stops, its first start (`NEVER` if none), its last stop (-1 if
+        none), the time since which it makes progress, and its slowdown on its present GPUs; shape (jobs,) each.
     executed, served, overhead, lost
-        Up to the last stop: time of progress with GPUs, work done, time with GPUs lost to restarts, and work lost to
-        preemptions, machine failures and failed attempts.
+        For each job, up to its last stop: time of progress with GPUs, work done, time with GPUs but without progress at
+        starts, and work lost to preemptions, machine failures and failed attempts; shape (jobs,) each.
     key_1, key_2
-        Key of a waiting job, smaller first.
+        Key and tie-breaker of each waiting job, smaller first; shape (jobs,) each.
     heap, heap_first, heap_size
-        One heap of waiting jobs per width.
+        Heaps of waiting jobs, one per width: their entries, and the first position and the size of each heap.
     ends, demotions, turns
-        Heaps of events with columns `WHEN`, `WHO` and `VERSION`: ends of jobs, next thresholds, and failures of attempts
-        or ends of back-off.
+        Heap of the ends of jobs, heap of the times at which jobs reach their next threshold, and heap of failing attempts and
+        ends of back-off. The columns are `WHEN`, `WHO` and `VERSION`.
     tried, try_base
-        Number of failed attempts, and time of progress with GPUs before the present attempt.
+        For each job: number of failed attempts, and time of progress with GPUs before the present attempt.
     running, slot
-        Running jobs, and position of each in that list.
+        Running jobs, and the position of each job in that list.
     head, next_place, place_machine, place_gpus, spare
-        Places of running jobs as linked lists, and unused places.
+        Allocations of running jobs as linked lists, and a list of unused nodes. `head` has the first node of each job;
+        a node has its successor, a machine and a number of GPUs.
     free, num_with_free
         Free GPUs of each machine, and number of machines with 0, 1, ... free GPUs.
     victim_1, victim_2, victim, available, marked
@@ -172,7 +173,7 @@ class State(NamedTuple):
 
 @by_reference
 class Buffer(NamedTuple):
-    """Events not yet fetched; the log is their concatenation."""
+    """Events since the last fetch; the log is the concatenation of all fetched events."""
 
     time: IntArray
     kind: IntArray
@@ -223,9 +224,9 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
 
 
 def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
-    """Return, for each size of gang, the numbers of free GPUs that a machine may have, in order of preference, then `NONE`.
+    """Return, for each size of gang, the numbers of free GPUs of suitable machines in order of preference, then `NONE`.
 
-    Shape (largest + 1, largest + 1).
+    The result has shape (largest + 1, largest + 1).
     """
     order = np.full((largest + 1, largest + 1), NONE, np.int64)
     growth = gang_growth(gangs, largest)
@@ -262,7 +263,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
         )
     }
     entries = 2 * gpus + 16
-    turns = entries + int((setup.tries > 0).sum())  # one entry per running job, and one per job in back-off
+    turns = entries + int((setup.tries > 0).sum())  # one entry for each running job, and for each job in back-off
     scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
     places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
     scalar = np.zeros(NUM_SCALARS, np.int64)
@@ -312,7 +313,7 @@ def _level_with_room(num_with_free, width):
 
 @compiled
 def has_room(u, s, width):
-    """Return whether a gang has a place now."""
+    """Return whether a gang fits now, by the placement rule."""
     if width > s.scalar[FREE_GPUS]:
         return False
     if u.may_spread:
@@ -395,7 +396,7 @@ def _one_machine(u, s, width):
 
 @compiled
 def place(u, s, job):
-    """Place a gang; there must be room. Gangs wider than a machine take completely free machines, largest first."""
+    """Place a gang, which must fit. Gangs wider than a machine take completely free machines, largest first."""
     left = u.width[job]
     if left <= len(s.num_with_free) - 1:
         machine = _one_machine(u, s, left)
@@ -416,7 +417,7 @@ def place(u, s, job):
                     left -= gpus
                     if left == 0:
                         return
-    while left > 0:  # spread: the machine with the most free GPUs next
+    while left > 0:  # spread over machines, next the one with the most free GPUs
         most = 0
         for machine in range(1, len(u.size)):
             if s.free[machine] > s.free[most]:
@@ -428,7 +429,7 @@ def place(u, s, job):
 
 @compiled
 def slowdown(u, s, job):
-    """Return the slowdown of a job in its place, by the smallest unit that contains all its GPUs."""
+    """Return the slowdown of a job on its GPUs, by whether one machine, one rack or only the cluster contains them."""
     first = s.head[job]
     level = 0
     other = s.next_place[first]
@@ -476,7 +477,7 @@ def table_rank(threshold, threshold_rank, service):
 def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
     """Return the first key of a job that has run for `executed` and done the work `served`.
 
-    The arguments are numbers instead of the state, which would cost more to pass than the work of a pass.
+    The arguments are numbers: to pass the complete state would take longer than the rest of a pass.
     """
     if key == DRAWN:
         return drawn
@@ -600,7 +601,7 @@ def _rank_to(scalar, key_1, key_2, job, nth):
 
 @compiled
 def _yields(s, at, job):
-    """Return whether the victim of an entry still runs and is less urgent than a waiting job."""
+    """Return whether the job of a victim entry still runs and is less urgent than a waiting job."""
     other = s.victim[at]
     if s.status[other] != RUNNING:
         return False
@@ -613,7 +614,7 @@ def _yields(s, at, job):
 
 @compiled
 def _is_barred(s, at, job):
-    """Return whether an entry, and therefore every later one, is at least as urgent as the waiting job."""
+    """Return whether a victim entry, and therefore every more urgent entry, is at least as urgent as the waiting job."""
     if s.victim_1[at] != s.key_1[job]:
         return s.victim_1[at] < s.key_1[job]
     if s.victim_2[at] != s.key_2[job]:
@@ -623,11 +624,11 @@ def _is_barred(s, at, job):
 
 @compiled
 def choose_victims(u, s, job):
-    """Mark the running jobs to stop for a waiting one; return whether there are any.
+    """Mark the running jobs to stop for a waiting job; return whether stopping jobs makes it fit.
 
-    Jobs are considered from the least urgent on, until some place could hold the gang. The place is one machine,
-    or for wider gangs enough completely free machines (with spreading: enough GPUs anywhere). Only jobs on that place are
-    stopped; the most urgent of them continue if the gang doesn't need their GPUs.
+    Jobs are considered from the least urgent on, until the gang would fit if all of them were stopped. A gang fits on one
+    machine, a wider gang on enough completely free machines; with spreading, enough free GPUs anywhere suffice. Only jobs on
+    the chosen machines are stopped; the most urgent of them continue if the gang doesn't need their GPUs.
     """
     count = s.scalar[VICTIMS]
     if count == 0 or (s.scalar[RANKED] == UNORDERED and _is_barred(s, 0, job)):
@@ -699,7 +700,7 @@ def _mark_on(s, job, last, target, spare):
 
 @compiled
 def _mark_on_whole(u, s, job, last, spare):
-    """Mark victims, except the most urgent ones without which enough machines become completely free."""
+    """Mark victims, except the most urgent ones that can continue while enough machines become completely free."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
@@ -733,7 +734,7 @@ def is_before(key_1, key_2, a, b):
 
 @compiled
 def _raise(heap, key_1, key_2, at, job):
-    """Insert a job into the heap from position `at` upwards."""
+    """Insert a job into the heap, at position `at` or above it."""
     while at > 0:
         above = (at - 1) // 2
         if not is_before(key_1, key_2, job, heap[above]):
@@ -745,7 +746,7 @@ def _raise(heap, key_1, key_2, at, job):
 
 @compiled
 def lower(heap, key_1, key_2, at, size, job):
-    """Insert a job into the heap from position `at` downwards."""
+    """Insert a job into the heap, at position `at` or below it."""
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -778,7 +779,8 @@ def pop_waiting(s, width_class):
 
 
 WHEN, WHO, VERSION = range(3)
-"""Columns of an event heap: time, job, and version of the run; entries of other versions are void."""
+"""Columns of an event heap: time, job, and the job's version when the event was added. An entry is void once the job's
+version has changed."""
 
 
 @compiled
@@ -864,7 +866,7 @@ def _log(s, b, kind, job):
     b.time[event], b.kind[event], b.job[event] = s.scalar[NOW], kind, job
     if kind == START:
         at = s.head[job]
-        while at != NONE:  # linked last to first; logged in the order of allocation
+        while at != NONE:  # the list begins with the last machine, the log with the first
             entry += 1
             at = s.next_place[at]
         last = entry
@@ -1009,7 +1011,7 @@ def first_waiting(s, is_held):
 
 @compiled
 def _pass(u, s, b, can_preempt, is_held):
-    """Go through the jobs in the policy's order once."""
+    """Go once through the jobs in the policy's order: start, preempt or skip them."""
     is_held[:] = False
     is_listed = False
     while True:
@@ -1051,7 +1053,7 @@ def num_waiting(s):
 
 @compiled
 def next_time(u, s, num_waiting):
-    """Return the time of the next end, attempt, submission, or (while there are jobs) outage."""
+    """Return the time of the next end, failing attempt, end of back-off, submission or (while there are jobs) outage."""
     when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
@@ -1075,7 +1077,7 @@ def _next_pass(u, s):
 
 @compiled
 def _crash_on(u, s, b, machine):
-    """Crash the jobs on a machine, in order."""
+    """Stop the jobs on a machine that has failed, in order of their rows."""
     while True:
         first = NONE
         for at in range(s.scalar[RUNNING_JOBS]):
@@ -1145,7 +1147,7 @@ def decide(u, s, b, is_held):
 
 @compiled
 def is_halted(u, s, b, margin):
-    """Return whether buffer space or known outages run out, or no job can complete any more."""
+    """Return whether buffer space or known outages have run out, or no job can complete any more."""
     if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
         return True
     if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
@@ -1198,7 +1200,7 @@ def happen(u, s, b):
 
 @compiled
 def advance(u, s, b, is_held, steps, margin):
-    """Simulate until the end, for `steps` instants, or until outages or buffer space run out.
+    """Simulate until the end, for `steps` instants, or until known outages or buffer space run out.
 
     The buffer must have space for `margin` events per instant.
     """
@@ -1239,7 +1241,7 @@ def play_index(
     present: Present | None = None,
     priorities: "Priorities | None" = None,
 ) -> Run | None:
-    """Simulate all jobs with the compiled loop, from a present state and by priorities if given."""
+    """Simulate all jobs with the compiled loop, from a present state if given, and in the order of priorities if given."""
     parts: list[tuple[IntArray, ...]] = []
     for stretch in _stretches(jobs, cluster, policy, options, seed, present, STEPS, priorities):
         state, book, taken = stretch
@@ -1327,7 +1329,7 @@ def _stretches(
 
 
 def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:
-    """Remove the events from a buffer and return copies: columns, numbers of places, and columns of places."""
+    """Remove the events from a buffer and return copies: columns of events, allocations per event, and their columns."""
     events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
     state.scalar[[EVENTS, PLACES]] = 0
     counts = np.diff(buffer.first[: events + 1])

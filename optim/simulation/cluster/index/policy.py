@@ -51,10 +51,10 @@ class Guess(StrEnum):
 
 
 MAX_PRIORITY = 2**32 - 1
-"""Priorities are 32-bit integers."""
+"""Maximum priority, since priorities are unsigned 32-bit integers."""
 
 CHARGE_UNIT = 1_000_000
-"""Charges are integers in millionths of a GPU, so that sums do not depend on their order."""
+"""Number of charge units per GPU. Charges are integers, so that sums do not depend on the order of summation."""
 
 ALL = 2**40
 """`Reservations.depth` with which all waiting jobs have reservations."""
@@ -64,11 +64,11 @@ ALL = 2**40
 class Reservations:
     """Number of waiting jobs with reservations, and the estimates behind them.
 
-    Jobs start in order as long as there is room. The first jobs without room get a reservation: the earliest start from
-    which some place has their GPUs for their estimated run time. This start is computed from the estimates of running and
+    Jobs start in order as long as they fit. The first jobs that do not fit get a reservation: the earliest start from which the
+    placement rule finds their GPUs free for their estimated run time. This start is computed from the estimates of running and
     reserved jobs, and from planned outages. Other jobs start only if this delays no reserved start. A reserved start moves
-    earlier when GPUs become free before the expected time. It moves later only if a job exceeds its estimate or a
-    machine fails; then reservations on the affected machines are planned again.
+    earlier when GPUs become free before the expected time. It moves later only if a job exceeds its estimate or a machine
+    fails; then reservations on the affected machines are planned again.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class Reservations:
     guess
         Rule for the run time of jobs without a stated estimate.
     quantile, past
-        With `Guess.PAST`, the estimate is this quantile of the run times of the user's last `past` completed jobs, or of
-        all users' if the user has none.
+        With `Guess.PAST`, the estimate is this quantile of the run times of the user's last `past` completed jobs. A user
+        without completed jobs gets the quantile over the last `past` jobs of all users.
     default_us
         Estimate before any job has completed, in microseconds.
     factor
@@ -113,9 +113,9 @@ def stated_estimates(jobs: Workload, rule: Reservations) -> IntArray:
 
 
 def histories(jobs: Workload) -> tuple[IntArray, int]:
-    """Return the number of each job's history, and the number of histories.
+    """Return for each job the index of its history of run times, and the number of histories.
 
-    The history is that of its user, or else of its virtual cluster.
+    A history belongs to a user, or to a virtual cluster if users are unknown.
     """
     if len(jobs.users) > 1:
         return jobs.user, len(jobs.users)
@@ -127,13 +127,13 @@ def promises(
 ) -> dict[str, float]:
     """Return statistics of reserved starts.
 
-    The statistics are the number of jobs with a reservation, the number of late starts, and by gang the longest
-    times from submission to reservation and to the promised start.
+    The statistics are the number of jobs with a reservation, the number of late starts, and, for each class of gang
+    sizes, the longest times from submission to reservation and to the promised start.
 
     Parameters
     ----------
     reserved_us, promised_us
-        Time of each job's first reservation, and the start that it promised; -1 without a reservation.
+        Time of each job's first reservation, and the start that this reservation promised; -1 without a reservation.
     """
     has_one = promised_us >= 0
     late = np.where(has_one, first_start_us - promised_us, 0)
@@ -155,20 +155,22 @@ class IndexPolicy:
     """A policy that orders jobs by a number.
 
     A pass goes through all jobs in the order (key, tie, submission, row). A running job keeps its GPUs; a waiting job
-    is placed if there is room. Otherwise, if preemption is allowed now, running jobs of larger keys are stopped for it,
-    least urgent first. A job without room ends the pass; with `backfill` it blocks only jobs of its width.
+    is placed if it fits. If it does not fit and preemption is allowed now, running jobs of larger keys are stopped for
+    it, least urgent first. A job that still does not fit ends the pass; with `backfill` it blocks only jobs of its
+    width.
 
     Parameters
     ----------
     name
         Name of the policy.
     key, tie, preempts, backfill
-        See above.
+        Key, order of jobs with equal keys, times of preemption, and whether jobs may pass a job that does not fit; see
+        above.
     quantum_us
         Time between two ticks in microseconds; ticks are counted from the first submission.
     thresholds, ranks
-        For `Key.TABLE`: increasing values of attained service (GPU-microseconds) at which the rank changes, and the
-        ranks below the first threshold and from each threshold on.
+        For `Key.TABLE`: increasing values of attained service (GPU-microseconds) at which the rank changes; rank below
+        the first threshold, followed by the rank from each threshold on.
     demotion_thresholds
         Increasing values of attained service at which a running job triggers a pass.
     reservations

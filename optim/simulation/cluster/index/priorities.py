@@ -1,6 +1,6 @@
 """Priorities that change with time, compiled: age and fair share of waiting jobs, updated once per period.
 
-`optim.simulation.cluster.policies.multifactor` describes the rules. The loop around a pass is that of
+`optim.simulation.cluster.policies.multifactor` describes the rules. A pass is part of the loop of
 `optim.simulation.cluster.index.loop`, or of `optim.simulation.cluster.index.reservations`. Between two updates the key
 of a waiting job is constant, and a new job gets its key on arrival. A pass can therefore use heaps or sorted lists.
 """
@@ -37,11 +37,13 @@ from optim.simulation.cluster.index.loop import (
 from optim.simulation.cluster.index.policy import CHARGE_UNIT, MAX_PRIORITY
 
 PERIOD, LOOKED, SINCE, IS_USED, IS_TREE, IS_STRICT, NUM_SCALARS = range(7)
-"""Entries of `Priorities.scalar`: update period, last update, time of the last change of allocations, whether
-priorities are in use, whether fair share is Fair Tree, and whether the order can change without any event."""
+"""Positions in `Priorities.scalar`. In order: update period, last update, time of the last change of allocations,
+whether priorities are in use, whether the fair-share factor is that of Fair Tree, and whether the order can change
+without any event."""
 
 RATE, WEIGHT_AGE, MAX_AGE, WEIGHT_FAIR_SHARE, DAMPING, NUM_FACTORS = range(6)
-"""Entries of `Priorities.factor`: decay per microsecond, weights, microseconds of the maximum age, and damping."""
+"""Positions in `Priorities.factor`: decay per microsecond, weight of age, maximum age in microseconds, weight of fair
+share, and damping."""
 
 
 @by_reference
@@ -51,19 +53,21 @@ class Priorities(NamedTuple):
     Parameters
     ----------
     scalar, factor
-        Single numbers, indexed by the names above.
+        Single numbers; the positions are named above.
     base, level, association, charge
-        Of each job: sum of the weighted constant factors, level (1 for the first jobs, times ``2**32`` in the key), row
-        of its user, and usage charged to the user while it runs; shape (jobs,).
+        For each job: sum of the weighted constant factors; level, 1 for the jobs that are served first; row of its
+        user; and usage charged to the user while the job runs. Shape (jobs,) each.
     parent, share, part, is_user, takes_parent, child_first, child
-        Of each association: parent, product of `part` up to the root, fraction of all siblings' shares, whether it is a
-        user, whether it uses its parent's shares, and children.
+        For each association: its parent, the product of `part` up to the root, its fraction of all siblings' shares,
+        whether it is a user, and whether it uses its parent's shares. Also the children of all associations, and the
+        position of each association's first child in this list.
     used, held, new_held, fair_share
-        Usage at `SINCE`, allocation since then, scratch memory, and fair-share factor of each association.
+        For each association: usage at the last change of allocations (`SINCE`), allocation since then, scratch memory,
+        and fair-share factor.
     actual, total, value, queue, stack
-        Scratch memory of the factors.
+        Scratch memory for the computation of fair-share factors.
     alike
-        Number of the class of each job; jobs of a class are equal except for their submission; shape (jobs,).
+        Class number of each job; jobs of a class are equal except for their submission; shape (jobs,).
     first, last, next
         Linked lists of waiting jobs that never ran, by class and submission. This is always the order of their keys, so
         only the first of each list is in a heap.
@@ -164,7 +168,7 @@ def make_priorities(
 
 
 def no_priorities() -> Priorities:
-    """Return placeholder priorities: the order is that of submission."""
+    """Return placeholder priorities, for policies that serve jobs in order of submission."""
     none, whole = np.zeros(0), np.zeros(0, np.int64)
     named: dict[str, Any] = {
         name: whole if kind is IntArray else none for name, kind in Priorities.__annotations__.items()
@@ -174,7 +178,7 @@ def no_priorities() -> Priorities:
 
 @compiled
 def _used_at(q, now):
-    """Compute each association's usage at a time, without that of the associations below it."""
+    """Compute each association's usage at a time, without the usage of the associations below it."""
     passed = now - q.scalar[SINCE]
     rate = q.factor[RATE]
     left, grown = 1.0, float(passed)
@@ -304,7 +308,7 @@ def _sink(q, first, at, size):
 
 @compiled
 def key_of(u, s, q, job):
-    """Return the key of a waiting job, smaller first and above 0: its level, and its priority at the last update."""
+    """Return the key of a waiting job, above 0 and smaller first: its level times 2^32, minus its priority."""
     waits = q.scalar[LOOKED] - max(u.submit[job], s.stopped[job])
     age = min(1.0, max(0, waits) / q.factor[MAX_AGE])
     fair_share = q.fair_share[q.association[job]]
@@ -314,7 +318,7 @@ def key_of(u, s, q, job):
 
 @compiled
 def is_look_due(s, q):
-    """Return whether a period began since the last update."""
+    """Return whether a new period has begun since the last update."""
     return s.scalar[NOW] // q.scalar[PERIOD] * q.scalar[PERIOD] > q.scalar[LOOKED]
 
 
@@ -353,7 +357,7 @@ def next_look(s, q, num_waiting):
 
 @compiled
 def _order_heaps(u, s, q):
-    """Recompute the keys of all waiting jobs at an update, or of new ones otherwise."""
+    """Recompute the keys of all waiting jobs if an update is due, otherwise only those of new jobs."""
     is_due = is_look_due(s, q)
     if is_due:
         look(s, q)
@@ -436,7 +440,7 @@ def advance_by_priority(u, s, b, q, is_held, steps, margin):
 
 
 def prioritising(q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop by these priorities, with the signature of `optim.simulation.cluster.index.loop.advance`."""
+    """Return a loop that uses these priorities, with the signature of `optim.simulation.cluster.index.loop.advance`."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         advance_by_priority(setup, state, buffer, q, is_held, steps, margin)
@@ -445,7 +449,7 @@ def prioritising(q: Priorities) -> Callable[[Setup, State, Buffer, object, int, 
 
 
 def deciding_by(q: Priorities) -> Callable[[Setup, State, Buffer, object], None]:
-    """Return the function that makes the first pass, by these priorities, from a present state."""
+    """Return the function that makes the first pass from a present state, in the order of these priorities."""
 
     def decide(setup: Setup, state: State, buffer: Buffer, is_held: object) -> None:
         decide_by_priority(setup, state, buffer, q, is_held)

@@ -2,15 +2,15 @@
 
 Each machine has a calendar of the known times at which its GPUs become free or are taken. Running jobs are expected to
 end by their estimates. Reserved jobs are expected to use their GPUs from their reserved starts for the length of their
-estimates. Machines leave and return as planned. A job fits at a time if some place has its GPUs free throughout its
-estimate. `optim.simulation.cluster.index.policy.Reservations` describes the rules; the loop around a pass is that of
-`optim.simulation.cluster.index.loop`.
+estimates. Machines leave and return as planned. A job fits at a time if the placement rule finds GPUs that are free
+from then on for its estimated run time. `optim.simulation.cluster.index.policy.Reservations` describes the rules; a
+pass is part of the loop of `optim.simulation.cluster.index.loop`.
 
 Reserved starts never move later while estimates are right. A pass therefore only checks, for each reserved job, whether
 a machine with newly freed GPUs lets it start earlier. Jobs without a reservation are in one search tree per width, over
-their estimates: a pass finds the first that may start without visiting the others. With priorities they are in one
-list, because their order changes at each update. Reservations are then planned again from the first job whose position
-changed.
+their estimates: a pass finds the first job that may start without visiting the other jobs. With priorities, all jobs
+without a reservation are in one list, because their order changes at each update. Reservations are then planned again
+from the first job whose position changed.
 """
 
 from collections.abc import Callable
@@ -79,10 +79,10 @@ from optim.simulation.cluster.options import EngineOptions
     RECENT,
     NUM_SCALARS,
 ) = range(13)
-"""Entries of `Book.scalar`. In order: numbers of waiting jobs without and with a reservation, and of running jobs;
-number of the last change; first unused node; earliest reserved start; whether reserved starts on some machine may be
-invalid; number of machines of the chosen place; options of the policy; and number of machines changed in this pass or
-the previous one."""
+"""Positions in `Book.scalar`. In order: number of waiting jobs without a reservation, of waiting jobs with a
+reservation, and of running jobs; number of the last change; first unused node; earliest reserved start; whether
+reserved starts on some machine may be invalid; number of chosen machines. Then three options of the policy, and the
+number of machines changed in this pass or the previous one."""
 
 (
     ESTIMATE,
@@ -100,26 +100,28 @@ the previous one."""
     SHIFTS,
     NUM_COLUMNS,
 ) = range(14)
-"""Columns of `Book.job`. In order: estimated run time (`NONE`: to be guessed), run time at which it is stopped, number
-of its history, position in its tree, estimate plus pause of its next start, expected end, reserved start, first reserved
-start and time of that reservation. Then: last change for which an earlier start was considered, version of its run, first
-of its nodes, and last change of its machine after which enough GPUs are free just before its reserved start."""
+"""Columns of `Book.job`. In order: estimated run time (`NONE` until it is guessed), run time at which the job is stopped, index
+of its history, position in its tree, estimate plus pause of its next start, expected end, reserved start, first reserved start,
+and time of that first reservation. Then: last change for which an earlier start was considered, version of the job's run, its
+first node, and the last change of its machine after which enough GPUs are free just before its reserved start."""
 
 TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
-"""Columns of `Book.node`: time at which GPUs of a machine become free (taken: below 0), their number, machine and job
-(`NONE`: planned outage), neighbours in the calendar, and next node of the job."""
+"""Columns of `Book.node`: time at which GPUs of a machine become free or are taken, their number (below 0 if they are
+taken), the machine, and the job (`NONE` for a planned outage). Then: the next and the previous node of the calendar,
+and the next node of the job."""
 
 HEAD, CHANGED, ROOM, IS_LATE, FROM, TO, FROM_BEFORE, TO_BEFORE, LISTED, NUM_MACHINE_COLUMNS = range(10)
-"""Columns of `Book.machine`. In order: first node, last change that freed GPUs, GPUs free throughout a period, whether
-GPUs become free later than expected, period in which GPUs became free in this pass and in the previous one, and change
-up to which its windows are listed."""
+"""Columns of `Book.machine`. In order: first node, last change that freed GPUs, number of GPUs free throughout a
+period, and whether GPUs become free later than expected. Then: begin and end of the period that this pass freed, begin
+and end of the period that the previous pass freed, and last change included in its listed windows."""
 
 LONGEST, EARLIEST = range(2)
-"""Columns of `Book.window`: length of the longest window with a given number of free GPUs that overlaps newly freed
-time, and earliest begin of such windows."""
+"""Columns of `Book.window`. A window is a period in which a machine has at least a given number of free GPUs. The
+columns are the length of the longest window that overlaps newly freed time, and the earliest begin of such windows."""
 
 COUNT, OLDEST, VALUES = range(3)
-"""Columns of `Book.past`, a history: number of run times, position at which the next one is stored, and first run time."""
+"""Columns of `Book.past`, with one history per row: number of run times, position of the next one to store, and first run
+time."""
 
 
 @by_reference
@@ -129,25 +131,26 @@ class Book(NamedTuple):
     Parameters
     ----------
     scalar, job, node, machine
-        Single numbers, and tables with the columns above.
+        Single numbers, and tables whose columns are named above.
     reserved, running
         Reserved jobs and running jobs, each in order.
     tree, tree_first, tree_leaves
-        One search tree per width over its jobs in order: minimum need (`NEED`) below each node, `NEVER` for jobs that
-        have a reservation or do not wait. First node and number of leaves of each tree.
+        One search tree per width, over the jobs of this width in order. Each node has the minimum need (`NEED`) below
+        it; the need is `NEVER` for jobs that have a reservation or do not wait. The other two arrays are the first node
+        and the number of leaves of each tree.
     by_leaf, leaf_first
-        Jobs by width, each width's in order, and position of each width's first job.
+        Jobs sorted by width and then by order, and the position of each width's first job.
     past, sorted, share
-        Last run times of each user (all users in the last row), scratch memory, and quantile used as estimate; shape
-        (1,).
+        Histories of run times, one row per user or virtual cluster, and a last row for all jobs; scratch memory; and
+        the quantile used as estimate, shape (1,).
     choice
-        Machines of the chosen place, and number of GPUs on each; shape (machines, 2).
+        Chosen machines, and number of chosen GPUs on each; shape (machines, 2).
     recent, window, since
-        Machines changed in this pass or the previous one, their newly freed windows by number of GPUs with the columns
-        above, shape (machines, largest + 1, 2), and scratch memory.
+        Machines changed in this pass or the previous one; windows of each machine by number of GPUs, shape (machines,
+        largest + 1, 2), whose columns are named above; and scratch memory.
     longest, listed, merged
-        Scratch memory of passes by priority: time for which a gang of each width may have its GPUs from now on, and
-        jobs to sort.
+        Scratch memory of passes by priority: for each width, the time for which a gang that starts now may use its
+        GPUs; and jobs to sort.
     """
 
     scalar: IntArray
@@ -230,14 +233,14 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
 
 
 def promised_by(book: Book) -> tuple[IntArray, IntArray, IntArray]:
-    """Return estimates, times of first reservations, and promised starts; -1 for none; shape (jobs,) each."""
+    """Return each job's estimate, time of its first reservation, and promised start, -1 if it has none; shape (jobs,) each."""
     promised = book.job[:, PROMISED]
     return book.job[:, ESTIMATE].copy(), book.job[:, RESERVED_AT].copy(), np.where(promised < NEVER, promised, NONE)
 
 
 @compiled
 def _link(p, machine, time, gpus, job):
-    """Add a node to a machine's calendar, after those of the same time."""
+    """Add a node to a machine's calendar, after the nodes of the same time."""
     node = p.scalar[SPARE]
     p.scalar[SPARE] = p.node[node, NEXT]
     before, at = NONE, p.machine[machine, HEAD]
@@ -259,7 +262,7 @@ def _link(p, machine, time, gpus, job):
 
 @compiled
 def link_planned(p, machine, time, gpus):
-    """Record that GPUs of a machine leave (below 0) or return at a time."""
+    """Record that GPUs of a machine leave (`gpus` is negative) or return at a time."""
     if time < NEVER:
         _link(p, machine, time, gpus, NONE)
 
@@ -293,7 +296,7 @@ def _note_free(p, machine, begin, end):
 
 @compiled
 def _begin_pass(p):
-    """Discard freed periods from before the last pass: all reserved jobs have been compared with them."""
+    """Discard the periods that were freed before the last pass: all reserved jobs have been compared with them."""
     kept = 0
     for nth in range(p.scalar[RECENT]):
         machine = p.recent[nth]
@@ -426,7 +429,7 @@ def _least(p, machine, free, begin, need, job):
 def _drop(p, machine, free, width, now):
     """Return the time until which a machine has `width` GPUs free from now on, or `NEVER`.
 
-    The result is at most now if the machine has fewer free GPUs.
+    The result is at most `now` if the machine has fewer GPUs free now.
     """
     at, level = p.machine[machine, HEAD], free
     if level < width:
@@ -468,13 +471,14 @@ def _look(s, p, begin, need, job):
 def _slot(u, s, p, job, limit, since):
     """Return the earliest start before a limit that the placement rule allows, or `NEVER`.
 
-    Only machines with GPUs freed after the change `since` matter: the others offered no earlier start before.
+    Only machines with GPUs freed after the change `since` are searched: the other machines offered no earlier start
+    before.
     """
     now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
     largest = len(s.num_with_free) - 1
     if width <= largest and not u.may_spread:
         return _slot_on_one(u, s, p, job, limit, since)
-    time = NEVER  # every earlier place includes a changed machine
+    time = NEVER  # an earlier start needs at least one changed machine
     if u.may_spread:
         time = now
     else:
@@ -540,7 +544,7 @@ def _slot_on_one(u, s, p, job, limit, since):
 def _whole_from(u, s, p, job, begin, limit):
     """Return a lower bound on the time at which a gang has enough completely free machines.
 
-    The result is `begin` if it has them from then on.
+    The result is `begin` if the gang has enough such machines from `begin` on.
     """
     width, need = u.width[job], p.job[job, NEED]
     for machine in range(len(p.machine)):
@@ -562,7 +566,7 @@ def _whole_from(u, s, p, job, begin, limit):
 
 @compiled
 def _choose(u, s, p, job, begin, is_start):
-    """Choose machines with room from a time on: by the placement rule for a start, otherwise the first ones."""
+    """Choose machines with enough free GPUs from a time on: by the placement rule for a start, otherwise the first ones."""
     width = u.width[job]
     p.scalar[CHOSEN] = 0
     _look(s, p, begin, p.job[job, NEED], job)
@@ -584,7 +588,7 @@ def _choose(u, s, p, job, begin, is_start):
                     _add(p, machine, min(width, u.size[machine]) if is_start or u.may_spread else u.size[machine])
                     width -= min(width, u.size[machine])
             return
-    while width > 0:  # spread: next machine with the most room
+    while width > 0:  # spread over machines, next the one with the most free GPUs
         most = 0
         for machine in range(1, len(u.size)):
             if p.machine[machine, ROOM] > p.machine[most, ROOM]:
@@ -603,7 +607,7 @@ def _add(p, machine, gpus):
 
 @compiled
 def _one_machine(u, s, p, width, is_start):
-    """Return the machine with room that takes a gang, or `NONE`."""
+    """Return the machine that `_choose` takes for a gang that fits on one machine, or `NONE` if it fits on none."""
     if u.takes_first or not is_start:
         for machine in range(len(u.size)):
             if p.machine[machine, ROOM] >= width:
@@ -632,7 +636,7 @@ def _insert(jobs, count, job):
 
 @compiled
 def _begin(u, s, b, p, job):
-    """Start a job that has room now for all of its estimate."""
+    """Start a job that fits now for all of its estimated run time."""
     _choose(u, s, p, job, s.scalar[NOW], True)
     for nth in range(p.scalar[CHOSEN]):
         take(s, job, p.choice[nth, 0], p.choice[nth, 1])
@@ -661,7 +665,7 @@ def _expect(s, p, job):
 
 @compiled
 def _reserve(u, s, p, job, start):
-    """Reserve a place for a job, on the chosen machine if one holds it."""
+    """Reserve GPUs for a job, on the machine already chosen if one machine holds the gang."""
     if u.may_spread or u.width[job] > len(s.num_with_free) - 1:
         _choose(u, s, p, job, start, False)
     p.job[job, PLANNED] = start
@@ -675,7 +679,7 @@ def _reserve(u, s, p, job, start):
 
 @compiled
 def _set_leaf(u, p, job, need):
-    """Set the need of a job that waits without a reservation; `NEVER` removes it."""
+    """Set the need of a job that waits without a reservation; `NEVER` removes the job from the tree."""
     kind = u.width_class[job]
     base, node = p.tree_first[kind], p.tree_leaves[kind] + p.job[job, LEAF]
     p.tree[base + node] = need
@@ -698,7 +702,7 @@ def _first_within(p, kind, most):
 
 @compiled
 def _note_end(s, p, job):
-    """Add a run time to the history of the user, and to that of all users."""
+    """Add a job's run time to its history, and to the history of all jobs."""
     for history in (p.job[job, HISTORY], len(p.past) - 1):
         p.past[history, VALUES + p.past[history, OLDEST]] = s.executed[job]
         p.past[history, OLDEST] = (p.past[history, OLDEST] + 1) % p.scalar[PAST]
@@ -707,7 +711,7 @@ def _note_end(s, p, job):
 
 @compiled
 def _guess(p, job):
-    """Return a quantile of the run times of the user's last jobs; of all users if there are none; else the default."""
+    """Return a quantile of a job's history of run times, or of all jobs if it is empty; the default before any job ended."""
     history = p.job[job, HISTORY]
     if p.past[history, COUNT] == 0:
         history = len(p.past) - 1
@@ -753,7 +757,7 @@ def _take_first(u, p, q):
 
 @compiled
 def _take_out(p, q, nth):
-    """Remove a job from the list by priority."""
+    """Remove a job from the list that is sorted by priority."""
     p.scalar[WAITING] -= 1
     for at in range(nth, p.scalar[WAITING]):
         q.order[at] = q.order[at + 1]
@@ -820,7 +824,7 @@ def _take_in(u, s, p, q):
 
 @compiled
 def _break_plans(p, machine):
-    """Record that a machine's GPUs become free later than expected: its reservations are planned again."""
+    """Record that a machine's GPUs become free later than expected, so that its reservations are planned again."""
     p.machine[machine, IS_LATE] = p.scalar[IS_BROKEN] = 1
 
 
@@ -889,7 +893,7 @@ def _pass_limits(u, s, b, p):
 
 @compiled
 def _improve(u, s, b, p):
-    """Visit the reserved jobs: start those that may start, and move others to earlier starts if possible."""
+    """Visit the reserved jobs: start the jobs that may start, and move other jobs to earlier starts if possible."""
     now, kept = s.scalar[NOW], 0
     p.scalar[NEXT_PLANNED] = NEVER
     if p.scalar[IS_BROKEN]:
@@ -928,7 +932,7 @@ def _improve(u, s, b, p):
 
 @compiled
 def _reserve_more(u, s, b, p, q):
-    """Start waiting jobs in order, and reserve places for those that cannot start, up to the policy's depth."""
+    """Start waiting jobs in order, and reserve GPUs for jobs that cannot start, up to the policy's depth."""
     now = s.scalar[NOW]
     while p.scalar[WAITING] and p.scalar[RESERVED] < p.scalar[DEPTH]:
         job = _take_first(u, p, q)
@@ -983,7 +987,7 @@ def _longest(u, s, p, width):
 
 @compiled
 def _backfill(u, s, b, p):
-    """Start waiting jobs, in order, that delay no reserved start: they end before it, or avoid its place."""
+    """Start waiting jobs, in order, that delay no reserved start: they end before it, or leave enough other GPUs free."""
     while p.scalar[WAITING] and s.scalar[FREE_GPUS]:
         best = NEVER
         for kind in range(len(p.tree_leaves)):
@@ -1019,7 +1023,7 @@ def _backfill_by_priority(u, s, b, p, q):
 
 @compiled
 def _next_time(u, s, p, q):
-    """Return the time of the next event, limit, estimate, reserved start or priority update."""
+    """Return the time of the next event, job's limit or expected end, reserved start or priority update."""
     waiting = p.scalar[WAITING] + p.scalar[RESERVED]
     when = min(next_time(u, s, waiting), p.scalar[NEXT_PLANNED])
     if q.scalar[IS_USED]:
@@ -1031,7 +1035,7 @@ def _next_time(u, s, p, q):
 
 @compiled
 def _decide(u, s, b, p, q):
-    """Update the book, start the jobs that may start, and reserve places."""
+    """Update the book, start the jobs that may start, and reserve GPUs for the next jobs."""
     _close_books(s, p)
     _pass_limits(u, s, b, p)
     is_due = q.scalar[IS_USED] > 0 and is_look_due(s, q)
