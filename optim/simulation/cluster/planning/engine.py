@@ -35,7 +35,7 @@ def check_plan(plan: object, now: int) -> None:
     Raises
     ------
     BrokenRuleError
-        If it is not a plan, or requests a call in the past.
+        If the object is not a plan, or requests a call in the past.
     """
     if not isinstance(plan, Plan) or not isinstance(plan.gpus, Mapping):
         raise BrokenRuleError(f"it returns {type(plan).__name__}; return a Plan(gpus={{job: GPUs}})")
@@ -44,12 +44,12 @@ def check_plan(plan: object, now: int) -> None:
 
 
 def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> None:
-    """Check that a job may be rejected or given up.
+    """Check that a plan may remove a job permanently: reject it, or give it up.
 
     Raises
     ------
     BrokenRuleError
-        If it may not.
+        If the plan may not remove the job; the message names job and rule.
     """
     if not (books.rules.may_refuse or books.rules.kills_at_limit):
         _broken(books, job, "is in `leave`, which the policy's rules do not allow (may_refuse, kills_at_limit)")
@@ -60,12 +60,12 @@ def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> 
 
 
 def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> None:
-    """Check that a job may take GPUs, after the plan's earlier starts.
+    """Check that a job may start on the given GPUs, after the plan's earlier starts.
 
     Raises
     ------
     BrokenRuleError
-        If it may not; the message names job and rule.
+        If the job may not start on these GPUs; the message names job and rule.
     """
     site, rules, room = books.site, books.rules, books.free_room
     if not 0 <= job < submitted or not books.is_active[job]:
@@ -105,10 +105,11 @@ def _broken(books: ClusterState, job: int, rule: str) -> None:
 
 
 WATCH_EVERY = 200
-"""Instants between two checks of progress and interruption."""
+"""Number of instants between two checks of progress and interruption."""
 
 MAX_CALLS = 1_000_000
-"""Number of consecutive calls without an end or a submission after which a run ends with unfinished jobs."""
+"""Number of consecutive calls of the policy, without an end or a submission of a job, after which a run ends with
+unfinished jobs."""
 
 
 def play_plans(
@@ -170,7 +171,7 @@ def _begun(jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: En
     """Return a run before its first instant."""
     world = _Run(jobs, cluster, policy, options, seed)
     policy.begin(cluster, seed)
-    world.books.rules = options.on_failures(policy.rules(options))  # rules with the quotas set by `begin`
+    world.books.rules = options.on_failures(policy.rules(options))  # `begin` has set the quotas
     return world
 
 
@@ -180,9 +181,9 @@ def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
     Parameters
     ----------
     events
-        Columns time, type, job and number of places; shape (events, 4).
+        Shape (events, 4); the columns are time, type, job and number of GPUs.
     places
-        GPU numbers of all places; shape (places,).
+        Numbers of the GPUs of all events, event by event; shape (places,).
     """
     machine = np.repeat(np.arange(cluster.num_machines), cluster.gpus)[places]
     first = np.cumsum(cluster.gpus) - cluster.gpus
@@ -201,7 +202,7 @@ FORM = "gpus maps job numbers to GPU numbers, machine 0 first, such as {3: (0, 1
 
 
 def _malformed(gpus: object) -> str:
-    """Return the expected form of a plan's GPUs, and the first entry that differs."""
+    """Return an error text: the expected form of a plan's GPUs, and the first entry that differs from it."""
     for job, given in gpus.items() if isinstance(gpus, Mapping) else ():
         try:
             int(job)
@@ -289,7 +290,7 @@ class _Run:
     def _is_halted(self) -> bool:
         """Return whether no job makes progress any more.
 
-        Either stops undo all work, or no job is started although all machines that will return are up.
+        This is the case if stops undo all work, or if no job is started although all machines that will return are up.
         """
         if self.stalled > MAX_STALLED * max(1, int(self.books.is_active.sum())):
             self.halted = BY_STOPS
@@ -411,7 +412,7 @@ class _Run:
     def finish(self) -> Run:
         """Return the results of the run."""
         books = self.books
-        for job in list(books.shown):  # jobs still run only if the run was halted
+        for job in list(books.shown):  # empty unless the run was halted
             self._preempt(job)
         events = np.array(self.events, np.int64).reshape(-1, 4)
         log = as_log(self.cluster, events, np.array(self.places, np.int64))

@@ -1,10 +1,10 @@
 """Free GPUs during planning: placement of gangs, and fragmentation.
 
-Consider a mix of demands, weighted by their share of submissions. The fragmentation of a machine is the expected amount
-of free GPU that a job drawn from the mix cannot use. This amount is all free GPU if the job does not fit on the machine,
-otherwise the free part of the GPUs that are too full for its share (docs/mathematics/cluster.md, (D.5)). The rule `fgd`
-places each job where fragmentation grows least. Demands for vCPUs and memory decide whether a job fits, but don't enter
-fragmentation.
+Consider a mix of demands, weighted by their share of submissions. The fragmentation of a machine is the expected free GPU
+capacity that a job drawn from the mix cannot use. If the job does not fit on the machine, this is all free capacity. Otherwise
+it is the free capacity of those GPUs that are too full for the job's share of a GPU (docs/mathematics/cluster.md, (D.5)). The
+rule `fgd` places each job where fragmentation grows least. Demands for vCPUs and memory decide whether a job fits, but don't
+enter fragmentation.
 
 References
 ----------
@@ -36,7 +36,7 @@ def gang_growth(widths: IntArray, largest: int) -> IntArray:
     Returns
     -------
     IntArray
-        Growth by free GPUs and gang; shape (largest + 1, largest + 1).
+        Shape (largest + 1, largest + 1), indexed by the machine's free GPUs and the gang.
     """
     free = np.arange(largest + 1)
     lost = free * (len(widths) - np.cumsum(np.bincount(np.minimum(widths, largest), minlength=largest + 1)))
@@ -45,28 +45,30 @@ def gang_growth(widths: IntArray, largest: int) -> IntArray:
 
 
 class Fragmentation:
-    """Growth of fragmentation by a placement, for the mix of demands of a workload."""
+    """Growth of fragmentation that a placement causes, for the mix of demands of a workload."""
 
     def __init__(self, jobs: Workload, largest: int, is_shared: bool) -> None:
         demand = np.where(jobs.gpus == 1, jobs.share_milli if is_shared else WHOLE_MILLI, 0)
         demand += np.where(jobs.gpus > 1, WHOLE_MILLI * np.minimum(jobs.gpus, largest), 0)
-        self.demand, self.weight = np.unique(demand, return_counts=True)  # integers, so that rounding decides no tie
+        self.demand, self.weight = np.unique(
+            demand, return_counts=True
+        )  # weights are integers, so that rounding decides no tie
         self.growth = gang_growth(jobs.gpus, largest)
         self.is_shared = is_shared
         self._known: dict[tuple[int, ...], int] = {}
 
     def growth_of_gang(self, room: "FreeGpus", machines: IntArray, width: int) -> IntArray:
-        """Return the growth if a gang takes completely free GPUs of each machine."""
+        """Return, for each machine, the growth of its fragmentation if a gang takes completely free GPUs of it."""
         if not self.is_shared:
             return np.asarray(self.growth[room.free[machines], width])
         growth = np.empty(len(machines), np.int64)
         for at, machine in enumerate(machines.tolist()):
             before = self._left(room, machine)
-            growth[at] = self._lost(before[:-width]) - self._lost(before)  # completely free GPUs are last
+            growth[at] = self._lost(before[:-width]) - self._lost(before)  # completely free GPUs are last in `before`
         return growth
 
     def growth_of_share(self, room: "FreeGpus", gpus: IntArray, share: int) -> IntArray:
-        """Return the growth if each GPU provides a share."""
+        """Return, for each of some GPUs, the growth of fragmentation if a job takes a share of it."""
         growth = np.empty(len(gpus), np.int64)
         seen: dict[tuple[int, int], int] = {}
         for at, gpu in enumerate(gpus.tolist()):
@@ -84,7 +86,7 @@ class Fragmentation:
         return tuple(np.sort(room.left_milli[first[machine] : first[machine + 1]]).tolist())
 
     def _lost(self, left: tuple[int, ...]) -> int:
-        """Return the fragmentation of a machine, given the free thousandths of each GPU, in thousandths of a GPU."""
+        """Return a machine's fragmentation, given its GPUs' free thousandths; thousandths of a GPU times jobs of the mix."""
         if left not in self._known:
             each = np.array(left, np.int64)
             total, whole = each.sum(), (each == WHOLE_MILLI).sum()
@@ -112,11 +114,11 @@ class SimulationContext:
     jobs, cluster
         Workload and cluster.
     placement, spread
-        As in `EngineOptions`.
+        See `EngineOptions`.
     is_shared
         Whether jobs take only their share of a GPU.
     jobs_a_gpu
-        Maximum number of jobs per GPU, which decides whether a machine can run out of vCPUs or memory.
+        Maximum number of jobs per GPU; it determines whether a machine can run out of vCPUs or memory.
     """
 
     def __init__(
@@ -155,18 +157,18 @@ class SimulationContext:
         return self._could_hold[key]
 
     def types_of(self, job: int) -> tuple[bool, ...]:
-        """Return which GPU types can run a job; empty if types make no difference."""
+        """Return, for each GPU type, whether it can run a job; empty if types make no difference."""
         return tuple((self.jobs.gpu_type_slowdown_ppm[job] > 0).tolist())
 
     def usable(self, job: int) -> BoolArray | None:
-        """Return the machines whose GPU type can run a job; None if all can."""
+        """Return the machines whose GPU type can run a job; None if all types can run it."""
         if not self.jobs.gpu_type_slowdown_ppm.shape[1]:
             return None
         return np.asarray(self.jobs.gpu_type_slowdown_ppm[job, self.cluster.kind] > 0)
 
 
 def alike(jobs: Workload, *more: IntArray) -> IntArray:
-    """Return a class number for each job: jobs with equal demands and equal values in `more` share it.
+    """Return a class number for each job, equal for jobs with equal demands and equal values in `more`.
 
     Shape (jobs,).
     """
@@ -175,7 +177,7 @@ def alike(jobs: Workload, *more: IntArray) -> IntArray:
 
 
 def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
-    """Return, for each job, the GPUs of the largest machine of a usable type: wider gangs take complete machines."""
+    """Return, for each job, the number of GPUs of the largest machine of a usable type; wider gangs take complete machines."""
     if not jobs.gpu_type_slowdown_ppm.shape[1]:
         return [int(cluster.gpus.max())] * len(jobs)
     kinds, which = np.unique(jobs.gpu_type_slowdown_ppm > 0, axis=0, return_inverse=True)
@@ -184,7 +186,7 @@ def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
 
 
 class FreeGpus:
-    """Free GPUs during planning. `place` takes some for a job; the cluster changes only when the plan is applied.
+    """Free GPUs during planning. `place` takes GPUs for a job; the cluster changes only when the plan is applied.
 
     Parameters
     ----------
@@ -193,10 +195,11 @@ class FreeGpus:
     left_milli
         Free thousandths of each GPU.
     too_wide
-        Smallest width known to have no place, among widths that fit on one machine and among wider ones; larger widths
-        of the same group have no place either. Unused if GPUs or permitted machines differ between jobs.
+        Smallest width known not to fit now, among widths of at most one machine, and among larger widths. Larger widths
+        of the same group don't fit either. Unused if GPUs or permitted machines differ between jobs.
     allowed
-        Function that returns the machines to which wrappers confine a job, None for all machines; None without wrappers.
+        Function that returns the machines to which wrappers confine a job, or None for all machines. The attribute is None
+        without wrappers.
     """
 
     def __init__(self, site: SimulationContext) -> None:
@@ -293,7 +296,7 @@ class FreeGpus:
         return allowed if usable is None else usable if allowed is None else usable & allowed
 
     def place(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
-        """Find GPUs for a job and take them; return None if there is no room."""
+        """Find GPUs for a job and take them; return None if the job does not fit."""
         gpus = self.find(job, width, machines)
         if gpus is not None:
             self.take(job, gpus)
@@ -307,7 +310,7 @@ class FreeGpus:
         most: IntArray | None = None,
         placement: Placement | None = None,
     ) -> Gpus | None:
-        """Return GPUs for a job by the placement rule without taking them; None if there is no room.
+        """Return GPUs for a job by the placement rule without taking them; None if the job does not fit.
 
         Parameters
         ----------
@@ -320,7 +323,7 @@ class FreeGpus:
         most
             Maximum number of completely free GPUs to take from each machine, shape (machines,); all by default.
         placement
-            Rule that chooses among machines that can hold the gang; the run's rule by default.
+            Rule that chooses among machines that can hold the gang; the rule of the run by default.
         """
         placement = placement or self.site.placement
         width = width or self.site.widths[job]
@@ -354,11 +357,11 @@ class FreeGpus:
         return None
 
     def cannot_fit(self, width: int) -> bool:
-        """Return whether a gang of a given width is known to have no place."""
+        """Return whether a gang of a given width is known not to fit now."""
         return width >= self.too_wide[width > self.site.largest]
 
     def allow_spread(self, may_spread: Callable[[int], bool]) -> None:
-        """Let the jobs for which `may_spread` returns True spread over machines, in addition to those that already may."""
+        """Let the jobs for which `may_spread` returns True spread over machines, as well as those that already may."""
         before = self.may_spread
         self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
         self.too_wide = NOTHING_KNOWN
@@ -368,7 +371,7 @@ class FreeGpus:
         return self.site.spread if self.may_spread is None else self.may_spread(job)
 
     def _choose(self, fitting: IntArray, width: int, placement: Placement) -> int:
-        """Return the machine that the rule chooses among those that can hold a gang."""
+        """Return the machine that the placement rule chooses among those that can hold a gang."""
         free = self.free[fitting]
         if placement == Placement.FIRST_FIT:
             return int(fitting[0])

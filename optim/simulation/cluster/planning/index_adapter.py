@@ -21,7 +21,7 @@ NEVER = 2**62
 
 
 class IndexPolicyAdapter(PlanningPolicy):
-    """Uses the order, ticks, thresholds and preemption rule of the compiled loop: the logs agree event by event."""
+    """Use the order, ticks, thresholds and preemption rule of the compiled loop; both produce the same log, event by event."""
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
         self.policy, self.jobs = policy, jobs
@@ -35,12 +35,12 @@ class IndexPolicyAdapter(PlanningPolicy):
         return self.policy.needs
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return the engine's rules, and whether jobs are stopped at their limits.
+        """Return the engine's rules, with the number of reserved jobs and whether jobs are stopped at their limits.
 
         Raises
         ------
         UnsupportedProblemError
-            If GPUs are to be reserved while jobs share them.
+            If the policy reserves GPUs and jobs share GPUs.
         """
         rules, reserves = super().rules(options), self.policy.reservations
         if reserves is None:
@@ -80,7 +80,7 @@ class IndexPolicyAdapter(PlanningPolicy):
         elif key is Key.TABLE:
             ranks = np.asarray(self.policy.ranks, np.int64)
             first = ranks[np.searchsorted(self.policy.thresholds, self.executed(view) * view.gpus, side="right")]
-        elif key is not Key.SUBMISSION:  # otherwise a new key would silently mean the order of submission
+        elif key is not Key.SUBMISSION:  # an unknown key would otherwise be treated as the order of submission
             raise NotAllowedError(
                 f"policy {self.name}: planning does not implement the key {key.name}; add its order here"
             )

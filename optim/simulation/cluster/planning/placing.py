@@ -45,15 +45,15 @@ def users_of(view: View) -> IntArray:
 
 
 class HeldUp:
-    """Jobs without room in a pass, and the later jobs that they block.
+    """Jobs that did not fit in a pass, and the later jobs that they block.
 
     Parameters
     ----------
     site
         Constants of the run, with the demands of jobs.
     is_strict
-        Whether no job may pass a waiting job if both could use the same GPUs. Otherwise a waiting job blocks only jobs
-        of equal width and types.
+        Whether a waiting job blocks all later jobs that could use the same GPUs. Otherwise it blocks only jobs of equal
+        width and types.
     """
 
     def __init__(self, site: SimulationContext, is_strict: bool) -> None:
@@ -63,7 +63,7 @@ class HeldUp:
         self.is_all = False
 
     def add(self, job: int) -> None:
-        """Let a job without room block others."""
+        """Add a job that does not fit, so that it blocks later jobs."""
         types = self.site.types_of(job)
         self.asked.add((self.site.widths[job], types))
         self.types.update(kind for kind, is_usable in enumerate(types) if is_usable)
@@ -91,8 +91,8 @@ def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus]
     gpus
         The plan so far.
     is_strict
-        Whether a job without a place ends the pass (with GPU types: blocks all jobs that could use one of its types).
-        Otherwise it is skipped.
+        Whether a job that does not fit ends the pass (with GPU types: blocks all jobs that could use one of its types).
+        Otherwise the job is skipped.
     """
     held_up = HeldUp(room.site, is_strict=True)
     left = room.num_free
@@ -114,10 +114,10 @@ def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus]
 
 
 def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, Gpus]) -> bool:
-    """Stop jobs of a plan until another job has a place, and place it; return whether it has a place.
+    """Stop jobs of a plan until another job fits, and place it; return whether it fits.
 
-    Victims are considered in order until the job has a place in the GPUs that they release. Only victims on that place
-    are stopped, and other victims on its machines if vCPUs or memory are still insufficient.
+    Victims are considered in order until the job fits on the GPUs that they release. Only victims on the job's GPUs are
+    stopped; if vCPUs or memory are still insufficient, also other victims on the same machines.
     """
     trial, passed = room.copy(), list(victims)
     for victim in passed:
@@ -125,7 +125,10 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
     found = trial.find(job) if passed else None
     if found is None:
         return False
-    least, most = 0, len(passed)  # more free GPUs never remove a place: bisection finds the minimum number of victims
+    least, most = (
+        0,
+        len(passed),
+    )  # with more free GPUs the job still fits, so bisection finds the minimum number of victims
     given = most
     while least + 1 < most:
         middle = (least + most) // 2
@@ -149,11 +152,11 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
 
 
 def sparing(room: FreeGpus, job: int, victims: Sequence[int], gpus: Mapping[int, Gpus]) -> list[int]:
-    """Return the jobs to stop so that another one has a place, empty if impossible; nothing is stopped here.
+    """Return the jobs to stop so that another job fits, empty if that is impossible; the plan is not changed.
 
-    Victims are considered in order, least urgent first, until the placement rule could place the job. The place is
-    on the first machine that could hold it, or for wider gangs on enough completely free machines. Of the victims on that
-    place, the most urgent are retained if the job fits without them.
+    Victims are considered in order, least urgent first, until the job would fit if all of them were stopped: on the first
+    suitable machine, or for wider gangs on completely free machines. Of these victims, the most urgent ones continue if the job
+    fits while they run.
     """
     trial, passed, found = room.copy(), [], None
     for victim in victims:
@@ -203,7 +206,7 @@ def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int,
     num_gpus
         Number of GPUs.
     gain
-        Function of a job and its number of GPUs that returns the gain of one more; 0 or less for none.
+        Function of a job and its number of GPUs that returns the gain of one more GPU; 0 or less if there is no gain.
 
     Returns
     -------
@@ -227,8 +230,8 @@ def marginal_widths(most: Mapping[int, int], num_gpus: int, gain: Callable[[int,
 def assign_gpus(view: View, widths: Mapping[int, int]) -> dict[int, Gpus]:
     """Return GPUs for jobs of given widths; a job of unchanged width keeps its GPUs.
 
-    Wider jobs are placed first. A job without a place at its width takes the largest number of free GPUs of one machine,
-    if that is at least its minimum.
+    Wider jobs are placed first. A job that does not fit at its width takes the largest number of free GPUs of one machine, if
+    that is at least the job's minimum.
     """
     gpus = {job: held for job, held in view.running.items() if widths.get(job) == len(held)}
     room = view.room([job for job in view.running if job not in gpus])

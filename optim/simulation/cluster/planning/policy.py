@@ -1,10 +1,10 @@
 """Interface of planning policies: views and plans.
 
-The engine calls `plan` after each instant with an event (a submission, an end), and at times that the policy requested.
-The engine passes a `View`, which contains the information that a real scheduler has, and receives a `Plan`: the jobs to
-run from now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped
-and started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`,
-which names event, job and rule.
+The engine calls `plan` after each instant with an event (such as a submission or an end), and at times that the policy
+requested. The engine passes a `View`, which contains the information that a real scheduler has, and receives a `Plan`: the jobs
+to run from now on, and their GPUs. A running job that is absent from the plan is stopped. A job whose GPUs change is stopped
+and started; a job whose GPUs are unchanged continues. A plan that breaks a rule ends the run with a `BrokenRuleError`, which
+names event, job and rule.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Oracle(StrEnum):
     """Information about jobs that a real scheduler lacks.
 
-    A policy gets this information only if it declares it, and the declaration is printed.
+    A policy must declare the information that it uses; otherwise the engine withholds it. The declaration is printed.
     """
 
     RUN_TIMES = "the run times"
@@ -53,13 +53,13 @@ class Plan:
     gpus
         GPUs of every job that runs from now on, by job number; jobs start in this order.
     again_us
-        Latest time of the next call, after now; None for the next event.
+        Time of the next call, after now, unless an event causes an earlier call; None to wait for the next event.
     leave
         Jobs to remove permanently, running or waiting: rejected, or given up.
     steps
         Stops (`Event.PREEMPT`) and starts (`Event.START`) in order, for policies to which the order matters. A job that
-        is stopped and started on the same GPUs restarts. Other stops happen before these steps, other starts after
-        them.
+        is stopped and started on the same GPUs restarts. Stops that are not listed here happen before these steps,
+        starts that are not listed happen after them.
     """
 
     gpus: Mapping[int, Gpus]
@@ -82,7 +82,7 @@ class PlanningPolicy(ABC):
     places_itself
         Whether the policy has its own placement rule, so that the engine's rule and placement wrappers do not apply.
     may_spread
-        Whether the policy lets gangs spread over machines where the engine's rule does not.
+        Whether the policy lets gangs spread over machines in cases in which the engine's rule does not.
     knows_quotas
         Whether the policy enforces quotas of virtual clusters, for which jobs may wait.
     quota
@@ -90,9 +90,9 @@ class PlanningPolicy(ABC):
     notes
         Remarks on the files that the policy read, one line each: fields without effect here.
     plans_at_events
-        Whether the policy is called at submissions and ends as well. Otherwise it is called only at times that it
-        requested (a round-based policy: the GPUs of an ended job stay idle until the next round). Without such a
-        request, the next event triggers the call.
+        Whether the policy is called at submissions and ends of jobs, and not only at times that it requested. A policy
+        with rounds sets this to False, so that the GPUs of an ended job stay idle until the next round. If it has
+        requested no time, the next event causes the call.
     """
 
     name: ClassVar[str] = ""
@@ -153,7 +153,7 @@ class PlanningPolicy(ABC):
         return None
 
     def figures(self) -> Mapping[str, float]:
-        """Return counters of the completed run, by name: conflicts, rejections, rounds."""
+        """Return counters of the completed run by name, such as conflicts, rejections or rounds."""
         return {}
 
 
@@ -161,7 +161,7 @@ COLUMNS = (
     *("submit_us", "gpus", "slowdown_ppm", "app", "group", "min_gpus", "max_gpus", "share_milli", "busy_milli"),
     *("gpu_type_slowdown_ppm", "cpu_milli", "memory_mib", "priority", "user"),
 )
-"""Workload columns that every scheduler sees of the jobs submitted so far."""
+"""Workload columns that every policy sees, for the jobs submitted so far."""
 
 
 class View:
@@ -180,7 +180,7 @@ class View:
     is_up
         Whether each machine is up; GPUs of other machines are unavailable; shape (machines,).
     prepare
-        Functions by which wrappers change the free GPUs before the inner policy sees them.
+        Functions by which wrappers change the free GPUs before the wrapped policy sees them.
     num_groups, num_users
         Number of virtual clusters, and of users.
     is_shared
@@ -262,26 +262,26 @@ class View:
 
     @property
     def first_start_us(self) -> IntArray:
-        """First start of each job, -1 if it never started."""
+        """Time of each job's first start, -1 if it never started."""
         return _read_only(self._books.first_start[: self._count])
 
     @property
     def started_us(self) -> IntArray:
-        """Last start of each job, -1 if it never started."""
+        """Time of each job's last start, -1 if it never started."""
         return _read_only(self._books.started[: self._count])
 
     def progress_since(self, job: int) -> int:
-        """Return the time at which progress of a running job begins or began, after the pause of its start."""
+        """Return the time at which a running job begins or began to make progress, after the pause at its start."""
         return int(self._books.pause_end[job])
 
     @property
     def stopped_us(self) -> IntArray:
-        """Last stop of each job, -1 if it was never stopped."""
+        """Time of each job's last stop, -1 if it was never stopped."""
         return _read_only(self._books.stopped[: self._count])
 
     @property
     def has_failed(self) -> BoolArray:
-        """Whether an attempt of the job has failed; the job continues because its run time is simulated in one piece."""
+        """Whether an attempt of each job has failed; such a job continues, because its run time is simulated in one piece."""
         if self._books.rules.retries:
             return np.zeros(self._count, np.bool_)
         fails = self._books.jobs.fails_us[: self._count]
@@ -291,7 +291,7 @@ class View:
     def remaining_us(self) -> IntArray:
         """Remaining work, in time on the complete gang on one machine at each job's present speed.
 
-        Only for policies that declare it.
+        Only policies that declare `Oracle.RUN_TIMES` may read it.
 
         Raises
         ------
@@ -321,7 +321,7 @@ class View:
         return int(self._books.jobs.loss.shape[1])
 
     def losses(self, job: int) -> FloatArray:
-        """Return the losses that a job has reported so far: one per equal step of work, the first before any work."""
+        """Return the losses that a job has reported so far: the first before any work, the others after equal steps of work."""
         points: FloatArray = self._books.jobs.loss[job]
         if not len(points):
             return points
@@ -336,7 +336,7 @@ class View:
         return room
 
     def hide(self, hidden: Collection[int], stopped: Collection[int] = ()) -> None:
-        """Hide from the inner policy the `hidden` jobs, which a wrapper manages, and show the `stopped` jobs as waiting."""
+        """Hide from the wrapped policy the `hidden` jobs, which a wrapper manages, and show the `stopped` jobs as waiting."""
         gone = {*hidden, *stopped}
         self._is_whole = False
         self.running = MappingProxyType({job: gpus for job, gpus in self.running.items() if job not in gone})

@@ -1,7 +1,7 @@
 """Reservations by planning, for features outside the compiled loop: GPU types, hosts, wrappers.
 
-Rules and decisions are those of `optim.simulation.cluster.index.policy.Reservations` and of the compiled pass. Here
-each reserved job is compared with all free periods of the machines, machine by machine.
+The rules are those of `optim.simulation.cluster.index.policy.Reservations`, and the decisions equal those of the
+compiled pass. Here each reserved job is compared with all free periods of the machines, machine by machine.
 """
 
 from collections import deque
@@ -23,14 +23,14 @@ NEVER = 2**62
 
 
 def rules_of_reservations(policy: IndexPolicy, jobs: Workload, rules: Rules, options: EngineOptions) -> Rules:
-    """Return the engine's rules, and whether jobs are stopped at their limits.
+    """Return the engine's rules, to which this function adds whether jobs are stopped at their limits.
 
     Raises
     ------
     UnsupportedProblemError
-        If GPUs are to be reserved while jobs share them.
+        If jobs share GPUs.
     """
-    assert policy.reservations is not None  # only policies that have reservations come here
+    assert policy.reservations is not None  # only called for policies with reservations
     if options.sharing and bool((jobs.share_milli < WHOLE_MILLI).any()):
         raise UnsupportedProblemError(
             f"policy {policy.name} reserves complete GPUs, but with sharing=true jobs take parts of them; remove "
@@ -48,7 +48,7 @@ class Calendar:
         self.level = [np.vstack([room.free, room.host])]
 
     def add(self, begin: int, end: int, change: IntArray) -> None:
-        """Add a change of free GPUs, vCPUs and memory between two times; shape (3, machines)."""
+        """Add a change of free GPUs, vCPUs and memory between two times; `change` has shape (3, machines)."""
         first = self._step_at(max(begin, self.times[0]))
         last = self._step_at(end) if end < NEVER else len(self.times)
         for step in range(first, last):
@@ -63,7 +63,7 @@ class Calendar:
         return at
 
     def least(self, begin: int, need: int) -> IntArray:
-        """Return the resources that are free throughout a period; shape (3, machines)."""
+        """Return the GPUs, vCPUs and memory that are free throughout a period; shape (3, machines)."""
         first = int(np.searchsorted(self.times, begin, side="right")) - 1
         last = max(first + 1, int(np.searchsorted(self.times, begin + need)))
         return np.asarray(np.min(self.level[first:last], axis=0))
@@ -75,13 +75,13 @@ class ReservationBook:
     Parameters
     ----------
     policy
-        Policy with the rule of reservations.
+        The policy, which contains the rule of reservations.
     jobs
         All jobs; information that a real scheduler lacks is used only if the policy declares it.
     """
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
-        assert policy.reservations is not None  # only policies that have reservations come here
+        assert policy.reservations is not None  # only called for policies with reservations
         self.rule, self.jobs = policy.reservations, jobs
         self.estimate = stated_estimates(jobs, self.rule).tolist()
         self.limit = np.where((jobs.estimate_us > 0) & self.rule.kills, jobs.estimate_us, NEVER).tolist()
@@ -102,7 +102,7 @@ class ReservationBook:
         Parameters
         ----------
         order
-            Waiting jobs, first in order first; None for the order of submission.
+            Waiting jobs in order, or None for the order of submission.
         is_new_order
             Whether the order may have changed: reservations remain up to the first job whose position changed.
         """
@@ -153,7 +153,7 @@ class ReservationBook:
         return Plan(gpus=self.gpus, again_us=again, leave=leave, steps=self.steps)
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return estimates, times of first reservations, and promised starts; -1 for none; shape (jobs,) each."""
+        """Return each job's estimate, time of its first reservation, and promised start, -1 if none; shape (jobs,) each."""
         promised = np.where(self.promised < NEVER, self.promised, -1)
         return np.array(self.estimate, np.int64), self.reserved, promised
 
@@ -230,7 +230,7 @@ class ReservationBook:
                 self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
 
     def _taken(self, job: int, gpus: Gpus) -> IntArray:
-        """Return the resources that a job takes of each machine; shape (3, machines)."""
+        """Return the GPUs, vCPUs and memory that a job takes of each machine; shape (3, machines)."""
         machines = np.bincount(
             [self.room.machine_of(gpu) for gpu in gpus], minlength=self.room.site.cluster.num_machines
         )
@@ -248,7 +248,7 @@ class ReservationBook:
         return int(self.estimate[job]) + (self.options.overhead_us if started else self.options.startup_us)
 
     def _find(self, job: int, begin: int) -> Gpus | None:
-        """Return the first GPUs that are free from a time on for a job's need, or None."""
+        """Return the first GPUs that are free for a job from a time on, for its estimated time; None if there are none."""
         least = np.maximum(0, self.calendar.least(begin, self._need(job)))
         self.ideal.host = least[1:]
         gpus = self.ideal.find(job, most=least[0], placement=Placement.FIRST_FIT)
@@ -260,7 +260,7 @@ class ReservationBook:
         return tuple(gpu for machine in machines for gpu in range(site.first[machine], site.first[machine + 1]))
 
     def _slot(self, job: int, limit: int) -> tuple[int, Gpus] | None:
-        """Return the earliest start before a limit, and its place; None without one."""
+        """Return a job's earliest start before a limit, and its GPUs; None if there is no such start."""
         for time in self.calendar.times:
             if time >= limit:
                 break
@@ -284,7 +284,7 @@ class ReservationBook:
             self._reserve(job, better or (slot if limit < NEVER else None))
 
     def _reserve(self, job: int, slot: tuple[int, Gpus] | None) -> None:
-        """Reserve a place for a job; None if there is none before a machine is repaired."""
+        """Reserve a start and GPUs for a job; `slot` is None if the job fits only after a machine is repaired."""
         self.planned[job] = slot
         if slot is not None:
             self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
@@ -302,7 +302,7 @@ class ReservationBook:
         trial = self.room.copy()
         trial.host = np.minimum(trial.host, least[1:])
         gpus = trial.find(job, most=least[0])
-        assert gpus is not None  # a place exists because a slot begins now
+        assert gpus is not None  # the job fits, because its slot begins now
         self.room.take(job, gpus)
         self.calendar.add(self.now, self.now + self._need(job), -self._taken(job, gpus))
         self.gpus[job] = gpus

@@ -16,8 +16,8 @@ NEVER = 2**62
 class ClusterState:
     """The state of a run.
 
-    A job's slowdown is the product of four factors, rounded up to parts per million ((D.4) of
-    docs/mathematics/cluster.md). The factors are locality, GPU type, other jobs on its GPUs or machines, and gang divided by
+    A job's slowdown is the product of four factors, rounded up to parts per million ((D.4) of docs/mathematics/cluster.md). The
+    factors stand for the locality of its GPUs, their type, other jobs on its GPUs or machines, and its gang divided by its
     width. Work is rounded down to a microsecond whenever the slowdown changes.
 
     Parameters
@@ -52,7 +52,7 @@ class ClusterState:
         self.touched: set[int] = set()
         self.free_room = FreeGpus(site)
         self.num_free, self.held_milli = cluster.num_gpus, 0
-        self.allocated_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0  # in thousandths
+        self.allocated_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0  # GPU-times in thousandths of a GPU
         self.has_neighbours = rules.jobs_a_gpu > 1 or rules.neighbour_ppm > PPM
 
     def room(self, without: Iterable[int]) -> FreeGpus:
@@ -125,7 +125,7 @@ class ClusterState:
         self.served[job] = self.saved[job] = kept
 
     def fault(self, job: int, now: int) -> bool:
-        """Take a job's GPUs and all work of its attempt; return whether it was the last attempt."""
+        """Take a job's GPUs away, and undo all work of its attempt; return whether it was the last attempt."""
         self.stop(job, now, is_done=False)
         self.lost[job] += int(self.served[job]) - self._begin_of_try(job)
         self.tried[job] += 1
@@ -224,7 +224,7 @@ class ClusterState:
             self._touch(gpus)
 
     def _touch(self, gpus: Gpus) -> None:
-        """Mark the jobs whose slowdown may change with the holders of these GPUs."""
+        """Mark the jobs whose slowdown may change when jobs take or release these GPUs."""
         for gpu in gpus:
             self.touched.update(self.holders[gpu])
         if self.rules.neighbour_ppm > PPM:
@@ -252,7 +252,7 @@ class ClusterState:
         end = int(self.run_since[job]) - (-left * int(self.factor[job]) // PPM)
         heappush(self.ends, (end, job, self.version[job]))
         if self.rules.retries:
-            return  # its failing attempts are over
+            return  # all failing attempts are over
         fails = int(self.jobs.fails_us[job])
         if fails > self.executed[job]:
             when = int(self.run_since[job]) + fails - int(self.executed[job])

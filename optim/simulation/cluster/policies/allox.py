@@ -22,7 +22,7 @@ class AlloxOptions:
     Parameters
     ----------
     max_jobs
-        Number of waiting jobs to match, those with the least remaining GPU-time first.
+        Maximum number of waiting jobs to match; jobs with the least remaining GPU-time come first.
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Allox(PlanningPolicy):
 
     @staticmethod
     def _times(view: View, waiting: IntArray, up: list[BoolArray]) -> tuple[FloatArray, FloatArray]:
-        """Return each waiting job's time on each type, and the time until each type has finished its running jobs."""
+        """Return each waiting job's time on each GPU type, and for each type the time until its running jobs have ended."""
         there = np.maximum(1, [int(view.cluster.gpus[machines].sum()) for machines in up])
         remaining = view.remaining_us * view.gpus.astype(float)
         kinds = (

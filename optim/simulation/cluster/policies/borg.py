@@ -107,7 +107,7 @@ class Borg(PlanningPolicy):
         return Plan(gpus=gpus)
 
     def _turn(self, user: IntArray, waiting: IntArray) -> IntArray:
-        """Return each waiting job's turn: the jobs of its user in its band that were served or wait before it.
+        """Return each waiting job's turn: the number of jobs of its user and band that were served or wait before it.
 
         A user who returns to a band after having no waiting job joins at the current turn; unused turns don't accumulate.
         """
@@ -127,7 +127,7 @@ class Borg(PlanningPolicy):
         return turn
 
     def _served(self, job: int, user: IntArray) -> None:
-        """Count a turn of the job's user."""
+        """Count a turn for the user of a served job."""
         self.turns[int(self.priority[job]), int(user[job])] += 1
 
     def _victims(self, view: View, priority: int, gpus: Mapping[int, Gpus]) -> Iterator[int]:

@@ -34,7 +34,7 @@ class Drf(PlanningPolicy):
         del options, jobs
 
     def plan(self, view: View) -> Plan:
-        """Place one gang at a time, each of the user with the smallest dominant share."""
+        """Place one gang at a time, always of the user with the smallest dominant share."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         if not len(waiting) or (room.site.is_plain and not room.num_free):
             return Plan(gpus=gpus)

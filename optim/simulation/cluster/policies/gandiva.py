@@ -51,9 +51,9 @@ class GandivaOptions:
 
 @dataclass(slots=True)
 class _Node:
-    """A machine: its GPUs, the number of unassigned ones (0 while down), its number of assignments, and its jobs.
+    """A machine: its GPUs, number of GPUs without a job (0 while the machine is down), number of assignments, and jobs.
 
-    `label` is the gang for which the machine has an affinity, None while it has no jobs.
+    `label` is the gang size for which the machine has an affinity, None while it has no jobs.
     """
 
     gpus: range
@@ -81,7 +81,7 @@ class _Trial:
     source="Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018, sections 3 and 4",
 )
 class Gandiva(PlanningPolicy):
-    """Assign GPUs at once to every job that fits on a machine; jobs time-share GPUs where there are too few."""
+    """Assign GPUs at once to every job that fits on a machine; jobs share GPUs in turns if there are too few."""
 
     assumptions = (
         "a job is assigned the GPUs of its node with the fewest jobs; the job that ran least recently gets the next time slice; gangs wider "
@@ -96,7 +96,7 @@ class Gandiva(PlanningPolicy):
         self.options = options
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Reject workloads with host demands or with GPU types that a job can't run on."""
+        """Return whether the jobs demand no vCPUs or memory, and every job can run on all GPU types."""
         if jobs.gpu_type_slowdown_ppm.shape[1] and not jobs.gpu_type_slowdown_ppm[:, cluster.kind].all():
             return Support(False, WITHOUT_TYPES)
         return Support(not jobs.strains_hosts(cluster, 2 if self.options.packs else 1), WITHOUT_HOSTS)
@@ -219,7 +219,7 @@ class Gandiva(PlanningPolicy):
             self.num_crowded += (before + sign > 1) - (before > 1)
 
     def _turns(self, view: View, is_tick: bool) -> dict[int, Gpus]:
-        """Return the jobs that run: at a tick the least recently run; between ticks running jobs and, on idle GPUs, others."""
+        """Return the jobs to run: at a tick, jobs that ran longest ago first; between ticks, running jobs first."""
         partner = {job: other for pair in self.trials for job, other in (tuple(pair), tuple(pair)[::-1])}
         taken: dict[int, int] = {}
         gpus: dict[int, Gpus] = {}
@@ -241,7 +241,7 @@ class Gandiva(PlanningPolicy):
         return gpus
 
     def _judge(self, view: View) -> None:
-        """End trial packings that progress no faster than time-slicing, and start new ones."""
+        """End trial packings in which jobs progress no faster than in time slices, and start new trials."""
         served = view.served_us
         for pair, trial in list(self.trials.items()):
             if trial.is_kept:
@@ -283,7 +283,7 @@ class Gandiva(PlanningPolicy):
                     self._move(job, emptiest)
 
     def _move(self, job: int, away_from: _Node | None) -> bool:
-        """Move a job to idle GPUs of one node, preferably of the same label; when vacating a node, to a node in use."""
+        """Move a job to idle GPUs of one node, preferably of the same label; if it vacates a node, only to a node in use."""
         width = len(self.home[job])
         fits = [
             node
@@ -300,7 +300,7 @@ class Gandiva(PlanningPolicy):
         return True
 
     def _grow(self, view: View, gpus: dict[int, Gpus]) -> None:
-        """Lend idle GPUs to jobs on their node that can use more than their gang, until another job is assigned them."""
+        """Lend a node's idle GPUs to its jobs that can use more than their gang, until the GPUs are assigned to another job."""
         for job in sorted(gpus):
             more = int(view.max_gpus[job]) - len(gpus[job])
             nodes = {self.node_of[gpu] for gpu in gpus[job]}

@@ -25,15 +25,15 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     Parameters
     ----------
     entitled
-        GPUs of the slow and the fast type of each user; shape (users, 2).
+        Shape (users, 2): each user's GPUs of the slow and of the fast type.
     speedup
         Speed of each user's jobs on the fast type relative to the slow one; shape (users,).
 
     Returns
     -------
     FloatArray
-        GPUs of each user after the trades; shape (users, 2). The price of a fast GPU in slow ones is the geometric mean of
-        the two speedups, so that both users gain.
+        Shape (users, 2): each user's GPUs of the two types after the trades. The price of a fast GPU in slow GPUs is the
+        geometric mean of the two speedups, so that both users gain.
     """
     held = entitled.astype(float).copy()
     order = np.argsort(speedup, kind="stable")
@@ -54,7 +54,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
 
 
 def water_fill(wanted: FloatArray, total: float, weight: FloatArray | None = None) -> FloatArray:
-    """Return each user's allocation of a type: the demand, or a weighted share of the remaining GPUs; shape (users,)."""
+    """Return each user's allocation of a GPU type: its demand, or a weighted share of the other users' rest; shape (users,)."""
     weight = np.ones(len(wanted)) if weight is None else weight
     got, left, others = np.zeros(len(wanted)), total, float(weight.sum())
     for user in np.argsort(wanted / weight, kind="stable"):
@@ -98,7 +98,7 @@ class GandivaFairOptions(RoundOptions):
     source="Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020",
 )
 class GandivaFair(ShareRounds):
-    """Divide each type by tickets among users and then among their jobs; trade pairs of neighbouring types, slowest first."""
+    """Divide each GPU type by tickets among users, then among their jobs; users trade types of neighbouring speed."""
 
     assumptions = (
         "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; "

@@ -220,7 +220,7 @@ class HierarchicalQuota(PlanningPolicy):
         self.user_weight = self._user_weights()
         self.held: tuple[FloatArray, FloatArray] = (np.zeros(len(self.user_weight)), np.zeros(len(self.tree.names)))
         self.by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue]
-        # Of equal jobs, the first in order can preempt every job that the others can; usage, if used, orders before priority.
+        # Of equal jobs, the first in order can preempt every job that the others can. Usage, if it counts, precedes priority.
         by_user = (self.by_usage * self.users, self.by_usage * self.jobs.priority)
         self.kind = alike(self.jobs, self.queue, *by_user)
         self.reclaimed = self.preempted_in_queue = 0
@@ -244,7 +244,7 @@ class HierarchicalQuota(PlanningPolicy):
         return weight
 
     def plan(self, view: View) -> Plan:
-        """Admit jobs queue by queue; a job within quota that can't be admitted preempts jobs of queues over quota."""
+        """Admit jobs queue by queue; a job within quota that can't be admitted preempts jobs of queues over their quota."""
         self._let_time_pass(view.now_us)
         self._forget_ended(view)
         one = _Pass(self, view)
@@ -268,7 +268,7 @@ class HierarchicalQuota(PlanningPolicy):
             self.queue_usage.advance(now_us, self.held[1])
 
     def _forget_ended(self, view: View) -> None:
-        """Release the quota of jobs that no longer run, and charge jobs that were started elsewhere."""
+        """Release the quota of jobs that no longer run, and charge running jobs that this policy did not start."""
         for job in [job for job in self.flavor if job not in view.running]:
             self.ledger.change(self.node_of[job], self.flavor.pop(job), -self.milli(job))
         for job in [job for job in view.running if job not in self.flavor]:
@@ -328,13 +328,14 @@ def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
 
 
 def _users_of_queues(jobs: Workload, queue: IntArray) -> IntArray:
-    """Return a number per pair of user and queue, or of virtual cluster and queue if users are unnamed; shape (jobs,)."""
+    """Return for each job the number of its user and queue, or of its virtual cluster and queue if users are unnamed."""
     who = jobs.user if len(jobs.users) > 1 else jobs.group
     return np.asarray(np.unique(np.column_stack([queue, who]), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 Candidate = tuple[bool, int, int, int, int]
-"""Sort key of preemption candidates: same queue, priority, minus start, minus job number; then the job number."""
+"""Preemption candidate: whether it is in the same queue, its priority, minus its start, minus its number (the sort
+key), and its number."""
 
 
 class _Pass:
@@ -358,8 +359,8 @@ class _Pass:
     def admit(self, order: IntArray, *, may_stop: bool) -> list[int]:
         """Admit waiting jobs, always the first of the next queue; return the preempted jobs.
 
-        Equal requests of a queue form a class. If its first job isn't admitted, none is: only preemption frees GPUs in a pass,
-        and another pass follows each preemption.
+        Equal requests of a queue form a class. If the first job of a class isn't admitted, no job of the class is: only
+        preemption frees GPUs in a pass, and another pass follows each preemption.
         """
         ahead = self._heads(order, may_stop)
         stopped: list[int] = []
@@ -379,7 +380,7 @@ class _Pass:
         return stopped
 
     def _heads(self, order: IntArray, may_stop: bool) -> "dict[int, list[tuple[int, int, IntArray]]]":
-        """Return per queue a heap of its admissible job classes: positions in `order` of the first job and of the rest."""
+        """Return for each queue a heap of its admissible job classes: positions in `order` of the first job and of the rest."""
         if not len(order):
             return {}
         kinds = self.owner.kind[order]
@@ -402,7 +403,7 @@ class _Pass:
         return dict(sorted(ahead.items()))
 
     def _borrowers(self) -> list[int]:
-        """Return the queues with running jobs that use more than their quota."""
+        """Return the queues that have running jobs and use more than their quota."""
         usage, total = self.ledger.usage, self.ledger.total
         return [
             node
@@ -411,7 +412,7 @@ class _Pass:
         ]
 
     def _could(self, node: int, job: int, free: int, borrowers: Sequence[int], may_stop: bool) -> bool:
-        """Return whether free quota and GPUs, or preemption, may admit a job; False holds for the entire pass."""
+        """Return whether free quota and GPUs, or preemption, may admit a job; False stays valid for the entire pass."""
         rules, width = self.tree.rules[node], self.room.site.widths[job]
         if rules.is_held:
             return False
@@ -424,7 +425,7 @@ class _Pass:
         return any(self.ledger.available(node, flavor) >= width * MILLI for flavor in self._flavors(node))
 
     def _could_reclaim(self, node: int, job: int, flavor: int, borrowers: Sequence[int]) -> bool:
-        """Return whether a job could reclaim GPUs from any queue over its quota."""
+        """Return whether a job could reclaim GPUs from at least one queue over its quota."""
         rules = self.tree.rules[node]
         if not borrowers or rules.reclaim is Reclaim.NEVER:
             return False
@@ -436,7 +437,7 @@ class _Pass:
         )
 
     def _has_later(self, node: int, job: int) -> bool:
-        """Return whether the queue runs a job that this job could preempt by the rule within queues."""
+        """Return whether the job's queue runs a job that it could preempt by the rule for preemption within a queue."""
         within = self.tree.rules[node].within
         key = (-self.priority[job], job)
         for other in self.running.get(node, ()):
@@ -454,7 +455,7 @@ class _Pass:
         return room.find(job, machines=None if mine.all() else mine)
 
     def _admit(self, node: int, job: int) -> bool:
-        """Start a job in the first flavor in which it has both quota and a place; return whether there is one."""
+        """Start a job in the first flavor in which it has quota and fits; return whether there is such a flavor."""
         if self.tree.rules[node].is_held:
             return False
         amount = self._milli(job)
@@ -477,8 +478,9 @@ class _Pass:
     def _turn(self, heads: Mapping[int, int]) -> int:
         """Return the next queue, given each queue's next job.
 
-        With fair sharing, it is in the child with the least share at each level. Otherwise queues are ordered by the number
-        of levels that they borrow, then by their jobs' priority and submission.
+        With fair sharing, the next queue is found from the root down: at each level it is in the child with the least share.
+        Otherwise queues are ordered by the number of levels over which they borrow, then by priority and submission of their
+        next jobs.
         """
         if len(heads) == 1:
             return next(iter(heads))
@@ -506,7 +508,7 @@ class _Pass:
         return len(path) if lowest is None else path.index(lowest)
 
     def _key(self, child: int, queue: int, heads: Mapping[int, int]) -> tuple[float, ...]:
-        """Return the sort key of a cohort's child among its siblings, given its next job."""
+        """Return the sort key of a cohort's child among its siblings, given its next queue and the queues' next jobs."""
         job = heads[queue]
         flavor = next(iter(self._flavors(queue)), 0)
         more = dict(self.ledger.above(queue, flavor, self._milli(job)))[child]
@@ -598,11 +600,12 @@ class _Pass:
     def _reclaim_from(
         self, node: int, job: int, flavor: int, queue: int, lowest: int | None
     ) -> "tuple[int | None, int] | None":
-        """Return the priority below which jobs of another queue may be preempted, and the common cohort's child above that queue.
+        """Return the priority below which another queue's jobs may be preempted, and the common cohort's child with that queue.
 
-        The priority is None if all jobs of the other queue may be preempted; the result is None if none may. The other queue
-        and its cohorts below the common one must use more than their quota. The job reclaims its own side's quota if
-        `lowest`, the lowest of its queue and cohorts with enough quota, lies below the common cohort; otherwise it borrows.
+        The priority is None if all jobs of the other queue may be preempted; the result is None if none of them may. The other
+        queue and its cohorts below the common cohort must use more than their quota. Of the job's queue and its cohorts,
+        `lowest` is the lowest with enough quota for the job. If it lies below the common cohort, the job reclaims quota;
+        otherwise the job borrows.
         """
         rules, path = self.tree.rules[node], self.owner.paths[node]
         above = self._siblings(path, self.owner.paths[queue])
@@ -619,7 +622,7 @@ class _Pass:
         return min(self.priority[job], most), above[1]
 
     def _siblings(self, path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
-        """Return the two children of the first common cohort that contain the queues; None without a common cohort."""
+        """Return the two children of the first common cohort, each with one of the queues; None without a common cohort."""
         pair = (path[0], other[0])
         if pair not in self.owner.siblings:
             common = next((each for each in path if each in other), None)
@@ -639,7 +642,7 @@ class _Pass:
     def _in_order(
         self, node: int, job: int, flavor: int, candidates: Sequence[Candidate]
     ) -> tuple[list[int], Gpus] | None:
-        """Preempt candidates in order until the job fits, skipping those whose queues no longer borrow."""
+        """Preempt candidates in order until the job fits, skipping candidates whose queues no longer borrow."""
         trial = _Trial(self, node, job, flavor)
         for *_, other in candidates:
             queue = self.owner.node_of[other]
@@ -685,7 +688,7 @@ class _Pass:
         return None
 
     def _side(self, path: Sequence[int], queue: int) -> int:
-        """Return the child of the first common cohort that contains another queue; the queue itself if it is the same."""
+        """Return the first common cohort's child that contains a queue; the queue itself if it is the job's queue."""
         above = self._siblings(path, self.owner.paths[queue]) if queue != path[0] else None
         return above[1] if above else queue
 
@@ -697,7 +700,7 @@ class _Pass:
         more = dict(trial.ledger.above(path[0], trial.flavor, self._milli(trial.job)))[above[0]]
         mine = self._share(above[0], trial.ledger, more, trial.flavor)
         if mine[1] == 0.0:
-            return True  # the job's side stays within its quota
+            return True  # the job's queue, or its cohort below the common one, stays within its quota
         if rule is ShareRule.INITIAL_SHARE:
             return mine < self._share(above[1], trial.ledger)
         after = trial.ledger.copy()
@@ -725,7 +728,7 @@ class _Trial:
         self.stopped.append(other)
 
     def fits(self) -> bool:
-        """Return whether the job has quota and a place."""
+        """Return whether the job's queue has enough quota, and the job fits."""
         if self.ledger.available(self.node, self.flavor) < self.one._milli(self.job):
             return False
         return self.one._place(self.room, self.job, self.flavor) is not None

@@ -46,7 +46,7 @@ class MesosOptions:
 
 @dataclass(slots=True, eq=False)
 class _Offer:
-    """An open offer to a framework: the number of free GPUs per machine."""
+    """An open offer to a framework, with its end and the number of free GPUs of each machine."""
 
     framework: int
     until_us: int
@@ -55,9 +55,9 @@ class _Offer:
 
 @dataclass(slots=True, eq=False)
 class _Framework:
-    """The master's state of a framework: resources that it declined, and end of the filter on them.
+    """A framework, as the master knows it: the resources that it declined, and until when they aren't offered to it again.
 
-    `insists` contains the time since which each job has declined worse places.
+    `insists` contains, for each job that declines placements on more machines, the time since which it has done so.
     """
 
     declined: IntArray
@@ -126,7 +126,7 @@ class Mesos(PlanningPolicy):
         one.until_us = view.now_us + round(self.options.filter_s * US)
 
     def _is_worse(self, view: View, one: _Framework, job: int, gpus: Gpus) -> bool:
-        """Return whether a job declines a place because it still insists on one on fewer machines."""
+        """Return whether a job declines GPUs because it still insists on fewer machines."""
         machines = len({view.machine_of(gpu) for gpu in gpus})
         fewest = -(-int(view.gpus[job]) // int(view.cluster.gpus.max()))
         if machines <= fewest:
@@ -159,7 +159,7 @@ class Mesos(PlanningPolicy):
         return None
 
     def _wants(self, view: View, room: FreeGpus, one: _Framework, queue: IntArray, free: IntArray) -> bool:
-        """Return whether a framework would accept part of an offer, testing the first of each set of equal requests."""
+        """Return whether a framework would accept part of an offer; of equal requests, only the first is tested."""
         if room.site.is_plain:
             queue = queue[view.gpus[queue] <= free.sum()]
             queue = queue[np.sort(np.unique(view.gpus[queue], return_index=True)[1])]

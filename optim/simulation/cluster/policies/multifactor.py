@@ -68,13 +68,13 @@ class MultifactorOptions(EasyOptions):
     exempt_s
         Minimum run time in seconds before a job may be preempted (``PreemptExemptTime``).
     backfill
-        Whether jobs may start ahead of one that doesn't fit; ``sched/builtin`` doesn't allow it.
+        Whether jobs may start ahead of a job that doesn't fit; ``sched/builtin`` doesn't allow this.
     reservations
-        Waiting jobs with a reserved start that other jobs may not delay: the first that doesn't fit (`easy`), all
-        (`conservative`, the default of ``sched/backfill``), or none (`none`).
+        Waiting jobs with a reserved start that other jobs may not delay: the first job that doesn't fit (`easy`), all
+        jobs (`conservative`, the default of ``sched/backfill``), or no job (`none`).
     depth
-        Number of waiting jobs with a reservation, by priority (``bf_job_part_count_reserve``); 0 for one under `easy` and
-        for all under `conservative`.
+        Number of waiting jobs with a reservation, in order of priority (``bf_job_part_count_reserve``); 0 for one job under
+        `easy` and for all jobs under `conservative`.
     conf
         A slurm.conf that replaces the options of priority and sets partitions' factors and tiers.
     associations
@@ -156,9 +156,9 @@ class Multifactor(PlanningPolicy):
     Attributes
     ----------
     settings
-        The options, with the values of slurm.conf if given.
+        The options; if a slurm.conf is given, with its values.
     tree
-        Associations.
+        Tree of accounts and users (associations).
     association
         Row of each job's user in the tree; shape (jobs,).
     scheduler
@@ -218,7 +218,7 @@ class Multifactor(PlanningPolicy):
 
     @property
     def not_taken_over(self) -> str:
-        """Difference between the ``SchedulerType`` of slurm.conf, or its default, and the simulated one; "" if there is none."""
+        """Difference between the ``SchedulerType`` of slurm.conf (or its default) and the simulated type; "" if they agree."""
         if self.options.conf is None or (self.scheduler or BACKFILL) not in (BACKFILL, BUILTIN):
             return ""
         said = f"SchedulerType={self.scheduler}" if self.scheduler else f"SchedulerType (absent: {BACKFILL})"
@@ -295,7 +295,7 @@ class Multifactor(PlanningPolicy):
         return Plan(gpus=gpus, again_us=min(again, default=None))
 
     def _hold(self, view: View, gpus: Mapping[int, Gpus]) -> None:
-        """Update usage up to now if the GPUs held by users change now."""
+        """Update usage up to now if the plan changes the GPUs that users hold."""
         running = np.fromiter(gpus, np.int64, len(gpus))
         owners, charge = self.association[running], self.charge[running]
         held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)) / CHARGE_UNIT
@@ -357,7 +357,7 @@ class Multifactor(PlanningPolicy):
 
     @property
     def backfill(self) -> bool:
-        """Whether jobs may start ahead of one that doesn't fit."""
+        """Whether jobs may start ahead of a job that doesn't fit."""
         return self.options.backfill or self.reserves
 
     @property
@@ -405,7 +405,7 @@ class Multifactor(PlanningPolicy):
         return False
 
     def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
-        """Yield the running jobs that a job may preempt, lowest QOS first; append to `again` the ends of exemptions."""
+        """Yield the running jobs that a job may preempt, lowest QOS first; `again` collects the ends of exemptions."""
         jobs, started = self.jobs, view.started_us
         names = set(self.qos[int(jobs.qos[job])].preempts)
         found = []
@@ -457,7 +457,7 @@ def _associations_of(tree: AssociationTree, account: list[str], user: list[str],
 
 
 def _qualities(path: Path | None, jobs: Workload) -> tuple[QualityOfService, ...]:
-    """Return the QOS by the jobs' QOS numbers; jobs without one get the file's `normal`, else a default.
+    """Return the QOS of each QOS number in the workload; the number for no QOS gets the file's `normal`, or else a default.
 
     Raises
     ------

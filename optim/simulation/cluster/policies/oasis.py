@@ -19,7 +19,7 @@ from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolic
 from optim.workloads.admission.generator import UtilityMix
 
 SCALES = (1.0, 0.1, 0.0)
-"""Factors of the final prices to try for the bound; the smallest bound is reported."""
+"""Factors by which the final prices are multiplied to compute bounds; the smallest bound is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Oasis(PlanningPolicy):
         return np.asarray(one.theta1 / (1 + np.exp(np.clip(one.theta2 * (delay - one.theta3), -700, 700))))
 
     def _price(self, used: IntArray) -> FloatArray:
-        """Return the price of a GPU-slot given the GPUs already allocated in the slot."""
+        """Return the price of a GPU-slot, given the number of GPUs already allocated in the slot."""
         return np.asarray(self.low * (self.high / self.low) ** (used / self.gpus))
 
     def plan(self, view: View) -> Plan:
@@ -176,8 +176,8 @@ class Oasis(PlanningPolicy):
     def bound(self) -> tuple[float, FloatArray]:
         """Return an upper bound on the total utility of these jobs, and the prices that prove it.
 
-        For any prices, the sum of the jobs' best payoffs and the prices of all GPU-slots is a bound ((D.10) of
-        docs/mathematics/cluster.md).
+        For any prices, a bound is the sum of two terms: the jobs' best payoffs, and the prices of all GPU-slots ((D.10)
+        of docs/mathematics/cluster.md).
         """
         last = self._price(self.used) * (self.used > 0)
         prices = [scale * last for scale in SCALES]
@@ -194,7 +194,8 @@ class Oasis(PlanningPolicy):
     def _payoffs(self, price: FloatArray) -> Iterator[float]:
         """Yield an upper bound on each job's payoff.
 
-        A job that ends between two of `ends` has at most the utility of the first and at least the cost of the second.
+        A job that ends between two successive times of `ends` has at most the utility at the first time, and at least
+        the cost up to the second.
         """
         for job in range(len(self.jobs)):
             first = int(self.jobs.submit_us[job] // self.slot)

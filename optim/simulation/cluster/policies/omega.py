@@ -42,7 +42,7 @@ class OmegaOptions:
 
 @dataclass(slots=True)
 class _Decision:
-    """A scheduler's pending commit: a placement found in its snapshot."""
+    """A scheduler's pending commit: the GPUs that it found for a job in its snapshot, and the time of the commit."""
 
     job: int
     gpus: Gpus
@@ -98,7 +98,7 @@ class Omega(PlanningPolicy):
         return Plan(gpus=gpus, again_us=min((each.until_us for each in self.working if each), default=None))
 
     def _queues(self, view: View, gpus: Mapping[int, Gpus]) -> list[list[int]]:
-        """Return the waiting jobs of each scheduler, except those that are being planned."""
+        """Return the waiting jobs of each scheduler, except jobs that are being planned."""
         user, count = users_of(view), len(self.working)
         taken = {each.job for each in self.working if each}
         queues: list[list[int]] = [[] for _ in range(count)]

@@ -8,7 +8,7 @@ from optim.simulation.cluster.planning.policy import View
 from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
 
 FIRST = 1e18
-"""Value of a job's first GPU: every job gets one GPU before any gets a second."""
+"""Value of a job's first GPU, so large that every job gets one GPU before any job gets a second."""
 
 CONVERGED = 0.001
 """Relative decrease of the loss per step below which a job is predicted to end, unless its last planned step is earlier."""
@@ -22,7 +22,7 @@ CONVERGED = 0.001
     source="Peng et al., Optimus, EuroSys 2018, sections 3 and 4.1",
 )
 class Optimus(Slaq):
-    """Predict the remaining time as the remaining steps of the fitted loss curve over a speed proportional to the width."""
+    """Predict a job's remaining time: remaining steps by the fitted loss curve, over a speed proportional to the width."""
 
     assumptions = (
         "workers and parameter servers use the same GPUs; speed is linear up to the gang; a job with fewer than three known losses "
@@ -30,7 +30,7 @@ class Optimus(Slaq):
     )
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
-        """Return a function for the decrease of a job's remaining time by one additional GPU."""
+        """Return a function for the amount by which one additional GPU shortens a job's remaining time."""
         del step
         served = view.served_us
         left = {job: self._left(view, job, int(served[job])) for job in view.jobs.tolist()}

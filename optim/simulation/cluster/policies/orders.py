@@ -15,7 +15,7 @@ class FifoOptions:
     Parameters
     ----------
     backfill
-        Whether jobs may start ahead of one that doesn't fit.
+        Whether jobs may start ahead of a job that doesn't fit.
     """
 
     backfill: bool = False
@@ -49,7 +49,7 @@ class ShortestOptions:
     preempt
         Whether shorter jobs preempt running ones, at every event.
     backfill
-        Whether jobs may start ahead of one that doesn't fit.
+        Whether jobs may start ahead of a job that doesn't fit.
     """
 
     preempt: bool = True
@@ -146,7 +146,7 @@ class RandomOptions:
     Parameters
     ----------
     backfill
-        Whether jobs may start ahead of one that doesn't fit.
+        Whether jobs may start ahead of a job that doesn't fit.
     """
 
     backfill: bool = True

@@ -23,8 +23,8 @@ class EasyOptions:
     kills
         Whether to kill a job when its run time reaches its estimate; otherwise it may run longer.
     guess
-        Estimate for jobs that state none: `past` for a quantile of their user's past run times, `factor` for a multiple of
-        their true run time (clairvoyant).
+        Estimate for jobs that state no estimate: `past` for a quantile of their user's past run times, `factor` for a multiple
+        of their true run time (clairvoyant).
     quantile
         With `guess=past`: the quantile of the user's past run times.
     past

@@ -44,8 +44,8 @@ class LossCurve:
 def fit_loss(losses: FloatArray) -> LossCurve | None:
     """Fit a curve to the losses at steps 0, 1, ...; return None if they are too few or don't decrease.
 
-    For each value of b2 on a grid, weighted linear least squares of 1 / (l - b2) gives the other two coefficients; the weights
-    make errors of l count equally. The fit with the smallest error is returned.
+    The curve is l = 1 / (b0 step + b1) + b2. For each value of b2 on a grid, weighted linear least squares of 1 / (l - b2)
+    gives b0 and b1; the weights make errors of l count equally. The fit with the smallest error is returned.
     """
     count = len(losses)
     if count < MIN_POINTS or losses[-1] >= losses[0] or losses.min() <= 0:
@@ -68,7 +68,7 @@ def fit_loss(losses: FloatArray) -> LossCurve | None:
 
 
 UNKNOWN = 1e6
-"""Value of the first GPU of a job that has too few losses for a fit; it precedes all other jobs."""
+"""Value of the first GPU of a job that has too few losses for a fit, so large that this job precedes all other jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class SlaqOptions:
     source="Zhang, Stafman, Or, Freedman, SLAQ: Quality-Driven Scheduling for Distributed Machine Learning, SoCC 2017, section 4",
 )
 class Slaq(PlanningPolicy):
-    """Assign each GPU to the job with the largest predicted loss decrease in the next epoch, relative to its decrease so far."""
+    """Assign each GPU to the job with the largest predicted loss decrease in the next epoch, relative to that so far."""
 
     assumptions = (
         "epochs of 300 s; loss curves have the form of Optimus; jobs with fewer than three known losses get a GPU first; speed is "
@@ -119,7 +119,7 @@ class Slaq(PlanningPolicy):
         return replace(super().rules(options), is_elastic=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Forget all curves."""
+        """Discard all fitted curves."""
         super().begin(cluster, seed)
         self.curves: dict[int, tuple[int, LossCurve | None]] = {}
 
@@ -134,7 +134,7 @@ class Slaq(PlanningPolicy):
         return Plan(gpus=assign_gpus(view, marginal_widths(most, there, gain)), again_us=again)
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
-        """Return a function for a job's gain by one additional GPU in an epoch of `step` microseconds."""
+        """Return a function for the gain of a job from one additional GPU in an epoch of `step` microseconds."""
         served = view.served_us
         facts = {job: self._facts(view, job, int(served[job])) for job in view.jobs.tolist()}
 

@@ -17,8 +17,8 @@ from optim.simulation.cluster.policies.orders import FifoOptions
 def divide(jobs: Workload, cluster: Cluster) -> IntArray:
     """Return the virtual cluster that owns each machine; shape (machines,).
 
-    Machines are assigned in decreasing size: each to the virtual cluster that lacks most GPUs for its widest gang, or, when
-    all gangs fit, to the one that lacks most of its share of the trace's GPU-hours.
+    Machines are assigned in order of decreasing size. Each goes to the virtual cluster that lacks most GPUs for its widest
+    gang. Once all gangs fit, it goes to the virtual cluster that lacks most GPUs of its share of the trace's GPU-hours.
     """
     lack = np.zeros(len(jobs.groups))
     np.maximum.at(lack, jobs.group, jobs.gpus)

@@ -61,7 +61,7 @@ class Tetris(PlanningPolicy):
         self.kind = np.unique(asks, axis=0, return_inverse=True)[1].ravel()  # jobs of equal demand
 
     def plan(self, view: View) -> Plan:
-        """Start the best pair of job and machine until no pair is left, then consider users nearer to their share."""
+        """Start the best pair of job and machine until no pair is left, then consider users nearer to their fair share."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         while len(waiting) and not (room.site.is_plain and not room.num_free):
             chosen = self._max_below(view, waiting, gpus)
@@ -88,7 +88,7 @@ class Tetris(PlanningPolicy):
     def _best(
         self, room: FreeGpus, queues: list[list[int]], asks: FloatArray, penalty: FloatArray, machine: FloatArray
     ) -> tuple[Gpus | None, int]:
-        """Return the place and job of the best score, among the jobs with the least remaining work of each queue."""
+        """Return the GPUs and the job with the best score; of each queue only the job with the least work left competes."""
         best, where, whose = -np.inf, None, -1
         share = self._free(room) / machine
         for queue in queues:

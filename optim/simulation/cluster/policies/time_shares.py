@@ -21,7 +21,7 @@ from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
 GAVEL = "Narayanan et al., Gavel, OSDI 2020, sections 4 and 5"
 
 NEVER_YET = 1e-3
-"""Rounds credited to a job on a type that never served it, so that shares alone order such jobs."""
+"""Number of rounds credited to a job on a GPU type that never served it, so that such jobs are ordered by their shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class RoundOptions:
 
 
 class ShareRounds(PlanningPolicy):
-    """Solve for time shares after arrivals and departures, and realise them in rounds; placements change only at rounds."""
+    """Compute time shares after arrivals and ends of jobs, and realise them in rounds; placements change only at rounds."""
 
     plans_at_events = False
 
@@ -116,7 +116,7 @@ class ShareRounds(PlanningPolicy):
         return problem
 
     def _account(self, view: View) -> None:
-        """Advance each job's isolated counterpart by the work done since the last round."""
+        """Add to each job's isolated time the time that the work since the last round takes on its isolated share."""
         served = view.served_us / US
         if len(self.active):
             done = served[self.active] - self.served[self.active]
@@ -124,7 +124,7 @@ class ShareRounds(PlanningPolicy):
         self.served[: len(served)] = served
 
     def _place(self, view: View) -> dict[int, Gpus]:
-        """Assign GPUs by share over rounds received; jobs that continue on the same type keep their GPUs."""
+        """Assign GPUs by decreasing ratio of share to rounds received; jobs that continue on the same type keep their GPUs."""
         priority = self.x / np.maximum(self.received[self.active], NEVER_YET)
         order = np.argsort(-priority, axis=None, kind="stable")
         order = order[priority.ravel()[order] > 0]
@@ -146,7 +146,7 @@ class ShareRounds(PlanningPolicy):
         for job, kind in chosen.items():
             if job not in gpus:
                 self._start(room, job, view.cluster.kind == kind, gpus)
-        for at in order.tolist():  # gangs that can't be placed leave GPUs to others
+        for at in order.tolist():  # gangs that can't be placed leave their GPUs to other jobs
             job = int(self.active[at // len(left)])
             if job not in gpus and room.num_free:
                 self._start(room, job, view.cluster.kind == at % len(left), gpus)
@@ -171,7 +171,7 @@ class ShareRounds(PlanningPolicy):
     source=GAVEL,
 )
 class MaxMin(ShareRounds):
-    """Maximise the minimum throughput relative to a 1/n share of every type."""
+    """Maximise the minimum, over jobs, of the throughput relative to that of a 1/n share of every GPU type."""
 
     assumptions = (
         "shares are solved for after arrivals and departures; a round assigns GPUs by share over rounds received so far; gangs "

@@ -1,7 +1,7 @@
 """Tiresias: queues by attained service, and the variant with the Gittins index.
 
-Assumptions: jobs are rescheduled when one reaches a queue's limit, is submitted or ends. Default limits are quantiles of the
-jobs' total service, as an operator knows them from the past. Starved jobs are promoted only if `promote` is set.
+Assumptions: jobs are rescheduled when a job reaches a queue's limit, is submitted or ends. Default limits are quantiles of the
+jobs' total service, which an operator would know from the past. Starved jobs are promoted only if `promote` is set.
 
 ``G(a) = sup_D P(S - a <= D | S > a) / E[min(S - a, D) | S > a]``, the supremum over all D; the released simulator sums S
 instead of S - a.
@@ -28,7 +28,8 @@ AUTHORS = "3250:7200:18000"
 """Limits in the authors' simulator, for the trace of their paper."""
 
 QUANTILES = tuple(1 - 4.0**-power for power in range(1, 6))
-"""Quantiles of the jobs' total service: three quarters of a queue's jobs end in it, a quarter move to the next."""
+"""Levels of the default limits, as quantiles of the jobs' total service: three quarters of a queue's jobs end in it, a
+quarter move to the next queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,8 @@ class TiresiasOptions:
         ``quantiles`` (0.75, 0.9375, ... of the jobs' total service, so that three quarters of a queue's jobs end in it), or
         ``authors`` (3250:7200:18000, as in the authors' simulator).
     promote
-        Promote a job to the first queue when its uninterrupted wait is this multiple of its run time since the last promotion;
-        0 for never.
+        Multiple of its run time since its last promotion for which a job must wait without interruption to be promoted to the
+        first queue; 0 for no promotion.
 
     Raises
     ------
@@ -195,7 +196,8 @@ def gittins_index(service: IntArray, attained: IntArray) -> FloatArray:
     service
         Total service of jobs, shape (jobs,).
     attained
-        Attained service to evaluate the index at, shape (levels,); the index is 0 where no job has more service.
+        Values of attained service for which to compute the index, shape (levels,); the index is 0 for values that no
+        job exceeds.
     """
     ordered = np.sort(service).astype(float)
     index = np.zeros(len(attained))

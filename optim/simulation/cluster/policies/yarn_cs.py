@@ -28,14 +28,16 @@ class YarnOptions:
         GPUs of each virtual cluster in the order of their names, separated by colons; empty for shares in proportion to
         GPU-hours in the trace.
     quota_file
-        File with the machines of each virtual cluster (`vc, node num`), in place of `quotas`. Virtual clusters that it doesn't
-        name share the remaining machines by GPU-hours; quotas that exceed the cluster are scaled down.
+        File with the machines of each virtual cluster (`vc, node num`), in place of `quotas`. Virtual clusters that the file
+        doesn't name share the remaining machines by GPU-hours; quotas that exceed the cluster are scaled down.
     retry_s
         Seconds between two attempts of a waiting job: the time for which a partial gang is reserved plus the pause after it.
     attempts
-        Attempts on the fewest machines of one rack; as many follow on any machines of a rack, then on any racks.
+        Number of attempts on the fewest machines of one rack. The same number of attempts follows on any machines of a
+        rack, and then attempts on any racks.
     preempts_above
-        GPU utilisation in [0, 1] above which virtual clusters under quota preempt jobs of those over it; 1 for never.
+        GPU utilisation in [0, 1] above which virtual clusters under quota preempt jobs of virtual clusters over quota;
+        1 for never.
 
     Raises
     ------
@@ -64,7 +66,7 @@ class YarnOptions:
         Raises
         ------
         InvalidOptionError
-            If they aren't numbers of at least 0, not all of them 0.
+            If the quotas aren't numbers of at least 0, or all of them are 0.
         """
         try:
             values = np.array([float(part) for part in self.quotas.split(":") if part])
@@ -144,7 +146,7 @@ class YarnCs(PlanningPolicy):
         self.since = np.full(len(self.jobs), NEVER)
 
     def plan(self, view: View) -> Plan:
-        """Place jobs by virtual cluster, then preempt jobs of virtual clusters over quota for those under it."""
+        """Place jobs by virtual cluster, then preempt jobs of virtual clusters over quota for jobs of those under quota."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
         running = np.fromiter(gpus, np.int64, len(gpus))
@@ -158,12 +160,12 @@ class YarnCs(PlanningPolicy):
         return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
 
     def _fill(self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> IntArray:
-        """Place waiting jobs, always of the virtual cluster that uses least of its quota; return the unplaced jobs.
+        """Place waiting jobs, always of the virtual cluster with the least-used quota; return the unplaced jobs.
 
         Notes
         -----
-        Free GPUs only shrink here: if a width can't be placed at a level of locality, no equal job can, unless GPU types,
-        hosts or wrappers distinguish the jobs.
+        The number of free GPUs only shrinks here. So if a width can't be placed at a level of locality, no other job of this
+        width and level can be placed, unless GPU types, hosts or wrappers distinguish the jobs.
         """
         jobs = waiting[np.argsort(view.group[waiting], kind="stable")]
         ends = np.cumsum(np.bincount(view.group[jobs], minlength=len(used)))
@@ -199,7 +201,7 @@ class YarnCs(PlanningPolicy):
         return np.concatenate([*stuck, *(jobs[at[each] : ends[each]] for each in order)])
 
     def _preempt(self, view: View, room: FreeGpus, stuck: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> None:
-        """Preempt jobs of virtual clusters over quota for those under it, if utilisation is above `preempts_above`."""
+        """Preempt jobs of virtual clusters over quota for jobs of those under it, if utilisation exceeds `preempts_above`."""
         group, width = view.group[stuck], view.gpus[stuck]
         is_plain = room.site.is_plain and room.allowed is None
         enough = self.options.preempts_above * view.cluster.num_gpus
@@ -238,7 +240,7 @@ class YarnCs(PlanningPolicy):
         return int(times.min()) if len(times) else None
 
     def _find(self, room: FreeGpus, job: int, level: int) -> Gpus | None:
-        """Return GPUs for a job, from racks with most free GPUs first and in a rack from machines with most free GPUs."""
+        """Return GPUs for a job: racks with the most free GPUs first, in a rack such machines first; None if it doesn't fit."""
         width = room.site.widths[job]
         if room.num_free < width or (room.site.max_of[job] >= width > room.free.max() and level == 0):
             return None
