@@ -19,15 +19,15 @@ from optim.solvers.auction.mechanism import AgentGroup, Bid, Grant, Offer
 MINUTE_US = 60 * US
 
 MIN_LEFT_MIN = 1e-6
-"""Minimum minutes of work of a live app; an app that ends within the microsecond still counts."""
+"""Minimum remaining work of a live app in minutes, so that an app that ends within the microsecond still counts."""
 
 
 @dataclass(slots=True)
 class Totals:
     """Totals of an app's submitted jobs: work in GPU-minutes, longest job and GPUs.
 
-    `area_us` is the integral of the number of active apps up to the app's first submission. `within` is the maximum slowdown
-    within a slot, machine, rack, and the cluster.
+    `area_us` is the integral, over time, of the number of active apps up to the app's first submission. `within` has the
+    maximum slowdowns of jobs whose GPUs are within a slot, a machine, a rack, and the cluster.
     """
 
     first_us: int
@@ -81,7 +81,7 @@ class AppTracker:
 
 
 def _slowdown(view: View, job: int) -> Slowdown:
-    """Return an app's slowdown by locality; jobs of one GPU are never spread."""
+    """Return the slowdown by locality that an app has by one of its jobs; a job of one GPU is never slowed down."""
     if view.gpus[job] == 1:
         return Slowdown()
     machine, rack, cluster = (max(1.0, value / PPM) for value in view.slowdown_ppm[job].tolist())
@@ -97,11 +97,13 @@ class ActiveApps:
     apps
         Numbers of the apps with live jobs, ascending.
     work_min, longest_min, demand, gang
-        By app: remaining work in GPU-minutes, minutes of the longest job, total GPUs, greatest common divisor of the gangs.
+        For each app: remaining work in GPU-minutes, remaining minutes of its longest job, total GPUs, and greatest common
+        divisor of its gangs.
     is_mixed
-        Whether an app's jobs have different gangs.
+        Whether the jobs of each app have different gangs.
     asking
-        Numbers of the jobs that determine `gang`: those that aren't paused, or all if the app has only paused jobs.
+        Numbers of the jobs that determine `gang`: of each app the jobs that aren't paused, or all jobs if all are
+        paused.
     """
 
     apps: IntArray
@@ -138,7 +140,7 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
 
 @dataclass(frozen=True, slots=True)
 class OtherTypeHoldings:
-    """Number of an app's GPUs of types that aren't on offer, and the equivalent number of GPUs of the type on offer."""
+    """Number of an app's GPUs of types that aren't on offer, and the number of GPUs of the offered type with the same speed."""
 
     gpus: int = 0
     speed: float = 0.0
@@ -157,11 +159,11 @@ class AppAgent:
     profile
         Profile of the app, without the GPUs it holds.
     held
-        (slot, GPUs) under continuing leases.
+        GPUs under continuing leases, as (slot, GPUs) entries.
     expiring
-        (slot, GPUs) whose leases have just ended; the reported rho includes them.
+        GPUs whose leases have just ended, as (slot, GPUs) entries; the reported rho includes them.
     beside, expiring_beside
-        GPUs under continuing leases and under leases that have just ended, of types that aren't on offer.
+        GPUs of types that aren't on offer: those under continuing leases, and those whose leases have just ended.
     """
 
     def __init__(
@@ -188,7 +190,7 @@ class AppAgent:
         return max(0, self.profile.demand - sum(count for _, count in self.places) - self.beside.gpus)
 
     def rho(self, cluster: Offered) -> float:
-        """Return rho with the GPUs that the app holds, else with those whose leases have just ended, else with one gang."""
+        """Return rho with the GPUs that the app holds, else with GPUs whose leases have just ended, else with one gang."""
         has_some = self.places or self.beside.gpus
         places, beside = (self.places, self.beside) if has_some else (self.expiring, self.expiring_beside)
         gpus = min(self.profile.demand, sum(count for _, count in places) + beside.speed) or self.gang
@@ -203,7 +205,7 @@ class AppAgent:
         return with_allocation(self.profile, cluster, self.places) if self.places else self.profile
 
     def bid(self, offer: Offer) -> Bid:
-        """Return the app's bid: the value of every number and locality of GPUs on offer."""
+        """Return the app's bid: its value for every number and locality of GPUs on offer."""
         begun = time.perf_counter()
         profile = self.profile_with_held(offer.cluster)
         if self.beside.gpus:
@@ -232,7 +234,7 @@ class Profiles:
     view, live, census, ideal
         View of the cluster, sums of the live jobs, tracker of their apps, and definition of the ideal time.
     slowness
-        Slowdown on the GPUs on offer, by live app.
+        Slowdown of each live app on the type of GPU that is on offer.
     """
 
     def __init__(
@@ -277,7 +279,7 @@ class GpuTypes:
     Parameters
     ----------
     view, jobs, work_us
-        View of the cluster, live jobs, and the remaining work of each on its fastest type.
+        View of the cluster, live jobs, and remaining work of each job on its fastest type.
     """
 
     def __init__(self, view: View, jobs: IntArray, work_us: IntArray) -> None:
@@ -308,7 +310,7 @@ class GpuTypes:
         return len(self.there) == 1
 
     def by_speed(self, apps: Iterable[int]) -> list[int]:
-        """Return the types by mean speed for some apps, fastest first, ties by number."""
+        """Return the GPU types by their mean speed for some apps, fastest first; ties go to the lower number."""
         if self.is_one:
             return self.there
         speed = (1 / self.slowness[list(apps)]).mean(axis=0)
@@ -321,10 +323,10 @@ class GpuTypes:
         return np.asarray(jobs[self._ppm[jobs, kind] > 0])
 
     def beside(self, app: int, places: Iterable[tuple[int, int]], kind: int, demand: int) -> OtherTypeHoldings:
-        """Return an app's (machine, GPUs) entries of other types, in equivalent GPUs of one type.
+        """Return the number of an app's GPUs of other types than `kind`, and the equivalent number of GPUs of type `kind`.
 
-        `demand` is the number of GPUs that the app's jobs can use on that type; the GPUs of other types serve first the jobs
-        that can't run on it.
+        `places` has the app's GPUs as (machine, GPUs) entries. `demand` is the number of GPUs that the app's jobs can use on
+        type `kind`. The GPUs of other types serve first the jobs that can't run on `kind`; only the rest counts.
         """
         gpus, speed = 0, 0.0
         for machine, count in places:
@@ -336,7 +338,7 @@ class GpuTypes:
         return OtherTypeHoldings(kept, speed * kept / gpus) if kept else NOTHING
 
     def own(self, places: Iterable[tuple[int, int]], kind: int) -> tuple[tuple[int, int], ...]:
-        """Return the entries of one type."""
+        """Return the (machine, GPUs) entries of one GPU type."""
         return tuple(entry for entry in places if self.of_machine[entry[0]] == kind)
 
 
@@ -346,9 +348,9 @@ class AgentBatch(AgentGroup[AppAgent]):
     Parameters
     ----------
     live, census, now_us, ideal, slowness
-        As in `Profiles`.
+        See `Profiles`.
     held, expiring
-        GPUs under continuing leases, and under leases that have just ended, by app and machine.
+        Numbers of GPUs under continuing leases, and of GPUs whose leases have just ended; shape (apps, machines) each.
     agent_of
         Function that returns the agent of an app by its position.
     """
@@ -430,7 +432,7 @@ class AgentBatch(AgentGroup[AppAgent]):
         return self._needs.rho(gpus, _levels(cluster, places), cluster.num_gpus)
 
     def bids(self, who: Sequence[int], offer: Offer) -> list[Bid]:
-        """Return the bids of some apps: the value of every number and locality of GPUs on offer."""
+        """Return the bids of some apps: their values for every number and locality of GPUs on offer."""
         if offer.horizon is not Horizon.HOLD:
             return super().bids(who, offer)
         begun = time.perf_counter()
@@ -471,7 +473,7 @@ def _levels(cluster: Offered, counts: IntArray) -> IntArray:
 def count_gpus(
     apps: IntArray, gpus_of: Mapping[int, Iterable[int]], machine_of: Sequence[int], num_machines: int
 ) -> IntArray:
-    """Return the number of GPUs per listed app and machine; shape (apps, machines)."""
+    """Return the number of GPUs of each listed app on each machine; shape (apps, machines)."""
     counts = np.zeros((len(apps), num_machines), np.int64)
     row_of = {app: row for row, app in enumerate(apps.tolist())}
     for app, gpus in gpus_of.items():

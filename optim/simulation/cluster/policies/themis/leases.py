@@ -1,13 +1,14 @@
 """Themis: rounds of partial-allocation auctions for leases, and its greedy form without auctions.
 
-An app may use its leased GPUs for any of its jobs. When leases end or GPUs become free otherwise, a round starts: apps report
-rho, and the free GPUs are divided. Between rounds an app only starts its next jobs on GPUs that its other jobs released.
+An app may use its leased GPUs for any of its jobs. When leases end or GPUs become free for another reason, a round starts: apps
+report rho, and the free GPUs are divided among them. Between rounds, an app can only start jobs on GPUs that its other jobs
+have released.
 
-Assumptions: agents know the remaining work (the paper's agents ask the app's tuner). An app reports rho with the GPUs whose
-lease has just ended, or with one gang. Freed GPUs of aligned leases stay idle until the next round. Apps run their longest
-jobs first. Equal machines are exchanged so that fewer jobs migrate.
+Assumptions: agents know the remaining work (the paper's agents ask the app's tuner). An app without GPUs reports rho with the
+GPUs whose leases have just ended, or else with one gang. Freed GPUs of aligned leases stay idle until the next round. Apps run
+their longest jobs first. Grants of equal machines are exchanged so that fewer jobs migrate.
 
-The greedy form assumes that an app takes complete gangs, on machines with most free GPUs first, to keep its jobs together.
+In the greedy form, an app takes complete gangs, on machines with most free GPUs first, to keep its jobs together.
 """
 
 from abc import abstractmethod
@@ -74,8 +75,8 @@ class LeaseOptions:
     ideal
         Definition of the ideal time in rho: `time-share` (the paper's) or `space-share`.
     tuner, eta
-        Tuner of an app's trials: `none` (all run to their end), `halving` or `hyperband`, which retain one trial in `eta`, or
-        `curves`. Tuners kill trials by their reported losses, at rounds and whenever a trial ends.
+        Tuner of an app's trials: `none` (all trials run to their end), `halving` or `hyperband` (one trial in `eta` continues
+        after each step), or `curves`. Tuners kill trials by their reported losses, at rounds and whenever a trial ends.
     """
 
     lease_min: float = 20.0
@@ -141,7 +142,7 @@ class LeasingPolicy(PlanningPolicy):
 
     @abstractmethod
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Return each app's share of the free GPUs of an offer: (machine, GPUs) entries by the app's number."""
+        """Return (machine, GPUs) entries for each app's number: the app's part of the free GPUs on offer."""
 
     def plan(self, view: View) -> Plan:
         """End leases, run a round if one is due, and place jobs on the GPUs of their apps."""
@@ -153,7 +154,7 @@ class LeasingPolicy(PlanningPolicy):
         touched = self._drop_ended(view, live) | self._drop_down(view)
         is_repaired = bool((view.is_up & ~self._was_up).any())
         self._was_up = view.is_up
-        has_arrivals = not live <= self._was_live  # an app without jobs that gets new ones counts as an arrival
+        has_arrivals = not live <= self._was_live  # an app without live jobs that submits new jobs counts as an arrival
         self._was_live = live
         expiring = self._expire(now)
         is_freed = bool(expiring) or not touched <= live or is_repaired
@@ -203,12 +204,12 @@ class LeasingPolicy(PlanningPolicy):
             self._paused[app] = found.paused
             for job in found.killed | found.paused:
                 self._assigned.get(app, {}).pop(job, None)
-            if is_new:  # the ideal time counts only the work that the tuner will allow
+            if is_new:  # in the ideal time, only the work that the tuner is expected to allow counts
                 totals.work_min *= max(0.0, sum(found.expected.values())) / len(mine)
         return work, killed
 
     def _drop_ended(self, view: View, live: set[int]) -> set[int]:
-        """Remove completed jobs; return their apps."""
+        """Remove jobs that no longer run; return their apps."""
         touched = set()
         for app, jobs in self._assigned.items():
             for job in [job for job in jobs if job not in view.running]:
@@ -333,7 +334,7 @@ class LeasingPolicy(PlanningPolicy):
         return AppAgent(app, profile, kinds.own(held, kind), kinds.own(gone, kind), *beside)
 
     def _places(self, gpus: "Sequence[int] | Mapping[int, int]") -> Entries:
-        """Return GPUs as (machine, number) entries."""
+        """Return GPUs as (machine, number of GPUs) entries."""
         counts: dict[int, int] = {}
         for gpu in gpus:
             counts[self.machine_of[gpu]] = counts.get(self.machine_of[gpu], 0) + 1
@@ -348,7 +349,7 @@ class LeasingPolicy(PlanningPolicy):
             self._assigned[app] = {}
             return
         if gangs[order].max() == gangs[order].min():
-            order = order[: len(leases)]  # later jobs can't get a GPU
+            order = order[: len(leases)]  # later jobs can't get GPUs
         before = self._assigned.get(app, {})
         if len(set(self.cluster.kind.tolist())) == 1:
             waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
@@ -357,7 +358,7 @@ class LeasingPolicy(PlanningPolicy):
         self._assigned[app] = self._split_by_kind(view, app, order, remaining)
 
     def _split_by_kind(self, view: View, app: int, order: IntArray, remaining: IntArray) -> dict[int, Gpus]:
-        """Return the placement of an app's jobs: running jobs stay, others take the fastest type that they fit on."""
+        """Return the placement of an app's jobs: running jobs stay, other jobs take the fastest type on which they fit."""
         kinds, before = GpuTypes(view, order, remaining), self._assigned.get(app, {})
         leases = self._leases.get(app, {})
         stays = {job for job, held in before.items() if leases.keys() >= set(held)}
@@ -380,9 +381,9 @@ class ThemisOptions(LeaseOptions):
     fairness
         f in [0, 1]: only the fraction 1 - f of the apps, those with the worst rho, may bid.
     rule
-        Payment rule: floor, nearest, ceil, lottery or none. Under the lottery an empty bundle has value 0.
+        Payment rule: floor, nearest, ceil, lottery or none. Under lottery, winning no GPUs has the value 0.
     horizon
-        Time for which bids value GPUs: `hold` (for ever) or `lease`.
+        Time for which bids value GPUs: `hold` (until the app ends) or `lease` (one lease).
     nodes
         Maximum number of linear programmes in an auction's main tree, and in the tree of each payment.
     """
@@ -460,7 +461,7 @@ class Themis(LeasingPolicy):
         self._rows += sum(held.rows.values())
 
     def figures(self) -> Mapping[str, float]:
-        """Return statistics of the auctions: number, milliseconds, rows of bids, payments, undecided payments, unsold GPUs."""
+        """Return statistics of the auctions: number, milliseconds, bid rows, payments, undecided payments, unsold GPUs."""
         seconds = self._seconds or [0.0]
         return {
             "auctions": float(self.rounds),
@@ -494,7 +495,7 @@ class ThemisGreedy(LeasingPolicy):
     assumptions: ClassVar[str] = "an app takes complete gangs, on machines with most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
-        """Give apps the GPUs that they can use, by decreasing rho, ties by number."""
+        """Give apps the GPUs that they can use, by decreasing rho; of apps with equal rho, the lower number comes first."""
         free = offer.slot_free.copy()
         grants: dict[int, Entries] = {}
         for agent in sorted(agents, key=lambda agent: (-agent.rho(offer), agent.app)):

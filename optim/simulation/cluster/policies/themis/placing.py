@@ -15,10 +15,10 @@ from optim.models.auction.tuning import TrialClass, classify_trials, expected_tr
 from optim.simulation.cluster.planning.free_gpus import Gpus
 
 Losses = Callable[[int], FloatArray]
-"""Function that returns a job's losses so far, at equal steps of its work; the first precedes all work."""
+"""Function that returns a job's losses so far: the first before any work, the others after equal steps of its work."""
 
 MIN_LOSSES = 4
-"""Minimum number of a trial's losses to fit its curve; the first precedes all work."""
+"""Minimum number of losses with which a trial's curve is fitted, the loss before any work included."""
 
 MIN_SHARE = 1e-3
 """Minimum fraction of its work that a live trial is expected to do."""
@@ -31,9 +31,9 @@ class TunerDecision:
     Parameters
     ----------
     killed, paused
-        Trials to kill, and trials that wait until others have the same progress.
+        Trials to kill, and trials that must wait until other trials have made the same progress.
     expected
-        Fraction of its total work that each live trial is expected to do from now on.
+        For each live trial, the fraction of its total work that it is expected to do from now on.
     """
 
     killed: frozenset[int]
@@ -50,7 +50,7 @@ class AppTuner(ABC):
 
 
 class Halving(AppTuner):
-    """Successive halving: all trials of a rung train up to its fraction of the work, and the best continue.
+    """Successive halving in steps (rungs): all trials train up to the rung's fraction of their work, then the best continue.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Halving(AppTuner):
         return float(self._eta) ** (rung + 1 - len(self._sizes))
 
     def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
-        """Close rungs that all live trials have completed."""
+        """Kill the worst trials of each rung that all live trials have completed, and go on to the next rung."""
         live, killed = dict(progress), set()
         while live and self._rung < len(self._sizes) - 1 and min(live.values()) >= self._limit(self._rung):
             at = int(self._limit(self._rung) * (self._points - 1))
@@ -123,7 +123,7 @@ class Hyperband(AppTuner):
 
 @dataclass
 class Curves(AppTuner):
-    """Early stopping by loss curves: kill poor trials; promising ones are expected to do half of their work.
+    """Early stopping by loss curves: kill poor trials; promising trials are expected to do half of their remaining work.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Curves(AppTuner):
     points: int
 
     def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
-        """Classify the trials that have reported enough."""
+        """Classify the trials that have reported at least `MIN_LOSSES` losses, and kill the poor ones."""
         curves = {job: losses(job)[1:] for job in progress}
         judged = [job for job, curve in curves.items() if len(curve) >= MIN_LOSSES - 1]
         classes = dict.fromkeys(progress, TrialClass.GOOD)
@@ -153,10 +153,10 @@ TUNERS: Mapping[str, Callable[[Sequence[int], int, int], AppTuner]] = {
     "hyperband": Hyperband,
     "curves": lambda trials, eta, points: Curves(points),
 }
-"""Tuner factories by name; arguments are an app's trials, eta and the number of losses."""
+"""Tuner factories by name; their arguments are an app's trials, eta and the number of losses of a complete trial."""
 
 Entries = tuple[tuple[int, int], ...]
-"""(machine, GPUs) of a grant."""
+"""Grant of GPUs as (machine, number of GPUs) entries."""
 
 
 def minimise_migrations(
@@ -168,12 +168,13 @@ def minimise_migrations(
 ) -> dict[int, Entries]:
     """Exchange equal machines between grants so that apps retain as many of their previous GPUs as possible.
 
-    All GPUs must be on offer: machines of equal size in a rack, and racks with equal machines, are interchangeable.
+    All GPUs must be on offer, so that machines of equal size in a rack, and racks with equal machines, are
+    interchangeable.
 
     Parameters
     ----------
     rack_of, there
-        Rack of each machine, and its number of GPUs, 0 while it is down.
+        Rack of each machine, and number of GPUs of each machine, 0 while it is down.
     grants
         Grant of each app.
     before
@@ -211,7 +212,7 @@ def minimise_migrations(
 
 
 def chosen_gpus(entries: Entries, free: Mapping[int, Sequence[int]], wished: Iterable[int]) -> list[int]:
-    """Return GPUs of the machines of a grant, preferring those in `wished`.
+    """Return free GPUs of the machines of a grant, preferably those in `wished`.
 
     Parameters
     ----------
@@ -236,10 +237,10 @@ def split(
     machine_of: Sequence[int],
     rack_of: Sequence[int],
 ) -> dict[int, Gpus]:
-    """Return the placement of an app's jobs: running jobs stay if possible, then others are placed in order.
+    """Return the placement of an app's jobs: running jobs stay if possible, then the other jobs are placed in order.
 
-    A job takes the fullest machine that it fits on, otherwise GPUs of one rack, otherwise any GPUs; in the latter two cases
-    machines with most free GPUs come first.
+    A job takes the fullest machine on which it fits, otherwise GPUs of one rack, otherwise any GPUs. In a rack or among all
+    GPUs, machines with most free GPUs come first.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def split(
     running
         Running jobs and their GPUs.
     waiting
-        (job, gang) of the other jobs, the most urgent first.
+        The other jobs as (job, gang) pairs, the most urgent first.
     machine_of, rack_of
         Machine of each GPU, and rack of each machine.
     """
