@@ -1,8 +1,8 @@
 """The leases of an auction on real processes.
 
-The planned work of a lease follows from the app's profile: its remaining serial minutes, its GPUs, and the slowdown of their
-placement. In the emulation a GPU is a process, and the slowdown is time that a worker waits for its link. The run measures
-whether the work is done when the lease ends, and the effect of delays on finish-time fairness.
+The planned work of a lease follows from the app's profile: its remaining serial minutes, its GPUs, and the slowdown that their
+placement causes. In the emulation a GPU is a process, and the slowdown is time that a worker waits for its link. The run
+measures whether the planned work is done when the lease ends, and how delays affect finish-time fairness.
 
 A lease's processes start from the app's last checkpoint and write the next one when the lease ends. An app starts no clock of
 training that would not end within its lease; the rest of the lease is lost.
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow(JobRow):
-    """An app's planned and realised lease; in the fields of `JobRow`, the lease is a slot, and utility is 1 / rho.
+    """Planned and realised results of an app's lease; in the fields of `JobRow`, the lease is a slot, and utility is 1 / rho.
 
     Attributes
     ----------
     gpus, placement
-        Number of GPUs, including those held before, and the smallest subtree that contains them.
+        Number of GPUs, including those held before the auction, and the smallest subtree that contains them.
     planned_min, realised_min
-        Serial GPU minutes of work within the lease, planned by the app's profile and realised.
+        Serial GPU minutes of work within the lease: planned by the app's profile, and realised.
     planned_rho, realised_rho
-        Finish-time fairness at the planned and at the realised speed. Realised values are None if the run ended before
-        the planned work was done.
+        Finish-time fairness at the planned and at the realised speed. As `realised_min`, `realised_rho` is None if the
+        run ended before the planned work was done.
     """
 
     gpus: int
@@ -149,12 +149,12 @@ def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease,
 
 
 def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: Iterable[tuple[int, int]]) -> AppLease:
-    """Return the lease of an app that is granted (slot, GPUs) entries in addition to those it holds.
+    """Return the lease of an app that is granted GPUs, as (slot, GPUs) entries, in addition to the GPUs that it holds.
 
     Raises
     ------
     UnsupportedProblemError
-        If the places of the held GPUs are unknown.
+        If it is unknown in which slots the app holds GPUs.
     """
     if profile.held_gpus and not profile.held_places:
         raise UnsupportedProblemError(
@@ -236,7 +236,7 @@ def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
 
 
 MAX_COMMON = 48
-"""The number of partitions is a common multiple of all numbers of GPUs that an app may lease, if one is at most this."""
+"""Maximum number of partitions that is chosen as a common multiple of all numbers of GPUs that an app may lease."""
 
 
 @dataclass
@@ -261,7 +261,7 @@ class LeasedApp:
     Attributes
     ----------
     clocks, done
-        Number of clocks of the whole training, and of the clocks completed at the last checkpoint.
+        Number of clocks of the complete training, and number of clocks completed at the last checkpoint.
     gradient_s
         Seconds per gradient on a GPU without slowdown.
     record
@@ -301,7 +301,7 @@ class LeasedApp:
 
 
 def num_partitions(profile: AppProfile, max_gpus: int) -> int:
-    """Return the number of partitions of an app's data: if at most MAX_COMMON, all workers of any lease have equally many."""
+    """Return the number of partitions of an app's data; if possible, the workers of any lease get equal numbers."""
     most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))
@@ -346,7 +346,7 @@ class LeaseRun:
             self._play(slowdown, start, is_stopped)
         except threading.BrokenBarrierError:
             return  # another app's lease has failed
-        except Exception as error:  # handed to the main thread, which raises it
+        except Exception as error:  # the main thread raises it
             self.error = error
             start.abort()
         finally:
@@ -354,10 +354,12 @@ class LeaseRun:
 
     def _play(self, slowdown: SharedSlowdown, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
         job, plan, gpus = self.job, self.lease.job_plan(self.job.lease_min), self.lease.gpus
-        # The time per gradient, which includes waiting, makes all workers together as fast as the app's profile.
+        # The time per gradient, which includes waiting, is such that all workers together are as fast as in the app's
+        # profile.
         slowdown.write(gpus / plan.speed(gpus))
         played = job.job.timed(job.gradient_s, plan.link_share, share=self.share, slowdown=slowdown)
-        # One shard that moves only at the ends of leases, so that only their checkpoints reach the storage.
+        # The parameters are one shard that moves only at the end of a lease, so that only checkpoints reach the
+        # storage.
         cluster = ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=Fixed(fixed=Stage.SEPARATE))
         begun = time.perf_counter()
         with Processes(played, cluster, max_machines=gpus + 1) as transport:
@@ -369,7 +371,7 @@ class LeaseRun:
             while not _is_up(trainer, workers) and not is_stopped():
                 trainer.step()
             self.start_s = time.perf_counter() - begun
-            start.wait()  # a lease begins when all its apps' processes are up
+            start.wait()  # the leases of a round begin when the processes of all apps are up
             self._train(trainer, is_stopped)
             if self.clocks:
                 trainer.controller.save()
@@ -378,7 +380,7 @@ class LeaseRun:
             job.done, job.record = trainer.clock, trainer.record()
 
     def _train(self, trainer: Trainer, is_stopped: Callable[[], bool]) -> None:
-        """Train clock by clock, while another clock as long as the last one would end within the lease."""
+        """Train clock by clock, as long as another clock of the last clock's duration would end within the lease."""
         begun, last_s = time.perf_counter(), 0.0
         while trainer.clock < self.job.clocks and not is_stopped():
             before = time.perf_counter() - begun
@@ -409,7 +411,7 @@ def run_together(turns: list[LeaseRun], is_stopped: Callable[[], bool]) -> None:
     Raises
     ------
     BaseException
-        Error of one of the leases.
+        The error of a lease that failed.
     """
     start = threading.Barrier(len(turns))
     threads = [threading.Thread(target=turn.play, args=(start, is_stopped), daemon=True) for turn in turns]

@@ -2,7 +2,8 @@
 
 A worker limits itself to a share of a core: after each piece of work it sleeps until its mean use is within the share. So the
 processor seconds that it spends are this share of the time that the job's mini-batches take. A worker also waits for the time
-of its link. So a plan with many workers runs on few cores, with real contention, barriers, transport and joining.
+that transfers over its link would take. So a plan with many workers runs on few cores, with real contention, barriers,
+transport and joining of processes.
 """
 
 import math
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 NUMBER = struct.Struct("d")
 
 RUNNING = -1.0
-"""Value stored instead of the time of the pause while the clock runs."""
+"""Value stored while the clock runs, in place of the time at which it was paused."""
 
 LOOK_S = 0.002
 """Interval in seconds at which a sleeping process checks whether a paused clock has resumed."""
 
 
 class Shared:
-    """Numbers in a memory-mapped file, so that working processes see each change at once.
+    """Numbers in a memory-mapped file, so that all processes see each change at once.
 
     The file is anonymous: it takes no disk space, and disappears with its owner, however the owner ends.
 
@@ -64,7 +65,7 @@ class Shared:
         return {"path": self.path, "_map": None}  # a copy doesn't close the owner's file
 
     def close(self) -> None:
-        """Close the file, as its finaliser also does; processes that have mapped it keep their view."""
+        """Close the file, if the finaliser has not done so; processes that have mapped it can still read it."""
         self._finalizer()
 
     def _get(self, place: int) -> float:
@@ -81,7 +82,7 @@ class Shared:
 
 
 class SharedSlowdown(Shared):
-    """Time of a gradient relative to that of a lone worker; the runner writes it, all workers read it."""
+    """Time of a gradient relative to its time on a lone worker; the runner writes this factor, all workers read it."""
 
     def __init__(self) -> None:
         super().__init__(1.0)
@@ -144,7 +145,7 @@ STINT_S = 0.001
 
 
 class Timer(Protocol):
-    """A source of time: the module `time`, or the clock of a run."""
+    """Interface of a source of time: the module `time`, or the clock of a run."""
 
     def monotonic(self) -> float:
         """Return the seconds since some time."""
@@ -157,20 +158,20 @@ class Timer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatedJob:
-    """An application whose gradients take a job's time and have its size.
+    """An application whose gradients take as long as a job's gradients, and have their length.
 
     Parameters
     ----------
     application
         The application that is computed.
     compute_s, link_s
-        Seconds per gradient that a lone worker computes, and that it waits for its link.
+        Seconds per gradient that a lone worker computes, and seconds per gradient that it waits for its link.
     share
         Share of a core to which a worker limits itself.
     num_floats
-        Least length of the vectors sent; the application's vectors are padded with zeros.
+        Minimum length of the vectors sent; the application's vectors are padded with zeros.
     slowdown
-        Factor on the time of a gradient; 1 if not given.
+        Factor by which the time of a gradient is multiplied; 1 if not given.
     clock
         Clock of the run, which measures all these seconds; wall-clock time if not given.
 
@@ -225,7 +226,7 @@ class EmulatedJob:
         slowdown: SharedSlowdown,
         clock: SharedClock | None = None,
     ) -> "EmulatedJob":
-        """Return the job with the seconds per gradient of a lone worker, for a share of which it waits for its link."""
+        """Return a job whose gradients take `gradient_s` on a lone worker, the share `link_share` of it for its link."""
         return replace(
             self,
             compute_s=gradient_s * (1 - link_share),
@@ -249,7 +250,7 @@ def hold_share(processor_s: float, share: float, *, begun: float, spent: float, 
     processor_s
         Processor seconds of this thread to spend, counted from `spent`.
     share
-        Largest share of a core.
+        Maximum share of a core, in (0, 1].
     begun, spent
         The timer's time and this thread's processor seconds when the work began.
     timer
@@ -276,7 +277,7 @@ class PlanOptions:
     slot_s
         Seconds per slot of the plan.
     gradient_s
-        Minimum seconds that a lone worker computes between two pushes; a push covers as many mini-batches as that takes.
+        Minimum seconds that a lone worker computes between two pushes; a push covers as many mini-batches as this requires.
     cores
         Maximum number of cores that all workers of the busiest slot use together.
     max_floats
@@ -284,11 +285,11 @@ class PlanOptions:
     max_processes
         Largest number of simultaneous processes.
     overrun
-        Slots after the plan's last one that a late job may still use, with its last machines.
+        Number of slots after the plan's last slot that a late job may still use, with the machines of its last slot.
     seed
         Seed of the training data.
     application
-        Name of the application that all jobs train; by default three small ones in turn.
+        Name of the application that all jobs train; by default the jobs train three small applications in turn.
     """
 
     slot_s: float = 4.0
@@ -323,11 +324,11 @@ class JobPlan:
     machines
         Numbers of workers and of servers by slot, without slots in which the job does not run.
     work
-        Slots that one worker would need for the whole job, from its number of mini-batches and their time.
+        Slots that one worker would need for the complete job, from the number of mini-batches and their time.
     speeds
         Speedups of 1, 2, ... workers in the instance.
     link_share
-        Share of a mini-batch's time in which gradients are transferred.
+        Share of a mini-batch's time during which gradients are transferred.
     gradient_floats
         Length of the job's gradients at full size.
     """
@@ -362,7 +363,7 @@ class JobPlan:
 
     @property
     def most(self) -> tuple[int, int]:
-        """Largest numbers of workers and of servers in a slot."""
+        """Maximum number of workers, and maximum number of servers, over the slots."""
         return max(pair[0] for pair in self.machines.values()), max(pair[1] for pair in self.machines.values())
 
 
@@ -404,10 +405,10 @@ MAX_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
 exceeds MAX_PARTITIONS, it is PARTITIONS_PER_WORKER times the largest number of workers."""
 
 MIN_S, MAX_CLOCKS = 0.01, 1_000
-"""Minimum seconds per push, and maximum number of clocks of a job."""
+"""Minimum seconds per push, and maximum number of training clocks of a job."""
 
 MAX_FAILED = 5
-"""A job fails once this number of consecutive processes have ended while starting."""
+"""Number of consecutive processes that end while starting after which a job fails."""
 
 IDLE_S = 0.01
 """Seconds between two checks of the time by a job without machines."""
@@ -429,11 +430,11 @@ class JobRow:
     planned_utility, realised_utility
         Utilities of these completion times.
     clocks, gradients
-        Clocks of training, and number of gradients computed for them.
+        Number of training clocks, and number of gradients computed for them.
     changes
         Number of times that machines were added or evicted.
     first_loss, last_loss
-        Losses before the first clock and before the last.
+        Loss before the first clock, and loss before the last clock.
     is_exact
         Whether losses and parameters equal those of an undisturbed run in every bit; None if the job is not complete.
     """
@@ -503,7 +504,8 @@ class JobRun:
     def __post_init__(self) -> None:
         plan, options = self.plan, self.options
         application, self.optimiser = make_job(plan.job, num_partitions(plan), options)
-        # Divide a single worker's seconds for the job into equal pushes, none shorter than the options ask for.
+        # Divide the seconds that one worker needs for the job into equal pushes, each at least as long as the options
+        # require.
         whole_s, partitions = plan.work * options.slot_s, application.num_partitions
         self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, MIN_S), 1, MAX_CLOCKS))
         gradient_s = whole_s / partitions / self.clocks
@@ -521,11 +523,11 @@ class JobRun:
         Parameters
         ----------
         slot_now
-            Returns the current slot, which is also that of machines that are still starting.
+            Function that returns the current slot, whose machines may still be starting.
         last_slot
             Last slot of the run.
         is_stopped
-            Returns whether to stop.
+            Function that returns whether to stop.
         """
         try:
             self._play(slot_now, last_slot, is_stopped)
@@ -544,7 +546,7 @@ class JobRun:
             try:
                 self._train(trainer, transport, slot_now, last_slot, is_stopped)
             finally:
-                self.settled_slot = math.inf  # otherwise a paused clock would keep workers from ending
+                self.settled_slot = math.inf  # otherwise a paused clock would prevent workers from ending
             self.record = trainer.record()
 
     def _train(
@@ -584,7 +586,7 @@ class JobRun:
                 )
 
     def _wanted(self, slot: int) -> tuple[int, int]:
-        """Return the planned numbers of machines in a slot; late jobs keep those of their last slot."""
+        """Return the planned numbers of workers and servers in a slot; late jobs keep the numbers of their last slot."""
         return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
 
     def _fit(self, trainer: Trainer, slot: int) -> None:
@@ -595,7 +597,7 @@ class JobRun:
         self._played.slowdown.write(workers / self.plan.speed(workers))
         controller = trainer.controller
         if not controller.machines.staying:
-            controller.resume(trainer.clock)  # training begins when all machines are up, not with the first one
+            controller.resume(trainer.clock)  # training begins when all machines are up, not when the first one is
         tiers = (
             ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
             ("server", wanted[1], controller.machines.reliable, Action.ADD_RELIABLE),
@@ -651,7 +653,7 @@ def _is_up(trainer: Trainer) -> bool:
 
 
 def _has_company(trainer: Trainer) -> bool:
-    """Return whether any machine can send a message soon."""
+    """Return whether there is a machine that may send a message soon."""
     controller = trainer.controller
     is_at_rest = (
         controller.phase is Phase.STOPPED and not controller.machines.staying and not controller.machines.leaving
@@ -666,7 +668,7 @@ def num_partitions(plan: JobPlan) -> int:
 
 
 NETWORK_SCALE = 0.002
-"""Scale at which the network has a fifth of its default hidden units: 35,000 parameters."""
+"""Scale of the network's data, at which the network has a fifth of its default hidden units and 35,000 parameters."""
 
 IN_TURN = ("matrix-factorisation", "logistic-regression", "topic-model")
 """Small applications, assigned in turn to jobs without a given application."""
@@ -678,7 +680,7 @@ def make_job(job: int, num_partitions: int, options: PlanOptions) -> "tuple[Appl
 
     name = IN_TURN[job % len(IN_TURN)] if options.application is None else options.application
     job_seed = 1000 * options.seed + job
-    if name == "neural-network":  # scaled time leaves too little for gradients of the full network
+    if name == "neural-network":  # the scaled time of a gradient is too short for the full network
         network = APPLICATIONS[name].at_scale(NETWORK_SCALE, num_partitions=num_partitions, seed=job_seed)
         return network, Adagrad(learning_rate=0.01)
     application = APPLICATIONS[name](num_partitions=num_partitions, seed=job_seed)

@@ -1,7 +1,8 @@
 """Rounds of leases with real processes: planned compared with realised work.
 
 The first round runs the auction's solution. When its leases end, all GPUs that apps leased or held are on offer again, and
-unfinished apps bid by their remaining work. Leases run on real processes, or are computed from the apps' profiles.
+unfinished apps bid by their remaining work. Realised leases run on real processes; planned leases are computed from the apps'
+profiles.
 """
 
 import math
@@ -29,9 +30,10 @@ class RoundOptions:
     Parameters
     ----------
     rounds
-        Maximum number of rounds; they end when all apps are done.
+        Maximum number of rounds; the rounds end earlier if all apps are done.
     fairness
-        f of the arbiter: in later rounds the fraction 1 - f of the apps, those with the worst rho, may bid; at 0 all may.
+        f of the arbiter: after the first round, only the fraction 1 - f of the apps, those with the worst rho, may bid. With 0
+        all apps may bid.
     """
 
     rounds: int = 2
@@ -53,7 +55,7 @@ class LeaseOutcome:
     finished_min
         Minutes from the lease's beginning until the app was done; None if the lease did not complete the app.
     clocks, start_s
-        Clocks of training, and start-up time of the processes in seconds.
+        Number of training clocks, and start-up time of the processes in seconds.
     """
 
     done_min: float
@@ -64,18 +66,19 @@ class LeaseOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRow:
-    """An app's lease of a round.
+    """Planned and realised results of an app's lease in a round.
 
     Attributes
     ----------
     round, app, gpus, placement
         Round, app, number of GPUs, and the smallest subtree that contains them.
     left_min
-        Remaining serial GPU minutes at the lease's beginning, from the app's last checkpoint.
+        Remaining serial GPU minutes at the lease's beginning, counted from the app's last checkpoint.
     planned_min, realised_min, error
-        Serial GPU minutes of work planned by the app's profile, and realised; realised over planned, minus 1.
+        Serial GPU minutes of work that the app's profile plans, and that were realised; `error` is realised over
+        planned work, minus 1.
     clocks, start_s
-        As in `LeaseOutcome`.
+        See `LeaseOutcome`.
     """
 
     round: int
@@ -99,15 +102,15 @@ class AppRow:
     app
         Name of the app.
     planned_leases, realised_leases
-        Number of rounds in which the app had GPUs.
+        Number of rounds in which the app has GPUs, in the plan and in the run.
     planned_min, realised_min
-        Serial GPU minutes of completed work.
+        Serial GPU minutes of completed work, in the plan and in the run.
     planned_finish_min, realised_finish_min
         Minutes from the first lease until the app was done; None if it was not completed.
     planned_rho, realised_rho
-        Finish-time fairness of apps that are done.
+        Finish-time fairness in the plan and in the run; None if the app was not done.
     is_exact
-        Whether the training over all leases equals that of an uninterrupted run, bit for bit.
+        Whether the training over all leases equals the training of an uninterrupted run, bit for bit.
     """
 
     app: str
@@ -141,11 +144,12 @@ class AppState:
     profile
         Profile before the first round.
     left
-        Remaining fraction of the work in the profile.
+        Remaining fraction of the work that the profile states.
     minutes, apps_minutes
-        Minutes from the first round to now, or until the app was done, and the integral of the number of active apps.
+        Minutes from the first round to now, or until the app was done; and the integral of the number of active apps
+        over this time.
     leases, finish_min
-        Number of rounds with GPUs, and time at which the app was done.
+        Number of rounds in which the app had GPUs, and minutes until the app was done, None before.
     """
 
     profile: AppProfile
@@ -173,7 +177,7 @@ class AppState:
 
 
 Play = Callable[[int, Sequence[AppLease]], Sequence[LeaseOutcome]]
-"""Function that runs a round's leases: takes the round's number and leases, returns the outcome of each."""
+"""Function that runs a round's leases: it takes the round's number and leases, and returns the outcome of each lease."""
 
 
 def profile_model(lease_min: float) -> Play:
@@ -242,7 +246,7 @@ def run_rounds(
 
 
 def _first(instance: AuctionInstance, plan: AuctionPlan) -> list[AppLease]:
-    """Return the first round's leases: those granted, and the GPUs held by apps without a grant."""
+    """Return the first round's leases: granted GPUs, and GPUs that apps without a grant hold."""
     leases = {lease.app: lease for lease in read_leases(instance, plan)}
     for app, profile in enumerate(instance.profiles):
         if app not in leases and isinstance(profile, AppProfile) and profile.held_gpus:
@@ -258,7 +262,7 @@ def _awarded(
     seed: int,
     number: int,
 ) -> list[AppLease]:
-    """Return the leases that the arbiter grants to unfinished apps, from all GPUs that apps had."""
+    """Return the leases that the arbiter grants to unfinished apps in an auction of all GPUs that apps had before."""
     cluster = freed(instance)
     profiles = {app: states[app].present(cluster) for app in live}
     agents = [ProfileAgent(instance.apps.ids[app], profiles[app]) for app in live]
@@ -325,7 +329,7 @@ def play_rounds(
     instance, plan
         Auction of the first round, and its solution.
     options, rounds
-        Options of the runs, with one slot per lease, and options of the rounds.
+        Options of the runs, in which a slot is a lease, and options of the rounds.
     folder
         Folder of the apps' checkpoints, one subfolder per app.
     is_stopped, on_slot

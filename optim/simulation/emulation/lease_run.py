@@ -1,9 +1,9 @@
 """Replay of a simulated start on the spot market with real processes.
 
 The simulation determines when machines are granted and lost, and the job's progress over time. In the replay, each
-group of machines is a process of the elastic trainer. The processes compute a clock of training when the simulated job
-reaches this share of its work. So clocks, losses and bill are the same in every run with a seed, on any machine; only
-the elapsed times differ.
+group of machines is a process of the elastic trainer. The processes compute a training clock when the simulated job
+reaches the same share of its work. So clocks, losses and bill are the same in every run with a seed, on any machine;
+only the elapsed times differ.
 """
 
 import time
@@ -37,7 +37,7 @@ def processes_of(lease: LeaseFacts, work_per_process: int) -> int:
 
 
 def peak(timeline: Timeline, work_per_process: int) -> int:
-    """Return the largest number of simultaneous processes."""
+    """Return the maximum number of simultaneous processes."""
     sizes = [processes_of(lease, work_per_process) for lease in timeline.leases]
     return max(sum(sizes[number] for number in held) for held in _held(timeline))
 
@@ -52,7 +52,7 @@ def _held(timeline: Timeline) -> Iterator[list[int]]:
 
 
 def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
-    """Return the least work per hour and process that keeps every policy within `max_processes`.
+    """Return the minimum work per hour that a process must represent so that no policy has more than `max_processes` processes.
 
     One unit of work per hour is a c3.xlarge. Every lease has at least one process, so that a replay shows each eviction.
 
@@ -70,7 +70,7 @@ def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
         raise UnsupportedProblemError(
             f"a policy holds {leases} leases at once, more than max_processes {max_processes}; raise it"
         )
-    low, high = 0, 1  # most(low) is too many, most(high) isn't
+    low, high = 0, 1  # low leads to too many processes, high does not
     while most(high) > max_processes:
         low, high = high, 2 * high
     while high - low > 1:
@@ -80,7 +80,7 @@ def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
 
 
 CLOCK = "clock"
-"""Event of the rows that a replay adds to the simulation's changes: a clock of training is complete."""
+"""Event that a replay adds to the simulation's changes: a training clock is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +90,16 @@ class TrainingRow:
     Attributes
     ----------
     policy, event
-        Name of the policy, and kind of event: a `Change` of the simulation, or ``clock``, a completed clock of training.
+        Name of the policy, and type of the event: a `Change` of the simulation, or ``clock`` for a completed training clock.
     hours
         Simulated hours since the start.
     machines, processes
         Instances held by the simulated job, and the processes that represent them.
     clock, loss
-        Completed clocks that were not undone, and the mean loss at the beginning of the last; None before the first.
+        Number of completed clocks that were not undone, and mean loss at the beginning of the last of them; the loss is
+        None before the first.
     bill_usd, free_hours
-        Bill so far, and machine-hours that are free of charge because of evictions.
+        Bill so far in dollars, and machine-hours that are free of charge because of evictions.
     lost_clocks
         Number of clocks that this event has undone.
     seconds
@@ -131,7 +132,8 @@ class TrainingSummary:
     bill_usd, free_hours, evictions
         Bill, free machine-hours and number of evictions, as in the simulation.
     clocks, lost_clocks, gradients
-        Number of clocks completed at the end, of clocks that were undone, and of gradients computed for both.
+        Number of clocks completed at the end, number of clocks that were undone, and number of gradients computed for
+        all these clocks.
     processes_started
         Number of processes started.
     last_loss
@@ -141,8 +143,9 @@ class TrainingSummary:
     seconds
         Duration of the replay.
     late_median, late_p90, late_end
-        Deviations of the clocks from their simulated times, as shares of the job's simulated duration: median and 90 %
-        quantile of the absolute deviations, and delay of the last clock (negative if early). None if `hour_s` is 0.
+        Delays of the clocks relative to their simulated times, as shares of the job's simulated duration: median and 90
+        % quantile of the absolute values, and delay of the last clock (negative if it was early). None if `hour_s` is
+        0.
     bill_if_late_usd
         The bill with the delay of the last clock added to the job's time, at the same mean dollars per hour.
     """
@@ -168,7 +171,7 @@ class TrainingSummary:
 
 
 def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s: float) -> TrainingSummary:
-    """Return a summary with the replay's deviations from the simulation's times.
+    """Return a summary with the replay's delays relative to the simulation's times.
 
     Parameters
     ----------
@@ -204,11 +207,13 @@ class ReplayOptions:
     clocks
         Number of training clocks into which the job is divided, equal in work.
     hour_s
-        Minimum real seconds per simulated hour. A slow machine takes longer, and the summary states the delay.
+        Minimum real seconds per simulated hour. If this computer is too slow, the replay takes longer, and the summary
+        states the delay.
     max_processes
         Maximum number of simultaneous processes; each represents as many machines as this limit requires.
     is_warned
-        Whether machines of an elastic job are warned before an eviction; otherwise they are killed while they work.
+        Whether the processes of an elastic job are warned before an eviction; otherwise they are killed while they
+        work.
     seed
         Seed of the training data.
     """
@@ -241,9 +246,10 @@ class Replay:
     options
         Options of the replay.
     is_stopped
-        Called regularly; once it returns true, the rows end and all processes are ended.
+        Function called regularly; once it returns true, the rows end and all processes are ended.
     connect
-        Returns a context manager that starts and ends the transport to the machines; local processes by default.
+        Function that returns a context manager, which starts and ends the transport to the machines; local processes by
+        default.
     """
 
     timeline: Timeline
@@ -264,7 +270,7 @@ class Replay:
     _trainer: Trainer = field(init=False)
 
     def rows(self) -> Generator[TrainingRow]:
-        """Train along the timeline, yielding a row per clock and per change; close the generator to end early."""
+        """Train along the timeline, and yield a row for each clock and each change; close the generator to end early."""
         application, optimiser = make_job(self.options)
         cluster = self._cluster()
         self._begun = time.perf_counter()
@@ -307,14 +313,15 @@ class Replay:
         return self._record.losses if self._record is not None else ()
 
     def _processes(self, application: "Application", cluster: ClusterOptions) -> Processes:
-        # Processes that leave may still be ending while others are starting.
+        # Processes that leave may still be ending while new processes start.
         return Processes(application, cluster, max_machines=2 * self.options.max_processes)
 
     def _cluster(self) -> ClusterOptions:
-        """Return AgileML's tiers for an elastic job; any other job has no tiers, but checkpoints."""
+        """Return options with AgileML's tiers for an elastic job, and options with checkpoints for any other job."""
         if self.timeline.recovery is Recovery.ELASTIC:
             return ClusterOptions(num_shards=2, max_actives=2)
-        # A single shard moves only when its machine leaves, so that only checkpoints reach the storage.
+        # The parameters are one shard that moves only when its machine leaves, so that only checkpoints reach the
+        # storage.
         policy = Fixed(fixed=Stage.TRADITIONAL)
         return ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=policy)
 
@@ -398,7 +405,7 @@ class Replay:
         self._pending_kills.clear()
         self._begin_clock()
         self._trainer.apply(Event(clock=0, action=Action.KILL, machines=tuple(names)))
-        controller.resume(controller.saved_clock)  # before the losses are reported, so that no survivor goes on
+        controller.resume(controller.saved_clock)  # before the losses are reported, so that no other machine continues
         self._await_losses(names)
         for number in ended:
             self._start(number)
@@ -418,7 +425,7 @@ class Replay:
             self._step()
 
     def _save(self) -> None:
-        """Write a checkpoint of the current clock if there is none."""
+        """Write a checkpoint of the current clock if it has none."""
         controller = self._trainer.controller
         if controller.saved_clock < self._trainer.clock:
             controller.save()
@@ -452,7 +459,7 @@ class Replay:
         self._trainer.step()
 
     def _wait_until(self, time_s: float) -> None:
-        """Wait for a time of the simulation, unless this machine is late."""
+        """Wait until a time of the simulation is due in real time, unless the replay is late."""
         due = self._begun + self._hours(time_s) * self.options.hour_s
         self._check()
         while time.perf_counter() < due:

@@ -1,7 +1,7 @@
 """Concurrent jobs on this machine, with the workers and servers of an admission plan, slot by slot.
 
 The plan sets the numbers of workers and parameter servers per job and slot. In the emulation each worker and each server is a
-process, and the time scale sets the length of a slot. A job's work is its number of mini-batches times the instance's seconds
+process, and a slot lasts `PlanOptions.slot_s` seconds. A job's work is its number of mini-batches times the instance's seconds
 per mini-batch, at that scale. Each worker limits itself to a fraction of a core. The run measures whether jobs complete when
 planned.
 """
@@ -109,9 +109,9 @@ def play_jobs(
 
 
 class _Slots:
-    """The slots of a run. A slot begins when its machines are up; until then the clock is paused.
+    """The slots of a run. A slot begins when the machines of all jobs are up; until then the clock is paused.
 
-    Otherwise the start of processes, which takes equally long at any time scale, would use the workers' time and cores.
+    Without the pause, the start of processes, whose time does not scale, would use the workers' time and cores.
     """
 
     def __init__(self, runs: Sequence[JobRun], clock: SharedClock, options: PlanOptions) -> None:
@@ -152,7 +152,7 @@ def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """Deviation of a run's jobs from their plan.
+    """Errors of a run's jobs relative to their plan.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class PlanSummary:
     mean_error
         Mean signed relative error; jobs are late if it is positive.
     planned_utility, realised_utility
-        Sums over all jobs.
+        Sum of the planned utilities, and sum of the realised utilities, over all jobs.
     """
 
     jobs: int

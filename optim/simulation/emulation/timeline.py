@@ -26,7 +26,7 @@ class Change(StrEnum):
     WORKING = "working"
     """The start-up of the machines is over."""
     WARNED = "warned"
-    """The price has crossed the bid: two minutes are left, and the started hour is free."""
+    """The price has exceeded the bid: the machines stay for two minutes, and the started hour is free."""
     LOST = "lost"
     """The lease was evicted."""
     RETURNED = "returned"
@@ -37,7 +37,7 @@ class Change(StrEnum):
     """A job that isn't elastic lost working machines, and restarts from the last checkpoint or from zero."""
     DONE = "done"
     GIVEN_UP = "given up"
-    """The horizon ended before the job."""
+    """The horizon was reached before the job was complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +70,13 @@ class Step:
     Parameters
     ----------
     time_s
-        The time.
+        Time in seconds since 1970.
     changes
-        Changes in order, each with the number of its lease; None if the change concerns no lease.
+        Changes in order, each with the number of the lease that changes, or None if the change concerns the job.
     held
         Numbers of the leases active after the step; a lease under warning counts until its machines are gone.
     work_done, work_saved, rate, resumes_s
-        As in `Snapshot`.
+        See `Snapshot`.
     """
 
     time_s: int
@@ -88,7 +88,7 @@ class Step:
     resumes_s: int
 
     def work_until(self, time_s: float) -> float:
-        """Return the work done by a later time, provided that nothing changes in between."""
+        """Return the work done by a later time, provided that nothing changes before that time."""
         return self.work_done + self.rate * max(0.0, time_s - self.resumes_s) / HOUR_S
 
 
@@ -171,7 +171,7 @@ def record_timeline(world: World, policy: str, start_s: int) -> Timeline:
     Parameters
     ----------
     world
-        Prices, training data and job.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
     policy
         Name of the policy.
     start_s
@@ -197,11 +197,11 @@ def record_start(world: World, policies: Sequence[str], seed: int, index: int) -
     Parameters
     ----------
     world
-        Prices, training data and job.
+        Prices during the run, estimates of evictions from earlier prices, and the job.
     policies
         Names of the policies.
     seed, index
-        The back-test's seed, and the start's number in it.
+        Seed of the back-test, and number of the start in the back-test.
 
     Raises
     ------
@@ -262,7 +262,7 @@ class _Recorder:
         return facts.number
 
     def _changes(self, states: dict[int, tuple[bool, bool]], moment: Snapshot) -> Iterator[tuple[Change, int | None]]:
-        """Yield the changes since the last snapshot, losses before grants."""
+        """Yield the changes since the last snapshot, lost leases before granted ones."""
         is_hurt = False
         if moment.work_saved > self._saved:
             yield Change.SAVED, None
