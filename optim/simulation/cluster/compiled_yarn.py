@@ -179,9 +179,7 @@ def make_world(
     np.add.at(free_count, (cluster.rack, cluster.gpus), 1)
     free_count[-1] = free_count[:-1].sum(axis=0)
     tries = tries_of(jobs, options.on_failures(Rules()))
-    turns = (
-        2 * gpus + 16 + int((tries.failing > 0).sum())
-    )  # one entry for each running job, and for each job in back-off
+    turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # one entry per running job, and per job in back-off
     return World(
         scalar=_scalars(cluster, step_us, share, options),
         version=np.zeros(len(jobs), np.int64),
@@ -665,7 +663,7 @@ def lose(w, job, kind):
 
 @compiled
 def _find_levels(w):
-    """Record for each width the lowest level at which it fits; return the number of widths with a waiting job of that level."""
+    """Record for each width the lowest level at which it fits; count the widths with a waiting job at that level or above."""
     count = 0
     for kind in range(len(w.kind)):
         w.kind[kind, MIN_LEVEL] = NO_LEVEL

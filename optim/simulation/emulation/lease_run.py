@@ -2,8 +2,8 @@
 
 The simulation determines when machines are granted and lost, and the job's progress over time. In the replay, each
 group of machines is a process of the elastic trainer. The processes compute a training clock when the simulated job
-reaches the same share of its work. So clocks, losses and bill are the same in every run with a seed, on any machine;
-only the elapsed times differ.
+reaches the same share of its work. So clocks, losses and bill are the same in every run with the same seed, on any
+computer; only the elapsed times differ.
 """
 
 import time
@@ -143,9 +143,9 @@ class TrainingSummary:
     seconds
         Duration of the replay.
     late_median, late_p90, late_end
-        Delays of the clocks relative to their simulated times, as shares of the job's simulated duration: median and 90
-        % quantile of the absolute values, and delay of the last clock (negative if it was early). None if `hour_s` is
-        0.
+        Delays of the clocks relative to their simulated times, as shares of the job's simulated duration. In order:
+        median of the absolute values, their 90 % quantile, and delay of the last clock (negative if it was early). None
+        if `hour_s` is 0.
     bill_if_late_usd
         The bill with the delay of the last clock added to the job's time, at the same mean dollars per hour.
     """
