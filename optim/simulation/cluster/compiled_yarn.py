@@ -169,7 +169,7 @@ def make_world(
     step_us
         Microseconds after which a waiting job's locality is relaxed by one level.
     share
-        Share of all GPUs in use above which virtual clusters under their quota preempt those above theirs.
+        Share of all GPUs in use above which virtual clusters under quota preempt jobs of virtual clusters over quota.
     events
         Maximum number of events in the log, and of GPU numbers in it.
     """

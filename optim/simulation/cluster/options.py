@@ -63,7 +63,8 @@ class EngineOptions:
     sharing
         Whether jobs take only their share of a GPU.
     neighbour
-        Slowdown factor of a multi-GPU job while another such job has GPUs on one of its machines; 1 for none.
+        Slowdown factor of a multi-GPU job while another multi-GPU job has GPUs on one of its machines; 1 for no
+        slowdown.
     mtbf_hours
         Mean time in hours between a machine's repair and its next failure, exponential; 0 for machines that never fail.
     repair_hours

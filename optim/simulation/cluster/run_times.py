@@ -236,7 +236,7 @@ class RunTimes:
         return self._curves[-1][()]
 
     def curves(self, traits: JobTraits, held_s: FloatArray) -> list[tuple[SurvivalCurve, IntArray]]:
-        """Return curves with the rows of the jobs that use each, given how long the jobs have run; every job has one curve."""
+        """Return curves, each with the rows of the jobs that use it, given their run times so far; every job has one curve."""
         found: list[tuple[SurvivalCurve, IntArray]] = []
         is_open = np.ones(len(traits), np.bool_)
         for grouping, curves in zip(GROUPINGS[:-1], self._curves, strict=False):

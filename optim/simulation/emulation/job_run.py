@@ -424,11 +424,11 @@ class JobRow:
         Name of the job, and the application that it trained.
     planned_slots, realised_slots
         Planned and realised completion time in slots from the beginning (the end of slot 2 is 3). The planned time uses
-        the instance's speeds; the realised one is None if the job was not completed.
+        the instance's speeds; the realised time is None if the job was not completed.
     error
         Realised over planned time since the job's first slot, minus 1.
     planned_utility, realised_utility
-        Utilities of these completion times.
+        Utility of the planned completion time, and of the realised completion time.
     clocks, gradients
         Number of training clocks, and number of gradients computed for them.
     changes
@@ -436,7 +436,7 @@ class JobRow:
     first_loss, last_loss
         Loss before the first clock, and loss before the last clock.
     is_exact
-        Whether losses and parameters equal those of an undisturbed run in every bit; None if the job is not complete.
+        Whether losses and parameters equal those of an undisturbed run, bit for bit; None if the job is not complete.
     """
 
     job: str

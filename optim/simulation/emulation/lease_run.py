@@ -139,7 +139,8 @@ class TrainingSummary:
     last_loss
         Loss at the end.
     is_exact
-        Whether losses and parameters equal those of one undisturbed machine in every bit; None if the replay was stopped.
+        Whether losses and parameters equal those of an undisturbed run on one machine, bit for bit; None if the replay was
+        stopped.
     seconds
         Duration of the replay.
     late_median, late_p90, late_end

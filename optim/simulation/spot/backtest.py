@@ -247,7 +247,7 @@ def summarise(
 
 
 def summarise_all(rows: Sequence[Row], window_s: int | None = None) -> dict[str, Summary]:
-    """Return each policy's summary, compared with all others; all policies have the same starts in the same order."""
+    """Return each policy's summary, with comparisons with all other policies, whose starts have the same order."""
     of: dict[str, list[Row]] = {}
     for row in rows:
         of.setdefault(row.policy, []).append(row)

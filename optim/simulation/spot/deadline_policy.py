@@ -87,7 +87,7 @@ TIME_TOL = 1e-6
 
 
 LEVEL, MAX_LEVEL = 8.0, 1
-"""During a run, hazards are the learned ones times ``LEVEL ** k`` with ``abs(k) <= MAX_LEVEL``."""
+"""During a run, learned hazards are multiplied by ``LEVEL ** k`` with ``abs(k) <= MAX_LEVEL``."""
 
 DOUBT = 4.5
 """Prior penalty, in the logarithm of the weight, for each step of the power away from 0.
@@ -169,7 +169,7 @@ class SpellWatch:
 
     Notes
     -----
-    The hazards of each state are the learned ones times a power of `LEVEL`. Bayes' rule selects the most likely power:
+    The learned hazards of each state are multiplied by a power of `LEVEL`. Bayes' rule selects the most likely power:
     each observed tick has the likelihood given by that power's hazard at the age of the spell. The powers are far
     apart, and the prior `DOUBT` favours power 0. The correction therefore only protects against hazards that are wrong
     by a large factor.
@@ -367,8 +367,8 @@ class DeadlinePolicy:
                 entry = entries[row * spells + spell + (ages + 1) * is_available]
         if held is Machines.NONE:
             return CHOICES[entry & (SPOT | ON_DEMAND)]
-        # The oldest tabulated lease that is at most as old and needs at least as much set-up; without one, the lease
-        # counts as new.
+        # Find the oldest tabulated lease that is at most as old as this lease and needs at least as much set-up. If
+        # there is none, this lease counts as new.
         first, rests, recur = self._leases[held]
         age = len(rests) if held_s is None else int(held_s / tick_s + TIME_TOL)
         if age > len(rests):
@@ -409,8 +409,8 @@ class DeadlinePolicy:
         Raises
         ------
         InvalidProblemError
-            If the file is unreadable or not a policy file, or its hazards are not probabilities. Also if its table is
-            not the job's, or misses the deadline.
+            If the file is unreadable or not a policy file, if its hazards are not probabilities, or if its table
+            belongs to another job or misses the deadline.
         """
         try:
             with ZipFile(path) as archive:

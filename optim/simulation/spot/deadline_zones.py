@@ -42,8 +42,8 @@ ALIKE, NEW_PRICES = 0.005, 0.02
 than the share `NEW_PRICES`."""
 
 PACE, MAX_PACE, PACE_ENDS = 2.0, 1, 5.0
-"""A zone's hazards are the common ones times ``PACE ** k`` with ``abs(k) <= MAX_PACE``; the prior has the weight of
-`PACE_ENDS` observed ends."""
+"""In each zone, the hazards common to all zones are multiplied by ``PACE ** k`` with ``abs(k) <= MAX_PACE``; the prior
+has the weight of `PACE_ENDS` observed ends."""
 
 
 @policy(
@@ -372,7 +372,7 @@ def _values_of(
 
 
 def new_sights(view: ZoneView, zone: int, last: tuple[int, bool] | None) -> list[tuple[int, bool]]:
-    """Return the observations of a zone since `last`, the last one processed.
+    """Return the observations of a zone since `last`, the last observation processed.
 
     An observation at the present tick before any request comes from machines in use since the previous tick, so
     machines were available then as well.

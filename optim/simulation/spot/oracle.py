@@ -115,7 +115,7 @@ LIMIT_STEP = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPiece:
-    """Instances of a plan: paid ones for a complete hour at the price at its begin, free ones for a slot.
+    """Instances of a plan: paid instances for a complete hour at the price at its begin, or free instances for a slot.
 
     Parameters
     ----------

@@ -399,7 +399,7 @@ class Policy(ABC):
         """Return the index of the first tick at which the policy wants to decide; the number of ticks if none.
 
         Until then only prices change. A policy that can skip ticks in advance saves the engine a view per tick. The
-        answer may depend on no later price than that of the returned tick. By default the policy decides at every tick.
+        answer must not depend on prices after the returned tick. By default the policy decides at every tick.
 
         Parameters
         ----------

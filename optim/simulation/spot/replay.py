@@ -92,7 +92,7 @@ class Look(NamedTuple):
     """A table in the form that the loop reads, see `DeadlineTable`.
 
     `rest_spot` and `rest_on_demand` are the remaining units of set-up, by age of the lease. `recurs_spot` and
-    `recurs_on_demand` are the periods with which ages beyond the last one recur.
+    `recurs_on_demand` are the periods with which ages beyond the last tabulated age recur.
     """
 
     entries: NDArray[Any]

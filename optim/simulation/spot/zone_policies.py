@@ -16,7 +16,7 @@ class ZoneMemory:
     """Estimate of each zone's availability by a two-state chain that is observed at some ticks only.
 
     A loss is counted if the first of two consecutive observations found machines and the second did not. The lifetime
-    is the observed time divided by the losses, where the prior adds `PRIOR_H` and one loss.
+    is the observed time divided by the losses; the prior adds `PRIOR_H` hours to the time, and one loss.
 
     Parameters
     ----------

@@ -585,7 +585,7 @@ def list_victims(u, s, now):
 def _rank_to(scalar, key_1, key_2, job, nth):
     """Sort the list of victims up to its nth least urgent entry.
 
-    Sorted entries are at the end; the others form a heap.
+    Sorted entries are at the end of the list; the other entries form a heap.
     """
     count = scalar[VICTIMS]
     if scalar[RANKED] == UNORDERED:

@@ -26,7 +26,7 @@ class GandivaOptions:
     quantum_s
         Length in seconds of a job's time slice on shared GPUs, and of the measurement of a trial packing.
     switch_s, move_s
-        Seconds lost by suspending and resuming a job on the same GPUs, and by moving it to others.
+        Seconds lost by suspending and resuming a job on the same GPUs, and by moving it to other GPUs.
     packs, migrates, grows
         Whether to try packing jobs onto the same GPUs, migrating them, and giving them more GPUs.
 

@@ -27,7 +27,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     entitled
         Shape (users, 2): each user's GPUs of the slow and of the fast type.
     speedup
-        Speed of each user's jobs on the fast type relative to the slow one; shape (users,).
+        Speed of each user's jobs on the fast type relative to the slow type; shape (users,).
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Hierarchical quotas: queues in cohorts borrow unused quota of others, which can reclaim it by preemption."""
+"""Hierarchical quotas: queues in cohorts borrow unused quota of other queues, which can reclaim it by preemption."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -295,7 +295,7 @@ class HierarchicalQuota(PlanningPolicy):
 
 
 def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
-    """Return the machines of each flavor: those that match all of its labels that name a GPU type or a partition.
+    """Return the machines of each flavor: they match all labels of the flavor that name a GPU type or a partition.
 
     A flavor without such a label is matched by its name. If GPU types have no names, or the only flavor has no labels, every
     flavor contains all machines.

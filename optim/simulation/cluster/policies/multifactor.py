@@ -78,7 +78,8 @@ class MultifactorOptions(EasyOptions):
     conf
         A slurm.conf that replaces the options of priority and sets partitions' factors and tiers.
     associations
-        File of accounts, users and shares in the format of ``sacctmgr -P show associations``; by default each has one share.
+        File of accounts, users and shares in the format of ``sacctmgr -P show associations``; by default each account and each
+        user has one share.
     qos
         File in the format of ``sacctmgr -P show qos``; by default each QOS has priority 0 and preempts none.
 

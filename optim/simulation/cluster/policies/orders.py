@@ -47,7 +47,7 @@ class ShortestOptions:
     Parameters
     ----------
     preempt
-        Whether shorter jobs preempt running ones, at every event.
+        Whether shorter jobs preempt running jobs, at every event.
     backfill
         Whether jobs may start ahead of a job that doesn't fit.
     """
