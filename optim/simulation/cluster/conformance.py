@@ -110,9 +110,8 @@ def _check_sight(
     }
     told = {name: values[:known] for name, values in columns.items()}
     if not _sees_run_times(policy):
-        later = (
-            2 * int(jobs.duration_us.max()) - jobs.duration_us
-        )  # reverses the order of run times without decreasing any
+        # Reverse the order of run times without shortening any.
+        later = 2 * int(jobs.duration_us.max()) - jobs.duration_us
         told["duration_us"] = np.where(run.end_us > half, later, jobs.duration_us)[:known]
     other = _play(policy, Workload(**told, groups=jobs.groups), cluster, options, seed)
     before = [[row for row in each.log.rows() if row[0] < half] for each in (run, other)]

@@ -214,7 +214,7 @@ class IsolateOptions:
     source=LESSONS,
 )
 class Isolate(Wrapper):
-    """Jobs below `wide` GPUs go to the last machines, other jobs to the first; a gang larger than its part may use all."""
+    """Jobs below `wide` GPUs go to the last machines, other jobs to the first; a gang that its part cannot hold may use all."""
 
     def __init__(self, options: IsolateOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)

@@ -50,9 +50,8 @@ class Fragmentation:
     def __init__(self, jobs: Workload, largest: int, is_shared: bool) -> None:
         demand = np.where(jobs.gpus == 1, jobs.share_milli if is_shared else WHOLE_MILLI, 0)
         demand += np.where(jobs.gpus > 1, WHOLE_MILLI * np.minimum(jobs.gpus, largest), 0)
-        self.demand, self.weight = np.unique(
-            demand, return_counts=True
-        )  # weights are integers, so that rounding decides no tie
+        # The weights are integers, so that rounding decides no tie.
+        self.demand, self.weight = np.unique(demand, return_counts=True)
         self.growth = gang_growth(jobs.gpus, largest)
         self.is_shared = is_shared
         self._known: dict[tuple[int, ...], int] = {}

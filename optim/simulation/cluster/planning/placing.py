@@ -125,10 +125,8 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
     found = trial.find(job) if passed else None
     if found is None:
         return False
-    least, most = (
-        0,
-        len(passed),
-    )  # with more free GPUs the job still fits, so bisection finds the minimum number of victims
+    # With more free GPUs the job still fits, so bisection finds the minimum number of victims.
+    least, most = 0, len(passed)
     given = most
     while least + 1 < most:
         middle = (least + most) // 2

@@ -54,7 +54,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
 
 
 def water_fill(wanted: FloatArray, total: float, weight: FloatArray | None = None) -> FloatArray:
-    """Return each user's allocation of a GPU type: its demand, or a weighted share of the other users' rest; shape (users,)."""
+    """Return each user's allocation of a GPU type: its demand, or a weighted share of the GPUs that remain; shape (users,)."""
     weight = np.ones(len(wanted)) if weight is None else weight
     got, left, others = np.zeros(len(wanted)), total, float(weight.sum())
     for user in np.argsort(wanted / weight, kind="stable"):

@@ -57,7 +57,8 @@ class _Offer:
 class _Framework:
     """A framework, as the master knows it: the resources that it declined, and until when they aren't offered to it again.
 
-    `insists` contains, for each job that declines placements on more machines, the time since which it has done so.
+    `insists` contains, for each job that insists on fewer machines than it was offered, the time since which it has
+    done so.
     """
 
     declined: IntArray
