@@ -45,13 +45,13 @@ class SharedServers(NamedTuple):
     share
         Shape (classes, slots, resources): maximal use of one server by one job.
     unit_capacity
-        Shape (servers,): workers that fit if the job has no unit there.
+        Shape (servers,): number of the job's workers that fit on each server while it has no unit there.
     order, ps_order
-        Shape (servers,): order in which the servers are tried.
+        Shape (servers,): servers in the order in which workers, and PSs, try them.
     class_of
         Shape (servers,): class of each server.
     workers, ps
-        Shape (servers,): units placed so far.
+        Shape (servers,): numbers of workers, and of PSs, placed on each server so far.
     """
 
     share: FloatArray
@@ -78,9 +78,9 @@ def _takes(h, y, z, s, t, residual, workers, ps, shared):
 
 @compiled
 def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight):
-    """Write the order in which workers and PSs try the servers, both by class; return the number of servers.
+    """Write the orders in which workers and PSs try the servers, class by class; return the number of servers.
 
-    PSs first try servers without capacity for a worker, then the others from the other end.
+    Within a class, PSs first try servers where no worker fits, then the remaining servers in the workers' reverse order.
     """
     number = ZERO
     for turn in range(len(class_order)):
@@ -123,16 +123,20 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
         Segment and slot.
     residual
         Shape (servers, resources): residual capacity of the slot.
-    most, needed, scale
-        Largest number of workers; number of PSs needed for 0 to `most` workers; and factor of the unit costs.
+    most
+        Largest number of workers.
+    needed
+        Shape (most + 1,): number of PSs that 0, 1, ... workers need.
+    scale
+        Factor of the unit costs.
     workers, ps
-        Demands and servers of workers and of PSs.
+        Demands and servers of the workers, and of the PSs, as in `Side`.
     class_order, ps_class_order
-        Classes by the cost of one worker, and of one PS.
+        Classes in ascending order of the cost of one worker, and of one PS.
     unit, ps_unit
-        Shape (classes,): cost of one unit at scale 1.
+        Shape (classes,): cost of one worker, and of one PS, at scale 1.
     table
-        Receives the costs of Y = 0, 1, ... workers with their PSs. `shared` holds the units of the last Y.
+        Receives the costs of Y = 0, 1, ... workers with their PSs. `shared` then has the units placed for the last Y.
     """
     number = _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight)
     at, ps_at, placed, total = ZERO, ZERO, ZERO, 0.0
@@ -182,7 +186,7 @@ def write_shared(i, s, t, units, row_offset, side, state):
 
 @by_reference
 class Side(NamedTuple):
-    """Demands, servers and prices of one side, workers or PSs (constant).
+    """Demands, servers and prices of one side, the workers or the PSs.
 
     Parameters
     ----------
@@ -204,14 +208,14 @@ class Side(NamedTuple):
 
 @by_reference
 class SearchData(NamedTuple):
-    """Jobs (deadline -1 if no schedule is possible), both sides, and the data that guide the choice of jobs.
+    """Jobs (deadline -1 if no schedule is possible), data of workers and PSs, and data that guide the choice of jobs.
 
     Parameters
     ----------
     row_offset
-        Shape (jobs + 1,): where a job's rows begin in a plan.
+        Shape (jobs + 1,): index of each job's first row in a plan.
     payoff
-        Shape (jobs,): payoffs in the LP.
+        Shape (jobs,): payoff of each job in the LP.
     candidates
         Jobs that may be inserted; likely ones appear several times.
     is_shared
@@ -229,9 +233,16 @@ class SearchData(NamedTuple):
 
 @by_reference
 class SideState(NamedTuple):
-    """Residual capacity, shape (slots, servers, resources); each job's rows (slot, server, count, segment) and row count.
+    """The workers or the PSs of a plan, and the residual capacity of their servers.
 
-    On shared servers both sides use the same residual array.
+    Parameters
+    ----------
+    residual
+        Shape (slots, servers, resources): residual capacity; the same array for both if workers and PSs share servers.
+    rows
+        Shape (rows, 4): slot, server, count and segment, grouped by job as `SearchData.row_offset` says.
+    used
+        Shape (jobs,): number of rows that each job uses.
     """
 
     residual: FloatArray
@@ -241,7 +252,7 @@ class SideState(NamedTuple):
 
 @by_reference
 class State(NamedTuple):
-    """A plan: the units of both sides, and each job's completion slot, -1 if it is rejected."""
+    """A plan: its workers, its PSs, and each job's completion slot, -1 if the job is rejected."""
 
     workers: SideState
     ps: SideState
@@ -250,7 +261,17 @@ class State(NamedTuple):
 
 @by_reference
 class SideScratch(NamedTuple):
-    """Costs and order of the classes in one slot, noise by slot and class, and units that fit by slot, segment and class."""
+    """Work space for the workers or the PSs.
+
+    Parameters
+    ----------
+    cost, order
+        Shape (classes,): cost of one unit in one slot, and the classes in ascending order of this cost.
+    noise
+        Shape (slots, classes): random factors of the costs.
+    limit
+        Shape (slots, segments, classes): number of units that fit.
+    """
 
     cost: FloatArray
     order: IntArray
@@ -260,7 +281,7 @@ class SideScratch(NamedTuple):
 
 @by_reference
 class Scratch(NamedTuple):
-    """Work space of one insertion (`costs` by number of workers), and the random state."""
+    """Work space of one insertion, and the random state; `costs` has one entry per number of workers."""
 
     space: Space
     workers: SideScratch
@@ -275,8 +296,7 @@ class Scratch(NamedTuple):
 def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) -> SearchData:
     """Prepare an instance at a dual point's prices, including its cuts' charges.
 
-    Without these charges units are too cheap where cuts replace rows, and plans are worse: by 4 % on small-1 and 4 to 7 %
-    on small-2 after 10,000 moves, and by 1 % on heavy-0 after 40,000.
+    Without these charges units are too cheap where cuts replace rows; plans then lose up to 7 % of their value (`small-2`).
     """
     instance = tables.instance
     prices = charged(instance, rows.prices(point.row_prices), point.priced_cuts()[0])
@@ -359,7 +379,7 @@ def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) 
 
 
 class SidePlacement(NamedTuple):
-    """One side for the placement of units; only the needed arrays, since each array that crosses a call costs time."""
+    """Data for placing workers, or PSs; only the needed arrays, since each array that is passed to a call costs time."""
 
     side: Side
     state: SideState
@@ -409,8 +429,8 @@ def best_fit(i, scale, is_tight, data, state, scratch):
     """Find job i's best schedule in the classes' residual capacity at scaled prices; return (payoff, completion slot).
 
     On shared servers it is the best that `fill_shared` finds. A completion slot of -1 means that no payoff is positive.
-    The recursion is that of `best_by` with the slot's table inlined. Passing the table as a function would cost 2 of
-    9 microseconds per search (medium-0), since each array that crosses a call costs time.
+    The recursion is that of `best_by` with the slot's table inlined. Passing the table as a function would make searches
+    slower, since each array that is passed to a call costs time.
     """
     jobs, workers, ps = data.jobs, data.workers, data.ps
     first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
@@ -471,7 +491,7 @@ def best_fit(i, scale, is_tight, data, state, scratch):
 def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, tight, free, order):
     """Place units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
-    The class must have the capacity. Returns the number of rows used so far.
+    The units must fit in the class. Returns the number of rows used so far.
     """
     low, high = first[c], first[c + 1]
     for h in range(low, high):
@@ -499,7 +519,7 @@ def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, t
 
 @compiled
 def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capacity, server_order):
-    """Distribute one side's units in a slot over the classes by cost, and in each class over the servers by fullness."""
+    """Distribute a slot's workers, or its PSs, over the classes by cost, and in each class over the servers by fullness."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
     limit, order = scratch.limit[k, row], scratch.order
     _order_classes(s, t, side, scratch)
@@ -516,7 +536,7 @@ def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capa
 
 @compiled
 def _write_pairs(i, s, t, units, needed, out):
-    """Place a slot's workers and PSs on shared servers, as when the table was computed."""
+    """Place a slot's workers and PSs on shared servers, in the same way as when the table was computed."""
     workers, ps, shared = out.workers, out.ps, out.shared
     _order_classes(s, t, workers.side, workers.scratch)
     _order_classes(s, t, ps.side, ps.scratch)

@@ -53,7 +53,7 @@ MOVES_A_CHECK = 200
 """Compiled moves between two checks of the stopping rule; Python handles signals such as Ctrl-C only at these checks."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
-"""Jobs whose weight in the LP exceeds the first number appear in the candidates the second number of additional times."""
+"""A job whose weight in the LP exceeds `LIKELY_WEIGHT` appears `LIKELY_FACTOR` additional times among the candidates."""
 
 
 class Neighbourhood:
@@ -140,7 +140,7 @@ class Neighbourhood:
         return True
 
     def _try_shared(self, schedule: Schedule) -> bool:
-        """As `try_schedule`, for servers that workers and PSs share; may miss a feasible placement."""
+        """Do the same as `try_schedule` on servers that workers and PSs share; may miss a feasible placement."""
         i, data, state, shared = schedule.job, self.data, self.state, self.scratch.shared
         counts: dict[tuple[int, int], list[int]] = {}
         for side, entries in enumerate((schedule.workers, schedule.ps)):
@@ -277,7 +277,7 @@ def dive(
     Parameters
     ----------
     tables, rows
-        The instance.
+        The instance's pricing tables and capacity rows.
     point
         Prices and payoffs of the packing LP.
     weight

@@ -2,15 +2,15 @@
 
 Insertions consider one job at a time in the residual capacity. A plan that no insertion improves can gain by exchanging
 units of several jobs: a job completes a slot earlier if the units of its last slot fit earlier. A unit without free capacity
-takes the place of another job's unit, which moves to a free place (a 1-swap) or displaces a third job's (a 2-swap). Many
-jobs lose no value by completing later. So a displaced unit may move beyond its job's completion while the total loss is
+replaces another job's unit, which moves to free capacity elsewhere (a 1-swap) or displaces a third job's unit (a 2-swap).
+Many jobs lose no value by completing later. So a displaced unit may move beyond its job's completion while the total loss is
 below the first job's gain. The value rises with each change, and the phase ends when no change is found.
 
-Each unit goes to the first free place by slot and server; otherwise the chains are tried by slot, server and job. The
+Each unit goes to the first slot and server with free capacity; without any, chains are tried by slot, server and job. The
 result is deterministic. PSs follow the workers: the minimal number per slot, on the first servers with capacity.
 
-Jobs with demand segments don't move, since a unit's demand would depend on the units before it. Instances with steps of
-progress, where another worker may add nothing, are skipped.
+Jobs with demand segments don't move, since a unit's demand would depend on the units before it. Instances where
+another worker may add no progress are skipped.
 
 Source: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
 DOI 10.1016/0166-218X(94)00037-E (chains of displacements with a total gain).
@@ -30,10 +30,10 @@ MAX_CELLS = 10_000_000
 """Maximal number of cells (job, slot, server): 40 MB. light-0 has 3.0 million; wide-0 and large-0 exceed it and are skipped."""
 
 ATTEMPT_WORK = 200_000
-"""Maximal number of places (slot, server and, if any, displaced job) examined per attempt: about a millisecond."""
+"""Maximal number of combinations (slot, server and, if any, displaced job) examined per attempt: about a millisecond."""
 
 PIECE_WORK, NUM_PIECES = 5_000_000, 50
-"""Places examined between two checks of the stopping rule (some 50 ms), and the maximal number of such pieces."""
+"""Combinations examined between two checks of the stopping rule (some 50 ms), and the maximal number of such pieces."""
 
 MAX_SWAPS = 2
 """Maximal number of jobs that a chain displaces."""
@@ -42,14 +42,14 @@ SWAPS, NEXT, HAS_GAINED = 0, 1, 2
 """Positions in the cursor of `move_units`."""
 
 MIN_GAIN = 1e-9
-"""Minimal gain of a change, as for moves of the search."""
+"""Smallest increase of a value that counts as a gain."""
 
 WORKER, PS, COMPLETION = 0, 1, 2
-"""Kinds of journal entries."""
+"""Types of journal entries."""
 
 ENTRIES, WORK, FIRST, RESERVE = 0, 1, 2, 3
-"""Positions in `Units.size`: number of journal entries, places that may still be examined, the job to improve, and the
-maximal number of entries per displacement."""
+"""Positions in `Units.size`: number of journal entries, combinations that may still be examined, the job to improve, and the
+maximal number of journal entries per displacement."""
 
 JOURNAL = 50_000
 """Number of journal entries in addition to those that clear a job's slots."""
@@ -64,13 +64,13 @@ class Units(NamedTuple):
     is_movable
         Shape (jobs,): whether a job's units may be moved.
     offset
-        Shape (jobs + 1,): where a job's rows begin.
+        Shape (jobs + 1,): index of each job's first row.
     workers, ps
         Shape (rows, servers): units of the job on each server.
     totals
         Shape (rows, 2): workers and PSs of the job in the slot.
     done
-        Shape (jobs,): worker-slots of the job in the plan.
+        Shape (jobs,): worker-slots of each job in the plan.
     limit
         Shape (jobs,): last slot in which units of the job may lie.
     worker_class, ps_class
@@ -78,9 +78,9 @@ class Units(NamedTuple):
     journal
         Shape (entries, 5): changes (kind, job, slot, server, units), for undoing.
     budgets
-        Shape (entries,): `budget` before an entry of a completion.
+        Shape (entries,): value of `budget` before each journal entry.
     budget
-        Shape (1,): value that may still be lost.
+        Shape (1,): utility that other jobs may still lose.
     size
         Shape (4,): counters at the positions `ENTRIES`, `WORK`, `FIRST` and `RESERVE`.
     """
@@ -135,7 +135,7 @@ def make_units(instance: AdmissionInstance, data: SearchData) -> Units | None:
 
 @compiled
 def _is_spent(units):
-    """Return whether an attempt has examined its maximal number of places, or its journal is nearly full."""
+    """Return whether an attempt has examined its maximal number of combinations, or its journal is nearly full."""
     return units.size[WORK] < 0 or units.size[ENTRIES] > len(units.journal) - units.size[RESERVE]
 
 
@@ -196,7 +196,7 @@ def _undo_to(mark, data, state, units):
 
 @compiled
 def _has_room(kind, i, t, h, data, state, shared, units):
-    """Return whether one more worker (PS) of a job fits on a server."""
+    """Return whether one more worker, or PS, of a job fits on a server."""
     s, row = data.jobs.segment_offset[i], units.offset[i] + t - data.jobs.arrival[i]
     more_workers, more_ps = 1 - kind, kind
     if kind == WORKER:
@@ -296,7 +296,7 @@ def _put_free(i, data, state, shared, units):
 
 @compiled
 def _may_yield(i, o, t, data, state, units):
-    """Return whether units of job o in a slot may be displaced by job i, and count the examined place."""
+    """Return whether units of job o in a slot may be displaced by job i, and count the examined combination."""
     units.size[WORK] -= 1
     return (
         o != i
@@ -315,11 +315,11 @@ def _count(o, t, h, kind, data, units):
 
 
 def _put_by(put_displaced):
-    """Return the function that places a worker, and the units that it displaces by `put_displaced`."""
+    """Return a function that places a worker; `put_displaced` then places the units that this worker displaces."""
 
     @compiled
     def take_worker_place(i, t, h, o, data, state, shared, units):
-        """Replace workers of job o by a worker of job i and place them elsewhere; return whether all fit."""
+        """Replace workers of job o by a worker of job i, and place the replaced workers elsewhere; return whether all fit."""
         row = units.offset[o] + t - data.jobs.arrival[o]
         while units.workers[row, h] > 0 and not _has_room(WORKER, i, t, h, data, state, shared, units):
             _move(WORKER, o, t, h, -1, data, state, units)
@@ -333,7 +333,7 @@ def _put_by(put_displaced):
 
     @compiled
     def take_ps_place(i, t, h, k, o, data, state, shared, units):
-        """Place a worker of job i on server h, and its PS on server k instead of PSs of job o, which may lose workers."""
+        """Place a worker of job i on server h, and its PS on server k instead of PSs of job o; job o may lose workers."""
         row = units.offset[o] + t - data.jobs.arrival[o]
         _move(WORKER, i, t, h, 1, data, state, units)
         while units.ps[row, k] > 0 and not _has_room(PS, i, t, k, data, state, shared, units):
@@ -491,10 +491,10 @@ def _store_side(i, table, data, units, side):
 
 @compiled
 def move_units(data, state, shared, units, cursor, work):
-    """Improve a plan by moves of single units until no job gains, or `work` places are examined.
+    """Improve a plan by moves of single units until no job gains, or `work` combinations are examined.
 
-    Every job is tried with free places only, then with 1-swaps, then with 2-swaps. After a gain the job is tried again.
-    After a round with gains, all jobs are tried again, first with free places only.
+    Every job is tried with free capacity only, then with 1-swaps, then with 2-swaps. After a gain the job is tried again.
+    After a round with gains, all jobs are tried again, first with free capacity only.
 
     Parameters
     ----------
@@ -504,7 +504,7 @@ def move_units(data, state, shared, units, cursor, work):
         Shape (3,): number of swaps, the next job, and whether the round has gained; zeros at first. Three swaps mean that
         no job gains any more.
     work
-        Places to examine before the function returns; the next call continues there.
+        Combinations to examine before the function returns; the next call continues from there.
     """
     _load(data, state, units)
     while cursor[SWAPS] <= MAX_SWAPS and work > 0:

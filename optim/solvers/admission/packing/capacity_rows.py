@@ -20,8 +20,10 @@ class CapacityRows:
 
     Parameters
     ----------
-    worker_shape, ps_shape
-        (classes, slots, resources) of the workers' servers and of the PSs'; on shared servers the second has no classes.
+    worker_shape
+        Numbers of classes, slots and resources of the workers' servers.
+    ps_shape
+        Numbers of classes, slots and resources of the PSs' servers; 0 classes if workers and PSs share servers.
     capacity
         Shape (rows,): capacity of all servers of the class, in units of the resource.
     """
@@ -80,7 +82,7 @@ class CapacityRows:
 def dominated_rows(tables: JobTables, rows: CapacityRows) -> NDArray[np.bool_]:
     """Return whether each row is implied by the row of another resource in the same class and slot, shape (rows,).
 
-    A row is implied if every unit takes at most as large a share of its resource as of the other one. Of rows that imply
+    A row is implied if no worker or PS takes a larger share of its resource than of the other resource. Of rows that imply
     each other, one is not marked. Shares are compared in floats: an LP without such rows is a relaxation up to rounding.
     """
     instance, jobs = tables.instance, tables.instance.jobs
@@ -123,7 +125,7 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
         _side_entries(schedules.ps, segment, tables.ps_demand, shape, offset, live),
     )
     row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    # Each side comes column by column, in the order of rows: merging here is much faster than SciPy's sort.
+    # Workers' and PSs' entries are each sorted by column and row: merging them is much faster than SciPy's sort.
     order = np.argsort(column, kind="stable")
     first = np.zeros(len(schedules.jobs) + 1, dtype=np.int64)
     np.cumsum(np.bincount(column, minlength=len(schedules.jobs)), out=first[1:])
@@ -197,7 +199,7 @@ def _side_entries(
     offset: int,
     live: IntArray,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the arrays row, schedule and amount of the nonzero entries of one side, workers or PSs."""
+    """Return row, schedule and amount of each nonzero use by the workers of schedules, or by their PSs."""
     k, c, t = np.nonzero(counts[live])
     k = live[k]
     units = counts[k, c, t]

@@ -16,7 +16,7 @@ from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 
 class ScheduleKeys:
-    """The keys (job and digest of counts) of a list's schedules, in the list's order."""
+    """A list of schedules, each represented by its key (job and digest of its counts)."""
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
@@ -84,7 +84,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Block:
-    """Columns that were added but not sorted in yet."""
+    """Added columns that are not yet sorted into the pool."""
 
     job: IntArray
     value: FloatArray
@@ -94,7 +94,7 @@ class _Block:
 class ColumnPool:
     """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts.
 
-    Added columns are collected, and sorted in at the next read.
+    Added columns are collected; the next read sorts them into the pool.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
@@ -132,7 +132,7 @@ class ColumnPool:
 
     @property
     def weight(self) -> FloatArray:
-        """Latest weights, shape (columns,); NaN for newer columns."""
+        """Weight of each column in the last master's point, shape (columns,); NaN for columns added later."""
         self._arrange()
         return self._weight
 
@@ -147,7 +147,7 @@ class ColumnPool:
         self._weight = weight
 
     def count_idle(self, is_idle: NDArray[np.bool_]) -> None:
-        """Increase the idle count of idle columns, shape (columns,), and reset it for the others."""
+        """Increase the number of idle rounds of columns where `is_idle`, shape (columns,); reset it to 0 elsewhere."""
         self._idle = np.where(is_idle, self._idle + 1, 0)
 
     def schedule(self, column: int) -> Schedule:
@@ -183,7 +183,7 @@ class ColumnPool:
         return len(fresh)
 
     def add_rows(self, use: FloatArray, right_hand_side: FloatArray) -> None:
-        """Append cut rows: their left-hand side in each column, shape (cuts, columns), and their right-hand side."""
+        """Append rows of cuts: `use` is each column's coefficient in each cut, shape (cuts, columns)."""
         scale = 1.0 / right_hand_side
         self._share = csc_array(vstack([self.share, csc_array(use * scale[:, None])], format="csc"))
         self._scale = np.concatenate([self._scale, scale])
@@ -225,12 +225,13 @@ class ColumnPool:
     def counts(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the entries of a fractional point's schedules, one row per entry.
 
-        Rows are (side: 0 for workers, 1 for PSs, class, slot, job, count), each with its column's weight; sorted.
+        A row is (0 for workers or 1 for PSs, class, slot, job, count). The second array has the weight of each row's
+        schedule. Rows are sorted.
         """
         return sorted_counts(*self._entries(x))
 
     def _entries(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the entries as in `counts`, column by column."""
+        """Return the arrays of `counts`, but in the order of the columns."""
         self._arrange()
         blocks, weights = [], []
         for column in np.flatnonzero(x > 1e-9).tolist():
@@ -244,7 +245,7 @@ class ColumnPool:
         return np.concatenate([np.zeros((0, 5), dtype=np.int64), *blocks]), np.concatenate([np.zeros(0), *weights])
 
     def keep(self, columns: IntArray) -> None:
-        """Remove all columns except the given ones; removed ones may be priced and added again."""
+        """Remove all columns except the given ones; a removed schedule may be added again."""
         if len(columns) == len(self):
             return
         self._arrange()
@@ -256,8 +257,10 @@ class ColumnPool:
 
         Parameters
         ----------
-        tables, rows
-            The same jobs, possibly with lower values, and the same rows; rows in use had capacity before.
+        tables
+            The same jobs, possibly with lower values.
+        rows
+            The same rows, possibly with other capacities. A row that a column uses must have had capacity before.
         """
         job, share = self.job, self.share
         completion = np.array([schedule.completion for schedule in self._schedules], dtype=np.int64)
@@ -275,7 +278,7 @@ class ColumnPool:
         return pool
 
     def _arrange(self) -> None:
-        """Sort newly added columns in by job, earlier columns first."""
+        """Sort newly added columns into the pool by job; within a job, earlier columns come first."""
         if not self._added:
             return
         blocks, self._added = self._added, []
@@ -318,7 +321,7 @@ def sorted_counts(rows: IntArray, weight: FloatArray) -> tuple[IntArray, FloatAr
 
 
 def _schedule(priced: PricedSchedules, k: int, arrival: int) -> Schedule:
-    """Return a schedule; with long horizons most slots lie before the job's arrival or after its completion."""
+    """Return schedule k; only slots from the job's arrival to its completion are read, since long horizons have many more."""
     window = slice(arrival, priced.completion[k] + 1)
     return Schedule(
         job=int(priced.jobs[k]),

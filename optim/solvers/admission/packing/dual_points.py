@@ -2,15 +2,15 @@
 
 Source: Polyak, "Minimization of unsmooth functionals", 1969, DOI 10.1016/0041-5553(69)90061-5.
 
-A step prices every job and moves the prices of all rows. On small instances, calling the compiled pricing loop costs more
-than pricing itself: 25 steps on six jobs of five slots take 0.2 ms here, and 0.9 ms if each is called from Python.
+A step prices every job and moves the prices of all rows. On small instances, calling compiled pricing from Python costs
+more than pricing itself, so one compiled call takes all steps.
 
 For every p >= 0 the Lagrangian value
 
     UB(p) = sum_i max(0, max over schedules of job i of value - cost at p) + sum over rows of p c
 
 is at least the optimum of the packing LP, and so of every plan: the bound is valid at any prices.
-A line search over their scale, followed by subgradient steps, improves it.
+A line search over a common scale of the prices, followed by subgradient steps, lowers it.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ from optim.solvers.admission.pricing.classes import (
 )
 
 MIN_PROGRESS = 1e-6
-"""A bound whose relative decrease is below this share counts as stalled."""
+"""A step makes progress if it lowers the best bound by more than this share."""
 
 
 class PolyakSteps:
@@ -63,7 +63,7 @@ class PolyakSteps:
         self._damping, self._stalled = 1.0, 0
 
     def watch(self, bound: float, best: float) -> None:
-        """Update the step length: `patience` points in a row whose bound isn't below the best one before halve it."""
+        """Halve the step length after `patience` consecutive points whose `bound` isn't below `best`, the best bound before."""
         self._stalled = 0 if bound < best * (1 - MIN_PROGRESS) else self._stalled + 1
         if self._stalled >= self._patience:
             self._damping, self._stalled = self._damping / 2, 0
@@ -96,16 +96,20 @@ class Descent(NamedTuple):
 
     Parameters
     ----------
-    capacity, scale, worker_demand, ps_demand
-        Shape (rows,): capacities and their inverses, 0 for 0. Shape (segments, resources): demands.
+    capacity, scale
+        Shape (rows,): capacity of each row, and its inverse, 0 for a capacity of 0.
+    worker_demand, ps_demand
+        Shape (segments, resources): demand of one worker, and of one PS.
     which, floor
-        Shape (jobs,): all jobs, and their payoff floors.
-    payoff, completion, workers, ps, segment
-        Best schedules as in `PricedSchedules`; demand segment in which each of their slots starts, shape (jobs, slots).
+        Shape (jobs,): indices of all jobs, and the payoff that a schedule of each job must exceed.
+    payoff, completion, workers, ps
+        Best schedule of each job, as in `PricedSchedules`.
+    segment
+        Shape (jobs, slots): demand segment in which each slot of the best schedule starts.
     point, use
-        Shape (rows,): the prices, and the schedules' use of the rows.
+        Shape (rows,): the prices, and the best schedules' total use.
     pace
-        Factor of the step length, and number of steps without progress.
+        Shape (2,): factor of the step length, and number of steps without progress.
     """
 
     capacity: FloatArray
@@ -126,7 +130,7 @@ class Descent(NamedTuple):
 
 @compiled
 def fill_costs(cost, demand, price):
-    """Write unit costs, shape (segments, classes, slots), at flat prices of (class, slot, resource)."""
+    """Write the costs of one unit, shape (segments, classes, slots), at a flat array of prices by class, slot and resource."""
     segments, classes, slots = cost.shape
     resources = demand.shape[1]
     for s in range(segments):
@@ -158,7 +162,7 @@ def fill_segments(segment, completion, workers, jobs):
 
 
 def _steps_by(price_jobs, is_shared):
-    """Return the function that takes Polyak's steps over one type of classes."""
+    """Return the function that takes Polyak's steps, for shared or separate servers of workers and PSs."""
 
     @compiled
     def descend(num_steps, target, bound, jobs, source, descent, best, best_payoff):
@@ -169,9 +173,13 @@ def _steps_by(price_jobs, is_shared):
         num_steps, target
             Maximal number of steps, and the lower bound.
         bound
-            Bound of `best` and `best_payoff`, which are overwritten where a step proves a lower one.
-        jobs, source, descent
-            The jobs; the classes and their unit costs, which are overwritten; and the state of the steps.
+            Upper bound at the prices `best` with the payoffs `best_payoff`; a step with a lower bound overwrites both.
+        jobs
+            The jobs' pricing tables.
+        source
+            Server classes and their unit costs; each step overwrites the costs.
+        descent
+            State of the steps.
 
         Returns
         -------
@@ -222,10 +230,10 @@ descend_own = _steps_by(price_classes, False)
 descend_shared = _steps_by(price_shared_classes, True)
 
 SCALE_RATIO = 4.0
-"""Ratio of the scales tried first; the best one is then refined."""
+"""Ratio of consecutive scales that the line search tries first; it then refines the best scale."""
 
 SMALL = 1_000_000
-"""Maximal number of worker and PS counts, over jobs, classes and slots, for taking all steps in one compiled call."""
+"""Largest number of worker and PS counts (by job, class and slot) for which one compiled call takes all steps."""
 
 STEEPNESS = 5.0
 """Rate at which the start prices rise with utilisation if a plan comes without prices."""
@@ -383,15 +391,17 @@ def certified(
 def certified_point(
     tables: JobTables, plan: AdmissionPlan, start_prices: Prices | None = None, *, num_steps: int = 25
 ) -> DualPoint:
-    """Compute an upper bound on the optimum for a plan that has none.
+    """Compute an upper bound on the optimum for a plan without a bound.
 
     Parameters
     ----------
-    tables, plan
-        The plan's value only steers the steps; any plan gives a valid bound.
+    tables
+        The instance's pricing tables.
+    plan
+        Its value only steers the steps; any plan gives a valid bound.
     start_prices
-        Prices by server class to start from, such as the final ones of an online run; made from the
-        plan's utilisation if absent.
+        Prices by server class to start from, such as the final prices of an online run. Default: prices that rise with the
+        plan's utilisation.
     num_steps
         Subgradient steps after the line search over the price scale.
     """

@@ -1,8 +1,8 @@
 """The packing LP over server classes by column generation with central prices, tightened by cuts.
 
 Rows enter Newton's systems only when the primal point violates them. On contended instances half of the rows are never
-violated, and the systems are dense in the rows. Before such a row enters, the columns that use it are scaled down to fit.
-First-order steps see all rows; their columns are scaled in the same way, because such steps satisfy rows only in the limit.
+violated, and Newton's matrix over the rows is dense. Before a violated row enters, the columns that use it are scaled down
+to fit. First-order steps see all rows. Their points are scaled in the same way, since they satisfy rows only in the limit.
 
 A round solves the restricted master to a tolerance that follows the gap (`lp.interior_point`), starting from its last
 point. The round then searches for the minimal bound between the best known prices and the master's, and takes a few Polyak
@@ -38,7 +38,7 @@ ROW_TOL = 1e-9
 """Relative violation by the master's primal point at which an omitted row enters."""
 
 LOOSE_TOL = 1e-4
-"""Large masters use first-order steps down to this tolerance; Newton's method reaches tighter ones sooner."""
+"""Large masters use first-order steps down to this tolerance; Newton's method reaches tighter tolerances sooner."""
 
 MAX_STEPS = 400
 """First-order steps of the first master; doubled after each master that doesn't reach its tolerance."""
@@ -65,7 +65,8 @@ class RestrictedMaster:
     search
         Right-hand sides, and the best prices so far.
     most_steps
-        First-order steps of the first loose master; None: Newton's method solves it, unless rows are many.
+        Maximal number of first-order steps of the first master with a tolerance of at least `LOOSE_TOL`. None: Newton's
+        method solves such masters, unless rows are many.
     """
 
     def __init__(self, pool: ColumnPool, search: PriceSearch, most_steps: int | None = None) -> None:
@@ -80,7 +81,7 @@ class RestrictedMaster:
 
     @property
     def uses_first_order(self) -> bool:
-        """Whether loose masters take first-order steps."""
+        """Whether masters with a tolerance of at least `LOOSE_TOL` take first-order steps."""
         return self._prefers_first_order or is_large(self._search.limit)
 
     def add_rows(self, count: int) -> None:
@@ -165,7 +166,7 @@ class RestrictedMaster:
 
 
 def is_large(capacity: FloatArray) -> bool:
-    """Return whether too many rows have capacity for a dense factor: then masters cost less than pricing."""
+    """Return whether too many rows have capacity for a dense factor; masters then take first-order steps."""
     return int(np.count_nonzero(capacity)) > MAX_DENSE
 
 
@@ -178,7 +179,7 @@ def scale_to_feasible(share: csc_array, x: FloatArray) -> FloatArray:
 def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
     """Return the factor of each column that makes every row's use at most its capacity, shape (columns,).
 
-    A column is scaled by the largest excess of its rows, so that each row's remaining use is at most its capacity.
+    A column is divided by the largest ratio of use to capacity among its rows, if this is above 1.
     """
     excess = np.maximum(use, 1.0)[share.indices]
     most = np.ones(share.shape[1])
@@ -193,17 +194,17 @@ TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
 """Master tolerance as a share of the present gap, at most `LOOSEST_TOL`; the second value is for first-order steps."""
 
 CONGESTED = 0.97
-"""Rows with a larger average use in the first subgradient phase, as a share of capacity, are in the first master."""
+"""The first master has the rows whose average use in the first subgradient steps exceeds this share of their capacity."""
 
 LINE_POINTS, FEW_LINE_POINTS = 6, 2
-"""Points between the best prices and the master's per round; the second value applies if masters cost less than pricing."""
+"""Points that a round prices between the best prices and the master's; the second value is for first-order steps."""
 
 IDLE_FACTOR, MAX_IDLE = 10.0, 8
 """A column is dropped after its dual slack exceeds this multiple of the absolute gap in this many consecutive rounds. If
 columns are dropped sooner, prices oscillate between the same columns."""
 
 TIGHT = 0.999
-"""Share of its capacity from which a row counts as tight in the solve's statistics."""
+"""A row whose use is at least this share of its capacity counts as tight in the solve's statistics."""
 
 MIN_WEIGHT = 1e-9
 """Columns of less weight are omitted from the returned fractional solution."""
@@ -314,11 +315,11 @@ class PackingLP:
     Parameters
     ----------
     tables, rows
-        The instance.
+        The instance's pricing tables and capacity rows.
     pool
-        Initial columns, of the same tables and rows; new ones are added.
+        Initial columns, of the same tables and rows; `run` adds new columns.
     most_steps
-        First-order steps of the first master; None: Newton's method solves it, unless rows are many.
+        Maximal number of first-order steps of the first master. None: Newton's method solves it, unless rows are many.
     """
 
     def __init__(
@@ -379,7 +380,7 @@ class PackingLP:
         tol
             Relative gap between the Lagrangian bound and the restricted master.
         first, between
-            Subgradient options before the first master and after each.
+            Options of the subgradient steps before the first master, and of those after each master.
         start
             Row prices to start from, zero by default.
         line_points
@@ -444,7 +445,7 @@ class _Rounds(AbstractIteration[PackingResult]):
             self._programme.start(self._start, self._first)
 
     def is_done(self) -> bool:
-        """Return whether bound and master agree to the tolerance or can't come closer, or there are no columns."""
+        """Return whether the gap is within the tolerance or can't decrease, or there are no columns."""
         return self._end is not None or len(self._programme.pool) == 0
 
     def step(self) -> None:
@@ -502,7 +503,7 @@ def _gap(bound: float, master: float) -> float:
 
 
 CUT_TOL = 1e-3
-"""Relative gap for the LP after cuts: a tighter one isn't worth the time before the next round."""
+"""Relative gap to which the LP with new cuts is solved; a smaller gap isn't worth the time before the next round of cuts."""
 
 MIN_GAIN = 2e-4
 """Relative decrease of the bound below which a round of cuts is the last."""
@@ -512,15 +513,15 @@ BETWEEN = SubgradientOptions(num_steps=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CutLoopResult:
-    """The packing LP with cuts, and its solution without them.
+    """Solutions of the packing LP without cuts and with cuts.
 
     Parameters
     ----------
     plain, plain_weight
         Best point of the LP without cuts, and each job's weight in it, shape (jobs,).
     guide, guide_weight
-        Best point and weights of the LP with server cuts only, the guide of insertions: these need costs per unit, and the
-        charges of count cuts aren't per unit.
+        Best point of the LP with server cuts only, and each job's weight in it, shape (jobs,). They guide insertions,
+        which need a cost per unit; the charges of count cuts are not per unit.
     result
         The last result; its point has the best proven bound, whichever cuts were active then.
     """

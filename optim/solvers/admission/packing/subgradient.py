@@ -2,7 +2,7 @@
 
 Every evaluated price point gives a Lagrangian bound, a subgradient and each job's best schedule. There are two
 searches. In-out separation moves along the line between the best point and the master's point. On this line, the bound is a
-convex function whose kinks are the relevant columns. The other search takes Polyak's steps.
+convex, piecewise linear function whose pieces are given by columns. The other search takes Polyak's steps.
 
 References
 ----------
@@ -44,7 +44,7 @@ class SubgradientOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Evaluation:
-    """Result of a price point: its bound, the rows' summed use, and the number of new columns."""
+    """Result at a price point: its bound, the best schedules' total use of each row, and the number of new columns."""
 
     bound: float
     use: FloatArray
@@ -57,9 +57,11 @@ class PriceSearch:
     Parameters
     ----------
     tables, rows
-        The instance.
-    pool, cuts
-        The columns, extended by the search, and the active cuts.
+        The instance's pricing tables and capacity rows.
+    pool
+        The columns; the search adds new columns.
+    cuts
+        The active cuts.
     monitor
         Polled after each point.
     """
@@ -73,7 +75,7 @@ class PriceSearch:
         self._proven: DualPoint | None = None
         self.monitor = Monitor() if monitor is None else monitor
         self.pricer: CrewPricer | None = None
-        """Prices the jobs if set; otherwise this process does. A worker pool doesn't support cuts."""
+        """Pool of worker processes that prices the jobs, without cuts; None: this process prices them."""
         self.limit: FloatArray = rows.capacity
         """Right-hand sides: capacities in units, then those of the cuts, shape (rows,)."""
         self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
@@ -108,7 +110,7 @@ class PriceSearch:
             self._best = replace(self._best, cuts=self._cuts.cuts, multiplier=multiplier)
 
     def keep_rows(self, row_index: IntArray) -> None:
-        """Remove all rows except the given ones; price the best point again without the others."""
+        """Remove all rows except the given ones; price the best point again without the removed rows."""
         prices = self.best.prices[row_index]
         self.limit, self.scale, self.average_use = (
             self.limit[row_index],
