@@ -22,7 +22,7 @@ MAX_GAIN = 2**40
 """Largest total gain of a packing: rounding errors of doubles of this size are far below `ROUNDING`."""
 
 HULL_TOL = 1e-6
-"""A load counts as inside the hull if at most 1 + this many packings, in fractions, cover it."""
+"""A load counts as inside the hull if packings with a total weight of at most 1 plus this tolerance cover it."""
 
 SCALE = 2**28
 """Fractional gains are priced as integral multiples of 1 / SCALE."""
@@ -40,7 +40,7 @@ class PackingSpace(NamedTuple):
     unit
         Shape (jobs, resources): demand of one unit.
     capacity
-        Shape (resources,).
+        Shape (resources,): the shared capacity.
     node_limit
         Maximal number of nodes of each search.
     """
@@ -54,9 +54,9 @@ class PackingSpace(NamedTuple):
 
 @compiled
 def _steps(gain, space, weight, step_gain):
-    """Write each job's gain by resource used as concave steps, one per kind: additional use, and additional gain.
+    """Write the concave hull of each job's gain over its use of each resource, as steps: additional use, additional gain.
 
-    Steps off the concave hull gain 0 for a positive use, so that steps can be sorted by gain per unit.
+    There is one step per kind. Kinds off the hull get gain 0 for a positive use, so that steps can be sorted by gain per use.
     """
     for j in range(len(space.unit)):
         begin, end = space.first[j], space.first[j + 1]
@@ -81,7 +81,7 @@ def _steps(gain, space, weight, step_gain):
 
 @compiled
 def _ranked(weight, step_gain, rank, number):
-    """For each resource list the gaining kinds by decreasing gain per unit of the resource (insertion sort: short lists)."""
+    """List the kinds with a gain, for each resource, by decreasing gain per unit of it (insertion sort: short lists)."""
     for r in range(len(weight)):
         number[r] = 0
         for k in range(weight.shape[1]):
@@ -101,7 +101,7 @@ def _ranked(weight, step_gain, rank, number):
 
 @compiled
 def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
-    """Bound the gain of the jobs from position `depth` on in `rest`: fractions of steps, one resource at a time."""
+    """Bound the gain of the jobs from position `depth` on in the capacity `rest`: the least fractional knapsack of a resource."""
     least = np.inf
     for r in range(len(weight)):
         residual, total = float(rest[r]), 0.0
@@ -144,7 +144,7 @@ def _order(gain, space, order, position):
 
 @compiled
 def _most(j, gain, rest, space):
-    """Return the last kind of a job that fits in `rest` and gains, or the one before its first."""
+    """Return the job's last kind that has a gain and fits in `rest`, or the index before its first kind."""
     for k in range(space.first[j + 1] - 1, space.first[j] - 1, -1):
         fits = gain[k] > 0
         for r in range(len(rest)):
@@ -245,13 +245,13 @@ def separate_fenchel(load, most, variable, space, max_pivots, gains):
 
         min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
 
-    solved by the revised simplex method; the packing that enters is a best one at the present dual.
+    solved by the revised simplex method; the packing that enters is a best packing at the present dual.
     Optimal dual points are facets of the packings' hull.
 
     Parameters
     ----------
     load
-        Shape (variables,), all positive, each at most `most`.
+        Shape (variables,): the fractional point; entries are positive and at most `most`.
     most
         Shape (variables,): largest value of each, at least 1.
     variable
@@ -331,7 +331,7 @@ def to_integers(gains, max_denominator, fallback, integers):
     max_denominator
         Largest common denominator to try.
     fallback
-        Denominator for gains without a smaller one.
+        Denominator if there is no common denominator up to `max_denominator`.
     integers
         Receives the integers.
     """
@@ -352,7 +352,7 @@ def to_integers(gains, max_denominator, fallback, integers):
 
 @compiled
 def _support(without, gain, space):
-    """Return the gaining kinds, and their space, of all jobs but one: kinds without gain only cost time."""
+    """Return the gains, and the space, of the kinds with a gain of all jobs except `without`; other kinds only cost time."""
     num_jobs = len(space.unit)
     first = np.zeros(num_jobs + 1, dtype=np.int64)
     kinds, jobs = np.empty(len(gain), dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
@@ -376,9 +376,9 @@ def _support(without, gain, space):
 def lift(gain, space, right_hand_side, is_linear):
     """Raise the gains job by job, in their order, as far as every packing's gain is at most the right-hand side.
 
-    A job with n units may earn the right-hand side less the largest gain of the others in the remaining capacity. If each
-    unit must gain the same (`is_linear`), only jobs without gain are raised, by the smallest such amount per unit. If a
-    search reaches its limit, the job's gain doesn't change.
+    A job with n units may earn the right-hand side minus the largest gain that other jobs reach in the remaining capacity.
+    If each unit must gain the same (`is_linear`), only jobs without gain are raised, by the smallest such amount per unit.
+    If a search reaches its limit, the job's gain doesn't change.
     """
     for j in range(len(space.unit)):
         begin, end = space.first[j], space.first[j + 1]

@@ -5,13 +5,13 @@ the average load of a class' servers lies outside the hull, a separating facet i
 Fenchel cut). With all such cuts, the LP's bound equals the bound of the Dantzig-Wolfe decomposition by jobs and by servers
 at once. The cuts' duals only add to the cost of a job's worker or PS in a class and slot, so pricing needs no extra work.
 
-A server cut depends on a job's average number of units in a class. The packing form also has the share of a job's schedules
-with each number. If half of a job's schedules have four units and half none, two units may fit with the other jobs' units
-although four do not. A facet of the hull of integral counts separates such mixtures, over variables "job i has at least n
-units here". Such a facet sums functions of each job's count. Rank-1 Chvatal-Gomory cuts from a capacity row and jobs' rows are a
-special case, subset-row cuts among them. A schedule's coefficient depends on one slot and one class, so the dynamic
-programme needs no further state: the slot's cost table accepts any function of a class' count. Count cuts treat a class'
-servers as one large server.
+A server cut depends on a job's average number of units in a class. The packing LP's solution also has the share of a job's
+schedules with each number of units. If half of a job's schedules have four units and half none, two units may fit with the
+other jobs' units although four do not. A facet of the hull of integral counts separates such mixtures, over variables "job
+i has at least n units here". Such a facet sums functions of each job's count. Rank-1 Chvatal-Gomory cuts from a capacity
+row and jobs' rows are a special case, subset-row cuts among them. A schedule's coefficient depends on one slot and one
+class, so the dynamic programme needs no further state: the slot's cost table accepts any function of a class' count. Count
+cuts treat a class' servers as one large server.
 
 A job's workers or its PSs are an *item*. On shared servers both are items of the same servers. A cap on a job's share of a
 server then bounds each item alone instead of their sum, and the cuts stay valid.
@@ -61,18 +61,18 @@ class SeparationOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Items:
-    """Items of a side's servers: workers or PSs of each job, on shared servers both.
+    """The items of the workers' servers, of the PSs' servers, or of shared servers.
 
     Parameters
     ----------
     side, servers
-        The side and its servers.
+        Worker or PS (worker on shared servers), and the servers.
     job, is_ps
         Shape (items,): job of each item, and 1 for its PSs, 0 for its workers.
     demand
         Shape (items, resources): demand of one unit, the minimum over a job's segments, so that a cut is valid in each.
     limit
-        Shape (items,): maximal number of units in total.
+        Shape (items,): maximal number of units on all servers in a slot.
     per_server
         Shape (items, classes, slots): maximal number of units on one server, 0 if the job can't run there.
     """
@@ -131,7 +131,7 @@ def _items(instance: AdmissionInstance) -> list[_Items]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Point:
-    """A point of the LP in a class and slot: each item's average units, or its share with at least n units, by n.
+    """A point of the LP in a class and slot: each item's average number of units, or its shares with at least n units.
 
     Parameters
     ----------
@@ -139,8 +139,10 @@ class _Point:
         Shape (present,), ascending: items that are present.
     first, units
         Kinds of these items, as in `PackingSpace`.
-    variable, load, most
-        Variable of each kind; the point and the largest value of each variable, both of shape (variables,).
+    variable
+        Shape (kinds,): variable of each kind, as in `separate_fenchel`.
+    load, most
+        Shape (variables,): the point, and the largest value of each variable.
     """
 
     items: IntArray
@@ -170,13 +172,13 @@ class _Separator:
     def _facet(
         self, on: _Items, most: IntArray, capacity: IntArray, point: _Point, *, is_linear: bool
     ) -> tuple[IntArray, IntArray, IntArray, int] | None:
-        """Find the most violated facet of the packings in `capacity`, if the point is outside, and lift it.
+        """Find the most violated facet of the packings in `capacity`, if the point is outside their hull, and lift it.
 
         Returns
         -------
         tuple
-            Items in the order of lifting; where each item's kinds (1, ..., most units) begin; the kinds' gains; the right-hand
-            side. None if no violated facet is found.
+            Items in the order of lifting; index of each item's first kind (its kinds are 1, ..., most units); the kinds'
+            gains; the right-hand side. None if no violated facet is found.
         """
         options, limit = self._options, self._options.node_limit
         demand = on.demand[point.items]
@@ -192,7 +194,7 @@ class _Separator:
         right_hand_side = int(best_packing(gain, space, packing))
         if right_hand_side < 0 or integer_gain @ point.load <= right_hand_side * (1.0 + options.min_violation):
             return None
-        # Lifting the present items first raises the violation. Units that must all gain the same can't be raised.
+        # Lifting the present items first raises the violation. If all units gain the same, only items without gain rise.
         head = point.items[integer_gain > 0] if is_linear else point.items
         others = np.setdiff1d(np.flatnonzero(most > 0), head)
         share = (on.demand[others] / np.maximum(capacity, 1)).max(axis=1, initial=0.0)
@@ -307,7 +309,7 @@ class CountSeparator(_Separator):
         return cuts
 
     def _separate_one(self, on: _Items, c: int, t: int, mixture: _Point) -> CountCut | None:
-        """Find the most violated facet of a class' counts, if the mixture is outside, and lift it."""
+        """Find the most violated facet of a class' counts, if the mixture is outside their hull, and lift it."""
         count, num_jobs = int(on.servers.count[c]), self._instance.num_jobs
         most = np.minimum(on.per_server[:, c, t] * count, on.limit)
         facet = self._facet(on, most, on.servers.capacity[c, t] * count, mixture, is_linear=False)
@@ -333,7 +335,7 @@ class CountSeparator(_Separator):
 
 
 def _mixture(rows: IntArray, weight: FloatArray) -> _Point:
-    """Return the share of each item with at least n units, by n; rows are (item, count), sorted."""
+    """Return, for each item and n, its share with at least n units; `rows` are (item, count), sorted."""
     kinds, place = np.unique(rows, axis=0, return_inverse=True)
     share = np.bincount(place.ravel(), weight)
     for k in range(len(kinds) - 2, -1, -1):

@@ -9,8 +9,8 @@ below the first job's gain. The value rises with each change, and the phase ends
 Each unit goes to the first slot and server with free capacity; without any, chains are tried by slot, server and job. The
 result is deterministic. PSs follow the workers: the minimal number per slot, on the first servers with capacity.
 
-Jobs with demand segments don't move, since a unit's demand would depend on the units before it. Instances where
-another worker may add no progress are skipped.
+Jobs with demand segments don't move, since a unit's demand would depend on the units before it. Instances where another
+worker may add no progress are skipped.
 
 Source: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
 DOI 10.1016/0166-218X(94)00037-E (chains of displacements with a total gain).

@@ -46,7 +46,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
     Raises
     ------
     UnsupportedProblemError
-        As `check_supported`, and for prices that depend on the number of units.
+        If `check_supported` raises it, or if prices depend on the number of units.
     """
     import jax
 

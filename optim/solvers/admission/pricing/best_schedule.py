@@ -6,14 +6,14 @@ recursion over the completed work then serves every completion slot at once:
     C_t[d] = min over Y of C_{t-1}[d - progress(Y)] + table_t[Y],
     payoff(t) = value(t) - C_t[target].
 
-The recursion and its backtracking exist once. `best_by` and `trace_by` build both from a function that makes a slot's table
-and one that writes its units. There are tables of classes of empty servers (`classes`) and of single servers with
-residual capacity (`servers`).
+The recursion and its backtracking exist once. `best_by` builds the recursion from a function that fills a slot's table, and
+`trace_by` builds the backtracking from a function that writes a slot's units. There are tables of classes of empty servers
+(`classes`) and of single servers with residual capacity (`servers`).
 
-Two other modules have their own recursion. That of insertions (`local_search.insertion`) shares the steps and the
-backtracking, but inlines its tables, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`)
-superfluous workers are not allowed, so each state must check whether fewer workers suffice. A recursion with this check
-can't be vectorised, and takes 3.3 times as long for jobs without restrictions (all jobs of medium-0: 8.7 ms against 2.6).
+Two other modules have their own recursion. Insertions (`local_search.insertion`) share the steps and the backtracking, but
+inline the tables, which saves a fifth of their time. Under a node's restrictions (`branching.node_pricing`) superfluous
+workers are not allowed, so each state must check whether fewer workers suffice. A recursion with this check can't be
+vectorised, and takes 3.3 times as long for jobs without restrictions.
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithms 2 and 3, with worker-slots instead of chunks as the
 state, so that rounding happens once instead of in every slot.
@@ -47,7 +47,17 @@ class JobArrays(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Work space of the recursion: costs by slot and progress, tables by slot and segment, and their largest Y."""
+    """Work space of the recursion; slots count from a job's arrival.
+
+    Parameters
+    ----------
+    states
+        Shape (slots + 1, work + 1): least cost of each completed work before each slot.
+    tables
+        Shape (slots, segments, workers + 1): the slots' tables of costs.
+    largest
+        Shape (slots, segments): largest number of workers in each table.
+    """
 
     states: FloatArray
     tables: FloatArray
@@ -56,7 +66,7 @@ class Space(NamedTuple):
 
 @compiled
 def make_space(which, jobs):
-    """Return work space that is large enough for the given jobs; unreachable targets could exceed any memory."""
+    """Return work space for the given jobs, except those that can't reach their targets, which could exceed any memory."""
     longest, widest, segments, most = 0, 0, 1, 0
     for i in which:
         window = jobs.deadline[i] - jobs.arrival[i] + 1
@@ -106,7 +116,7 @@ def min_plus_step(before, after, table, largest, progress, first, last, target):
 
 @compiled(inline="always")
 def reachable_work(i, s, jobs, least, reached):
-    """Return the range of completed work, [low, high), in which a slot may begin in segment s."""
+    """Return the range [low, high) of completed work with which a slot may begin in segment s."""
     is_last = s + 1 == jobs.segment_offset[i + 1]
     low = max(least, jobs.segment_start[s])
     high = min(reached + 1, jobs.target[i] if is_last else jobs.segment_start[s + 1])
@@ -126,7 +136,7 @@ def best_by(slot_table):
 
     @compiled
     def best_schedule(i, floor, jobs, space, source):
-        """Return (payoff, completion slot) of job i's best schedule, payoff > floor, else (floor, -1)."""
+        """Return (payoff, completion slot) of job i's best schedule if its payoff exceeds `floor`, else (floor, -1)."""
         first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
         steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]

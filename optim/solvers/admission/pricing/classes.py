@@ -39,16 +39,16 @@ class JobTables:
     Parameters
     ----------
     arrival, deadline, target, most
-        Shape (jobs,): first slot, last slot in which completion has a value (-1: none), required progress,
+        Shape (jobs,): first slot; last slot in which completion has a value, or -1; required progress; and
         largest number of workers per slot.
     value
         Shape (jobs, slots): utility of completing in a slot.
     segment_offset, segment_start
         Demand segments of each job, as in the instance.
     table_offset
-        Shape (jobs + 1,): where job i's entries of the next two arrays begin.
+        Shape (jobs + 1,): index of each job's first entry in `progress` and `ps_needed`.
     progress, ps_needed
-        Progress, and number of PSs needed, with 0, 1, ... workers; flat over jobs.
+        Progress in a slot, and number of PSs needed, with 0, 1, ... workers; concatenated over jobs.
     worker_limit, ps_limit
         Shape (segments, classes, slots): largest number of workers (PSs) of the job in all servers of the class.
     worker_demand, ps_demand
@@ -251,7 +251,17 @@ def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, ou
 
 @by_reference
 class ClassSource(NamedTuple):
-    """Unit costs and largest numbers of units by segment, class and slot; and work space, one entry per class."""
+    """Server classes as input of the recursion.
+
+    Parameters
+    ----------
+    worker_cost, ps_cost
+        Shape (segments, classes, slots): cost of one worker, and of one PS.
+    worker_limit, ps_limit
+        Shape (segments, classes, slots): largest number of workers, and of PSs.
+    order, ps_order
+        Shape (classes,): work space.
+    """
 
     worker_cost: FloatArray
     worker_limit: IntArray
@@ -265,8 +275,12 @@ class ClassSource(NamedTuple):
 class CurvedSource(NamedTuple):
     """A `ClassSource` in which some jobs' costs aren't proportional to their number of units.
 
-    Rows of the curves by job and slot, extra costs by row, class and count; and work space, costs by class and
-    number of units.
+    Parameters
+    ----------
+    worker_place, worker_curve, ps_place, ps_curve
+        `place` and `extra` of the `CountCharges` of workers, and of PSs.
+    worker_layers, ps_layers
+        Shape (classes + 1, counts): work space of `fill_layers`.
     """
 
     worker_cost: FloatArray
@@ -294,7 +308,7 @@ class SharedClassSource(NamedTuple):
 
 @by_reference
 class SharedCurvedSource(NamedTuple):
-    """A `SharedClassSource` with curves, as in `CurvedSource`; work space by class, PSs and workers."""
+    """A `SharedClassSource` with curves, as in `CurvedSource`; `layers` is work space of `fill_pair_layers`."""
 
     worker_cost: FloatArray
     ps_cost: FloatArray
@@ -449,7 +463,7 @@ def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
 
 @compiled
 def _curved_sides(i, s, t, source):
-    """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
+    """Return (costs, lower limits, upper limits, curves), each for workers and PSs, and the classes' frontiers in slot t."""
     frontiers = source.shared.frontiers
     start = np.empty(len(frontiers.pattern), dtype=np.int64)
     for c in range(len(start)):
@@ -492,7 +506,7 @@ def _write_curved_shared(i, s, t, k, workers, ps, jobs, source, out):
 
 
 def _pricing_by(slot_table, write_slot):
-    """Return the function that prices many jobs over one type of classes."""
+    """Return the function that prices many jobs with these slot tables."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
     @compiled
@@ -524,7 +538,7 @@ def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_
     Parameters
     ----------
     out
-        Shape (rows,): added to; the rows of the workers' servers come first, unless servers are shared.
+        Shape (rows,): the use is added here. Rows of the workers' servers come first, unless servers are shared.
     completion
         Shape (schedules,): completion slots, -1 for none.
     segment
@@ -561,7 +575,7 @@ class CountCharges(NamedTuple):
     Parameters
     ----------
     place
-        Shape (jobs, slots): row of the next array; row 0 is zero.
+        Shape (jobs, slots): row of `extra`; row 0 has no extra cost.
     extra
         Shape (rows, classes, counts): extra cost of 0, 1, ... units; the last entry also holds for more units.
     """
@@ -605,9 +619,9 @@ class PricedSchedules:
     payoff
         Shape (priced,): value less cost of the best schedule, or the floor if none is better.
     completion
-        Shape (priced,): its completion slot, -1 if none is better than the floor.
+        Shape (priced,): completion slot of this schedule, -1 if no schedule is better than the floor.
     workers, ps
-        Shape (priced, classes, slots): counts in each class (on shared servers of the same classes).
+        Shape (priced, classes, slots): numbers of workers, and of PSs.
     """
 
     jobs: IntArray
@@ -682,7 +696,7 @@ def price(
     jobs
         Indices of the jobs to price, all by default.
     floor
-        Shape (priced,): only payoffs above it count (0 by default); the search can stop earlier.
+        Shape (priced,): payoff that a schedule must exceed, 0 by default; a higher floor shortens the search.
     with_schedules
         Whether to return the counts; without them the counts are empty.
     segments
@@ -690,7 +704,7 @@ def price(
 
     Notes
     -----
-    Per job O(slots x (work x workers + classes log classes)); stops at the first slot whose value
+    The time per job is O(slots x (work x workers + classes log classes)). The search stops at the first slot whose value
     doesn't exceed the best payoff. On shared servers a slot costs O(classes x workers x PSs^2) instead of
     O(workers + classes log classes).
     """

@@ -13,12 +13,12 @@ cheapest servers that together fit the job's largest number of workers per slot 
 
 On shared servers, a slot's problem is that of `shared`, with one place per server. Servers that no optimum needs are
 omitted: a worker can move to any cheaper server where it still fits, and so can a PS. Let b be a number of units, workers
-or PSs, that certainly fit on a server. With N workers and Z PSs in total, servers after cheaper ones whose b sum to N + Z
-are never needed.
+or PSs, that certainly fit on a server. With N workers and Z PSs in total, a server is never needed if the b of cheaper
+servers sum to N + Z.
 
-No bound rejects jobs before the recursion, although the cost of the cheapest units over all slots, with fractional PSs,
-would be one. A rejection takes only 0.05 ms on 50 + 50 servers, over half of it for the call itself, since a table ends at
-the highest cost that a better schedule can have.
+The cost of the cheapest units over all slots, with fractional PSs, would be a bound that rejects some jobs before the
+recursion. It would gain little: a table ends at the highest cost that a better schedule can have, so the recursion rejects a
+job in 0.05 ms on 50 + 50 servers.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def measure_servers(s, t, side, scratch):
 
 @compiled
 def _is_before(a, b, has_order, unit, rank, residual):
-    """Return whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
+    """Return whether server a comes before server b: by price and, with `has_order`, by the tie-breaks."""
     if unit[a] != unit[b] or not has_order:
         return unit[a] < unit[b]
     if rank[a] != rank[b]:
@@ -88,7 +88,7 @@ def _is_before(a, b, has_order, unit, rank, residual):
 
 @compiled
 def _push(server, size, heap, has_order, unit, rank, residual):
-    """Add a server to a heap of `size` with its last server at the top."""
+    """Add a server to a heap of `size` servers whose top is the last one in the order."""
     position = size
     while position > 0:
         parent = (position - 1) // 2
@@ -118,15 +118,15 @@ def _replace_top(server, size, heap, has_order, unit, rank, residual):
 
 @compiled
 def cheapest(count, ceiling, has_order, scratch, rank, residual):
-    """Write the first servers that together hold `count` units (or all) into the heap's array, in order.
+    """Write the first servers in the order that together hold `count` units (or all servers) into the heap's array.
 
-    A heap contains the best servers of the pass so far, with the last of them at its top, so most servers are
+    The heap contains the best servers of the pass so far, the last of them at the top, so most servers are
     compared once. Without `has_order`, servers of equal price come in any order, which suffices for costs.
 
     Returns
     -------
     int
-        Number of these servers.
+        Number of servers written.
     """
     unit, unit_capacity, heap = scratch.unit, scratch.unit_capacity, scratch.heap
     size = ZERO
@@ -157,7 +157,7 @@ SLOT, SERVER, COUNT, SEGMENT = range(4)
 
 @by_reference
 class SideArrays(NamedTuple):
-    """One side's servers as input of a job's search.
+    """The servers of workers, or of PSs, as input of a job's search.
 
     Parameters
     ----------
@@ -200,16 +200,18 @@ class SharedArrays(NamedTuple):
     ----------
     share_limit
         Shape (slots, resources, classes): capacity of a server that one job may use, 1e-6 units.
-    blocking, mark
-        Shape (servers,): units that certainly fit on a server, or 1; types of units that may need it (bits).
+    blocking
+        Shape (servers,): number of units that certainly fit on each server, at least 1.
+    mark
+        Shape (servers,): bits `FOR_WORKERS` and `FOR_PS`, set if workers, or PSs, may need the server.
     server, out_workers, out_ps
-        Server of each place, and its workers and PSs in the result; one entry per server.
+        Shape (servers,): server of each place, and the numbers of workers and PSs there in the result.
     residual, capacity
         Shape (resources,): residual capacity of one server, and the part of it that the job may use.
     one, power, work
-        Frontiers: one entry for 0, 1, ... workers.
+        Frontiers with entries for 0, 1, ... workers; `power` and `work` are work space.
     places, pairs
-        One place per server, and the recursion's tables.
+        Work space: one place per server, and the tables of `shared`.
     """
 
     share_limit: FloatArray
@@ -229,7 +231,7 @@ class SharedArrays(NamedTuple):
 
 @by_reference
 class Scratch(NamedTuple):
-    """Work space of both sides, and results as rows (slot, server, count, segment)."""
+    """Work space for workers and PSs, and results as rows (slot, server, count, segment)."""
 
     workers: ServerScratch
     ps: ServerScratch
@@ -316,7 +318,7 @@ MIN_GROUP = 4
 
 @compiled
 def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
-    """As `server_table`, on shared servers."""
+    """Do the same as `server_table` on shared servers."""
     shared = source.shared
     most = min(jobs.most[i], len(shared.one) - 1)
     while needed[most] > min(most, shared.pairs.tables.shape[1] - 1):
@@ -344,7 +346,7 @@ def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
 
 @compiled
 def gather_places(s, t, max_workers, max_ps, ceiling, source):
-    """Make places of the servers that the workers and PSs may need; return their number."""
+    """Make a place of each server that the workers or PSs may need; return the number of places."""
     workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
     measure_servers(s, t, workers, scratch.workers)
     measure_servers(s, t, ps, scratch.ps)
@@ -393,7 +395,7 @@ def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scrat
 
 @compiled
 def _count_blocking(s, t, workers, ps, shared):
-    """Compute how many units certainly fit on each server, as if each had the larger demand of a worker and a PS; or 1."""
+    """Compute how many units, each with the larger demand of a worker and a PS, fit on each server; at least 1."""
     blocking = shared.blocking
     blocking[:] = INFINITE
     for r in range(workers.demand.shape[1]):
@@ -530,7 +532,7 @@ def _search_by(slot_table, write_slot):
 
     @compiled
     def find(i, floor, jobs, space, source, used):
-        """Return (payoff, completion slot) as `best_schedule`, and write rows to the scratch, `used` rows per side."""
+        """Return (payoff, completion slot) as `best_schedule` does; write the rows, and their numbers to `used`."""
         payoff, completion = best_schedule(i, floor, jobs, space, source)
         if completion >= 0:
             trace(i, completion, jobs, space, source, used)
@@ -562,12 +564,12 @@ class Use:
 
 
 class ServerSide:
-    """One side's servers; residuals and prices change as jobs are admitted.
+    """The servers of workers, or of PSs; residuals and prices change as jobs are admitted.
 
     Parameters
     ----------
     servers
-        The side's classes.
+        Classes of the servers.
     bounds
         Range of the prices of each row.
     function
@@ -633,7 +635,7 @@ def _taken_share(capacity: FloatArray, residual: FloatArray) -> FloatArray:
 
 
 class ClusterState:
-    """The servers of workers and of PSs with their prices; on shared servers both sides are one object."""
+    """The servers of workers (`worker`) and of PSs (`ps`) with their prices; on shared servers both are one object."""
 
     def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
         self.is_shared = instance.has_shared_servers
@@ -642,7 +644,7 @@ class ClusterState:
 
     @property
     def sides(self) -> tuple[ServerSide, ...]:
-        """The distinct sides."""
+        """The servers of workers and of PSs, or the shared servers once."""
         return (self.worker,) if self.is_shared else (self.worker, self.ps)
 
     def reprice(self, bounds: PriceRanges, function: PriceFunction | None = None) -> None:
@@ -663,7 +665,7 @@ class ClusterState:
 def capacity_ranks(servers: ServerClasses) -> IntArray:
     """Return the rank of each class' capacity vector, the same for equal vectors, shape (slots, classes)."""
     changes = 1 + np.flatnonzero((servers.capacity[:, 1:] != servers.capacity[:, :-1]).any(axis=(0, 2)))
-    first = np.concatenate([[0], changes, [servers.capacity.shape[1]]])  # of each run of slots with the same capacities
+    first = np.concatenate([[0], changes, [servers.capacity.shape[1]]])  # first slot of each run with equal capacities
     ranks = np.zeros((len(first) - 1, servers.num_classes), dtype=np.int64)
     for rank, t in zip(ranks, first, strict=False):
         capacity = servers.capacity[:, t]
@@ -683,9 +685,9 @@ class FoundSchedule:
     payoff
         Value less cost at the prices of the search.
     value
-        Utility at its completion slot.
+        Utility of its completion in slot `completion`.
     completion
-        Its completion slot.
+        Completion slot.
     workers, ps
         Shape (rows, 4): slot, server, count, demand segment; each (slot, server) once.
     """
@@ -725,7 +727,8 @@ class ResidualSearch:
 
     Notes
     -----
-    Per slot O(servers x resources + N log servers) for the table of costs and O(W N) for the recursion.
+    With at most N workers per slot and W units of work, a slot takes O(servers x resources + N log servers) for the table
+    of costs and O(W N) for the recursion.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Pricing by a worker pool: each worker prices its shards and stores their columns until the master requests them.
 
 Workers receive prices and return payoffs, the rows' summed use and the columns' keys. The instance fixes the number of
-shards, and they are merged in order, so that any number of workers gives the same bound.
+shards, and results are merged in the order of shards, so that any number of workers gives the same bound.
 """
 
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ class ClassFrontiers(NamedTuple):
     pattern
         Shape (classes, slots): index of the (class, capacity) pattern.
     start
-        Shape (segments, patterns): where a frontier begins in `front`, -1 if it is never needed.
+        Shape (segments, patterns): index of each frontier's first entry in `front`, -1 if the frontier is never needed.
     front
         Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers of the job in the class,
         negative where the workers don't fit.
@@ -46,14 +46,14 @@ class ClassFrontiers(NamedTuple):
 
 @by_reference
 class Places(NamedTuple):
-    """Places as input of the recursion.
+    """Places (single servers, or classes of equal servers) as input of the recursion.
 
     Parameters
     ----------
     worker_cost, ps_cost
         Cost of one worker and of one PS on each place.
     start
-        Where a place's frontier begins in `front`.
+        Index of the first entry of each place's frontier in `front`.
     front
         Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers, negative where the workers
         alone don't fit.
@@ -75,7 +75,17 @@ class PairScratch(NamedTuple):
 
 @by_reference
 class GreedyScratch(NamedTuple):
-    """Work space, one entry per place: orders by cost of a worker and of a PS, largest number of workers alone, placed units."""
+    """Work space of `greedy_table`.
+
+    Parameters
+    ----------
+    order, ps_order
+        Shape (places,): places in ascending order of the cost of one worker, and of one PS.
+    limit
+        Shape (places,): largest number of workers that fit without PSs.
+    workers, ps
+        Shape (places,): numbers of workers and of PSs placed so far.
+    """
 
     order: IntArray
     ps_order: IntArray
@@ -95,7 +105,7 @@ class SharedClasses(NamedTuple):
 
 
 def shared_classes(frontiers: ClassFrontiers, max_workers: int, max_ps: int) -> SharedClasses:
-    """Return the classes with work space for the given workers and PSs."""
+    """Return the classes with work space for up to the given numbers of workers and PSs."""
     num = len(frontiers.pattern)
     places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), frontiers.front)
     greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
@@ -103,7 +113,7 @@ def shared_classes(frontiers: ClassFrontiers, max_workers: int, max_ps: int) -> 
 
 
 def pair_scratch(max_workers: int, max_ps: int) -> PairScratch:
-    """Return work space for the given workers and PSs."""
+    """Return work space for up to the given numbers of workers and PSs."""
     levels = max(1, (max_workers + 1).bit_length())
     return PairScratch(np.empty((2, max_ps + 1, max_workers + 1)), np.empty((levels, max_workers + 1)))
 
@@ -129,7 +139,7 @@ def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
 
 
 def _patterns(instance: AdmissionInstance) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the index of each class' capacity pattern per slot, the capacities, and their numbers of servers."""
+    """Return the pattern of each class in each slot, and each pattern's capacities and number of servers."""
     servers = instance.worker_servers
     pattern = np.zeros(servers.capacity.shape[:2], dtype=np.int64)
     capacity: list[list[int]] = []
@@ -258,7 +268,7 @@ def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, s
     max_workers, max_ps
         Shape (segments,): largest numbers to consider.
     start, front
-        As in `Places`, `start` by segment and pattern, negative where no frontier is required.
+        As in `ClassFrontiers`.
     """
     widest = 1
     for most in max_workers:
@@ -419,8 +429,8 @@ def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
     Returns
     -------
     tuple
-        The largest Y for which the places hold both, so that the table is exact; and the largest Y for which the table, a
-        lower bound, is below `ceiling`. If both are equal, `greedy` holds the units of this Y.
+        The largest Y up to which the places hold the workers and PSs together, so that the table is exact; and the largest Y
+        up to which the table, a lower bound, is below `ceiling`. If they are equal, `greedy` holds the units of this Y.
     """
     sort_by_key(places.worker_cost, num_places, greedy.order)
     sort_by_key(places.ps_cost, num_places, greedy.ps_order)
@@ -466,7 +476,7 @@ def _is_full(c, places, greedy):
 
 @compiled
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
-    """As `pair_table`, over all empty classes for segment s in slot t."""
+    """Do the same as `pair_table`, over all empty classes for segment s in slot t."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     most = min(most, shared.scratch.windows.shape[1] - 1)
     exact, most = greedy_table(num_places, most, needed, ceiling, shared.places, shared.greedy, table)
@@ -477,7 +487,7 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
 
 @compiled
 def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
-    """As `split_pair`, over all empty classes, for the given workers and the PSs that they need."""
+    """Do the same as `split_pair`, over all empty classes, for the given workers and the PSs that they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     greedy, work = shared.greedy, shared.scratch.windows[0]
     exact, most = greedy_table(num_places, workers, needed, INFINITE, shared.places, greedy, work)
