@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WALKS = SubgradientOptions(num_steps=150, add_every=4), SubgradientOptions(num_steps=10)
 WALKS_OF_LARGE = SubgradientOptions(num_steps=16, add_every=2), SubgradientOptions(num_steps=0)
-"""Subgradient options before the first master and after each, of small and of large instances."""
+"""Subgradient options of small and of large instances: before the first master, and after each master."""
 
 AT_GAP_LIMIT = (
     "the gap between the linear programme's bound and its fractional solution is within the gap limit; there is no plan"

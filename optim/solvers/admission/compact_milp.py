@@ -73,7 +73,7 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         return _support(instance, MAX_VARIABLES)
 
     def warm_up(self, instance: AdmissionInstance, options: CompactMilpOptions) -> None:
-        """Compile the bound."""
+        """Compile the loops of the bound."""
         compile_bound(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int) -> Outcome:

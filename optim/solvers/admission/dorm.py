@@ -116,8 +116,8 @@ class DivisionLimits:
     Parameters
     ----------
     columns
-        Above this number of integer columns, each count is restricted to the neighbours of its value in the
-        relaxation and to its present value.
+        With more integer columns, each count is restricted to the range between its present value and its value in the
+        relaxation, rounded outwards.
     nodes, time_s, relative_gap
         Limits of the branch and bound.
     should_stop
@@ -133,7 +133,7 @@ class DivisionLimits:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DivisionOutcome:
-    """The best division or None; whether it was restricted, and whether time ran out."""
+    """The best division, or None; whether its programme was restricted; and whether time ran out."""
 
     division: Division | None
     is_confined: bool
@@ -166,7 +166,7 @@ class _Columns:
     num_integers: int
 
     def confined(self, relaxed: FloatArray, problem: DivisionProblem) -> "_Columns":
-        """Return bounds that allow each count its two neighbours in the relaxation and its present value."""
+        """Return bounds that restrict each count to the range between its present and its relaxed value, rounded outwards."""
         current = np.concatenate([problem.current.workers.ravel(), problem.current.ps.ravel()])
         size = len(current)
         lower, upper = self.lower.copy(), self.upper.copy()
@@ -253,7 +253,7 @@ def _shares(demand: FloatArray, capacity: FloatArray) -> FloatArray:
 
 
 def _columns(problem: DivisionProblem) -> _Columns:
-    """Return costs and bounds."""
+    """Return the costs and bounds of all columns."""
     jobs, runs = problem.num_jobs, problem.is_running.astype(np.float64)
     utilisation = np.repeat(problem.utilisation(), problem.worker_limit.shape[1])
     upper = np.concatenate(
@@ -342,7 +342,7 @@ class DormOptions:
     Parameters
     ----------
     theta1
-        Bound on the summed loss of fairness: ``theta1 * 2 m`` with m resources, in [0, 1].
+        In [0, 1]; the summed loss of fairness is at most ``theta1 * 2 m`` with m resources.
     theta2
         Largest share of the running jobs, rounded up, that change their allocation at once, in [0, 1].
     max_waiting
@@ -518,7 +518,7 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
       a job that no longer fits then loses workers (`Board.hold`) or pauses, and may move;
     - if a programme has no solution within its limits, the allocations stay (`fallbacks` counts these
       cases) and newcomers wait for the next event. Programmes end at `node_limit`, which is the same on
-      every machine; if `out_of_time` isn't zero, `time_limit_s` ended some, and another run may differ.
+      every machine; if `out_of_time` isn't zero, `time_limit_s` ended some programmes, and another run may differ.
 
     References
     ----------
@@ -536,5 +536,5 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
         return DormPolicy(options)
 
     def policy_counts(self, policy: DormPolicy) -> Mapping[str, float]:
-        """Return the numbers of programmes, restricted ones, fallbacks and timeouts, and of workers not placed."""
+        """Return the numbers of programmes, restricted programmes, fallbacks, timeouts and workers not placed."""
         return policy.counts

@@ -44,7 +44,7 @@ class FixedWorkers:
     Parameters
     ----------
     least, most
-        Ends of the range, included.
+        Smallest and largest number of workers that may be drawn.
     rng
         Source of the numbers.
     """
@@ -123,7 +123,7 @@ class FifoPolicy:
 class FifoSolver(AbstractSlotSolver[FifoPolicy]):
     """First in, first out, the default of Hadoop and Spark.
 
-    A queue by arrival. Each job has a fixed number of workers. The head starts once its workers and their Z(Y) PSs fit,
+    Jobs queue by arrival. Each job has a fixed number of workers. The head starts once its workers and their Z(Y) PSs fit,
     placed round-robin, and keeps them to completion. While the head doesn't fit, no later job starts. Every job is
     accepted; utilities play no part.
 

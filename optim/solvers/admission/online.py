@@ -327,7 +327,7 @@ def tied_runs(
     instance
         The cluster and the jobs.
     options
-        Options of the rule, by default its defaults; options that use a sample use the same one in every run.
+        Options of the rule; options that use a sample use the same sample in every run.
     num_orders
         Number of random orders, each derived from `seed` and its index only.
     seed

@@ -1,4 +1,4 @@
-"""Risk-reward heuristic: admit jobs by slack, then rank them by yield against the others' losses."""
+"""Risk-reward heuristic: admit jobs by slack, then rank them by yield against the other jobs' losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class RiskAndReward:
     weight: FloatArray
 
     def cost(self, i: int) -> float:
-        """Return the opportunity cost of running job i: the others' loss while they wait for it."""
+        """Return the opportunity cost of running job i: the other jobs' loss while they wait for it."""
         losses = self.decay * np.minimum(self.remaining[i], self.patience)
         losses[i] = 0.0
         return float(self.weight[i] * losses.sum())
@@ -123,7 +123,7 @@ class RrhPolicy:
         return state.board.allocations()
 
     def _fit_workers(self, view: JobView, board: Board) -> int:
-        """Return a job's fixed number, capped by the empty cluster's capacity unless that makes no progress."""
+        """Return a job's fixed number of workers, capped by the empty cluster's capacity unless that makes no progress."""
         number = self._fixed.draw(view)
         alone = board.max_alone(view, number)
         return alone if alone >= view.min_workers else number
@@ -173,7 +173,7 @@ def _value_at(view: JobView, slot: int) -> float:
 
 @register("rrh", problem="admission")
 class RrhSolver(AbstractSlotSolver[RrhPolicy]):
-    """Risk-reward heuristic: a job's yield against the others' loss while they wait for it.
+    """Risk-reward heuristic: a job's yield against the other jobs' loss while they wait for it.
 
     With a fixed number of workers, job i needs RPT_i more slots. If it runs from now on it completes with yield_i, and
     one slot of delay then costs it decay_i. A competitor j loses value by waiting, until it is worthless:
@@ -189,15 +189,15 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
     The formulas follow the idea of the first reference, but their details may differ from the paper. The second
     reference compares with this heuristic. Details added here:
 
-    - decay is the finite difference of the utility at the expected completion slot, 0 included; with
-      decay 0 the slack is infinite, of the sign of ``PV_i - cost_i``;
+    - decay is the finite difference of the utility at the expected completion slot, and may be 0; then
+      the slack is infinite, of the sign of ``PV_i - cost_i``;
     - the factor share_i, the job's dominant share of the cluster: a job that takes a tenth of the cluster
       doesn't stop all others. Without it (`is_cost_shared` off) the formula is the one for a single machine,
       and rejects far too many jobs of a large cluster;
     - competitors are the admitted jobs that are not complete; newcomers of a slot are judged one by one;
     - the number of workers is drawn as by `fifo`, but capped by the empty cluster's capacity;
-    - a job runs with that number, on its old servers first, or pauses: one that doesn't fit is skipped
-      for the next by rank. It shrinks only if the slot's full cluster is too small;
+    - a job runs with that number, on its old servers first, or pauses: if a job doesn't fit, the next by
+      rank is tried. A job shrinks only if the slot's full cluster is too small;
     - an admitted job that can no longer earn a value is dropped.
 
     References

@@ -23,7 +23,7 @@ AMOUNTS = ("master",)
 
 
 class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
-    """A solver whose tolerances need a largest value of at least 1; smaller values are scaled and unscaled."""
+    """A solver whose tolerances need a largest job value of at least 1: smaller values are scaled, and outcomes unscaled."""
 
     def _run(self, instance: AdmissionInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Run on the scaled instance."""
@@ -35,7 +35,7 @@ class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
 
 
 def scaling(instance: AdmissionInstance) -> float:
-    """Return the power of two by which the largest value must be divided to lie in [1, 2); 1 if it is at least 1, or 0."""
+    """Return the power of two that divides the largest value into [1, 2); 1 if this value is 0 or at least 1."""
     return power_of_two_scale(float(instance.value.max(initial=0.0)))
 
 

@@ -7,7 +7,7 @@
 3. Ruin and re-create: a few jobs are removed, then they and some rejected ones are inserted at scaled and
    noised prices, accepted by annealing. Cooling cycles restart from the best plan; each is twice as long as
    the one before, up to a limit. Two chains run in parallel, one per thread: the first restarts from
-   the best plan of both, the other from its own.
+   the best plan of both, the second from its own best plan.
 4. Single units of the best plan are moved until no job gains (`local_search.unit_moves`).
 
 Source of the neighbourhood: Shaw, "Using constraint programming and local search methods to solve vehicle
@@ -42,16 +42,16 @@ from optim.solvers.admission.warm_up import (
 )
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
-"""Default rounds of count cuts, and the maximal number of capacity rows of instances that get them. On small-0..2 they close
-29, 28 and 62 % of the gap after server cuts, in 2 to 3 processor seconds. On heavy-0 (3,600 rows) a round took 50 s and
-lowered the bound by 0.12 %."""
+"""Default rounds of count cuts, and the maximal number of capacity rows of instances that get them. On small
+instances they close 28 to 62 % of the gap after server cuts. On instances with more rows, a round takes too long for what it
+gains: 50 s on `heavy-0`."""
 
 DEFAULT_MOVES = 200_000
 """Moves of each chain if no other limit ends the search."""
 
 POLISH_SHARE, MAX_POLISH_S = 0.03, 2.0
-"""Share of the time after the packing LP that is reserved for moves of single units, and its maximal seconds. On medium and
-heavy 0..2 these moves end after 1 to 2 processor seconds."""
+"""Share of the time after the packing LP that is reserved for moves of single units, and the maximal number of seconds. On
+medium and heavy instances these moves end after 1 to 2 processor seconds."""
 
 CONSTRUCTION_SCALES = (1.0, 0.7, 0.4, 0.1)
 """Price scales for the insertions of the first plan, from selective to greedy."""
@@ -216,7 +216,7 @@ class _Chains(AbstractIteration[Neighbourhood]):
             self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)
 
     def _restart(self) -> None:
-        """Reset each chain to its own best plan, and the first one to the best of all."""
+        """Reset each chain to its own best plan, and the first chain to the best plan of all."""
         leader = self._leader
         for chain in self._chains:
             chain.return_to_best()

@@ -14,7 +14,7 @@ def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray, other_allocated: IntArray,
     other_unit: IntArray, share: IntArray,
 ) -> int:  # fmt: skip
-    """Return how many more units fit on a server, by free capacity, the job's limit and its share."""
+    """Return how many more units fit on a server, given its free capacity, the job's limit and the cap on the job's share."""
     num_units = limit[server] - allocated[server]
     for r in range(len(unit)):
         if unit[r] > 0:
@@ -76,7 +76,7 @@ def add_in_turn(
     worker_unit: IntArray, ps_unit: IntArray, worker_limit: IntArray, ps_limit: IntArray,
     allocated_workers: IntArray, allocated_ps: IntArray, share: IntArray,
 ) -> tuple[bool, int, int]:  # fmt: skip
-    """Place the workers and PSs in turn, or none of them; return whether they fit and the cursors."""
+    """Place the workers and PSs in turn, or none of them; return whether they fit, and the new cursors."""
     new_workers = np.zeros_like(allocated_workers)
     placed, next_worker = take_in_turn(
         workers, worker_cursor, new_workers, worker_free, worker_unit, worker_limit, allocated_workers, allocated_ps,

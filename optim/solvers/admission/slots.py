@@ -39,7 +39,7 @@ class JobView:
     target, done
         Units of progress required, and completed before the slot.
     progress, ps_needed
-        Progress, and number of PSs needed, with 0, 1, ... workers.
+        Progress in a slot, and number of PSs needed, with 0, 1, ... workers.
     ps_per_worker
         b / B, the PSs a worker needs before rounding up.
     value
@@ -129,7 +129,7 @@ class SlotServers:
 
     @cached_property
     def share_capacity(self) -> IntArray:
-        """Joint limit of a job's workers and PSs, shape (servers, resources); no rows if unlimited."""
+        """Capacity of each server that one job may use, shape (servers, resources); no rows without such a limit."""
         share = self._instance.max_share_per_server
         if share is None or not self.is_shared:
             return np.zeros((0, self.worker_capacity.shape[1]), dtype=np.int64)
@@ -259,8 +259,8 @@ class Board:
     def place_by_class(self, view: JobView, previous: Allocation | None, workers: IntArray, ps: IntArray) -> int:
         """Place the given units of a job in each class, on its old servers first; return the number of placed workers.
 
-        Workers that don't fit on single servers of their class go to any server with capacity; the others are
-        not placed.
+        Workers that don't fit on single servers of their class go to any server with capacity. If there is
+        none, they are not placed.
         """
         self._open(view)
         classes, limits = (self.servers.worker_class, self.servers.ps_class), self.servers.limits(view)
@@ -310,7 +310,7 @@ class Board:
             self._count[view.job] = self._ps_count[view.job] = 0
 
     def _take(self, view: JobView, side: int, count: int, limit: IntArray) -> int:
-        """Place up to `count` more units of a side in turn; return the number placed."""
+        """Place up to `count` more workers or PSs (`side`) in turn; return the number placed."""
         units, demands, cursors = self._units[view.job].sides, view.demands, list(self.cursors)
         placed, cursors[side] = take_in_turn(
             count, cursors[side], np.zeros_like(limit), self._free[side], demands[side], limit,
@@ -320,7 +320,7 @@ class Board:
         return int(placed)
 
     def _keep(self, view: JobView, side: int, previous: IntArray, count: int) -> int:
-        """Place up to `count` units of a side on their previous servers; return the number placed."""
+        """Place up to `count` workers or PSs (`side`) on their previous servers; return the number placed."""
         units, demands = self._units[view.job].sides, view.demands
         placed = keep_units(
             count, previous, self._free[side], demands[side], self.servers.limits(view)[side],
@@ -637,7 +637,7 @@ class AbstractSlotSolver(AbstractSolver[AdmissionInstance, Any], Generic[PolicyT
     bound. Iterations are slots.
 
     Counts: ``admitted`` jobs earn a value; ``unfinished`` jobs ran without earning a value, and ``late`` counts
-    the jobs among them that completed too late; the others were ``never_started``.
+    the jobs among them that completed too late; ``never_started`` jobs never ran.
     """
 
     @abstractmethod

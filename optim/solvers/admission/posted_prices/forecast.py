@@ -4,10 +4,10 @@ The jobs of all days share one cluster; its capacities are counted once per day.
 
     min over p >= 0 of  days * fill * b . p + sum over all jobs of max(0, max over schedules of value - p . use),
 
-is at fill = 1 the average over the days of the bound that p proves, so its solution is best on average. But the LP
-packs fractions of jobs into classes. Single servers filled with integral jobs in order of arrival reach a lower
-utilisation, so prices of an LP with less capacity earn more. Learned on days 1 to 4 of the shipped histories and
-posted on days 5 to 8, they earned more than with a fill of 1, by:
+is at fill = 1 the sum over the days of the bounds that p proves, so its solution is best on average. But the LP packs
+fractions of jobs into classes. Single servers filled with integral jobs in order of arrival reach a lower utilisation, so
+prices of an LP with less capacity earn more. Prices learned on days 1 to 4 of the shipped histories and posted on days 5 to
+8 earned more than prices with a fill of 1, by:
 
 | fill | light | medium | heavy |
 |---|---|---|---|
@@ -52,7 +52,7 @@ COLD, WARM, BETWEEN = (
     SubgradientOptions(num_steps=40, add_every=4),
     SubgradientOptions(num_steps=10),
 )
-"""Polyak steps before the first master, from zero and from known prices, and after each master."""
+"""Polyak steps before the first master, from prices of zero or from known prices; and after each master."""
 
 
 class PriceForecast(Forecast):
@@ -73,7 +73,7 @@ class PriceForecast(Forecast):
         Parameters
         ----------
         histories
-            At least one day. Cluster sizes may differ from today's: only the jobs count.
+            At least one day. Clusters may differ from today's in size: only the jobs are used.
         cluster
             The cluster to price; the last day's by default.
         monitor
@@ -141,8 +141,8 @@ class PriceForecast(Forecast):
     def half_difference(self, *, tol: float = HALF_TOL) -> float | None:
         """Return the difference between the prices of the first and the second half of the days; None for a single day.
 
-        It is the capacity's value at the absolute differences, divided by the mean of its values at both prices: 0 for equal
-        prices, 2 if no row has a positive price in both halves.
+        It is the capacity's value at the absolute price differences, divided by the mean of its values at the prices of
+        the two halves: 0 for equal prices, 2 if no row has a positive price in both halves.
         """
         middle = self.num_days // 2
         if middle == 0:
@@ -212,7 +212,7 @@ def _is_same_cluster(a: AdmissionInstance, b: AdmissionInstance) -> bool:
 
 
 def _carried_over(prices: FloatArray, known: ServerClasses, now: ServerClasses) -> FloatArray:
-    """Return the prices of classes of the same name, and mean prices for new classes."""
+    """Return known prices for classes whose name is known, and mean prices for new classes."""
     horizon = now.capacity.shape[1]
     number = {name: c for c, name in enumerate(known.types)}
     mean = prices.mean(axis=0)

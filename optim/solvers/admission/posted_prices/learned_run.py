@@ -20,12 +20,12 @@ jobs: its value is at least optimum - wide. By the definition of wide, each of i
 class. Also rho x uses at most rho m_c c <= m'_c c of each row. So the LP of R's share has a value of at least
 rho (optimum - wide). That value is at most kappa times R's objective, which is at most kappa times the objective.
 
-Rounding the share up to full servers can only make rho larger than a; the guard takes every one-server class. Splitting
-the servers is the construction of docs/mathematics/learned-prices.md, section 5. The guard costs little with a good
+Rounding the share up to full servers can only make rho larger than a; a class with one server belongs to the guard.
+Splitting the servers is the construction of docs/mathematics/learned-prices.md, section 5. The guard costs little with a good
 forecast, because the learned rule uses R's idle reservations.
 
-Without a history, U and the lower scale come from the jobs that have arrived, including the present one. After the first
-share of the slots, the jobs seen so far represent the rest of the day: they are repeated block by block, and prices are
+Without a history, U and the lower scale come from the jobs that have arrived, including the present one. After the share
+`warm_up` of the slots, the jobs seen so far represent the rest of the day: they are repeated block by block, and prices are
 learned from them. Prices are learned again each time the elapsed time has doubled.
 
 References
@@ -91,7 +91,7 @@ class PostedPrice:
 
 
 def posted_state(instance: AdmissionInstance, prices: Prices) -> ClusterState:
-    """Return the empty cluster at posted prices, shape (classes, slots, resources) per side."""
+    """Return the empty cluster at posted prices by server class."""
     worker = _constant(prices.worker)
     ps = worker if instance.has_shared_servers else _constant(prices.ps)
     return ClusterState(instance, PriceRanges(worker=worker, ps=ps), PostedPrice())
@@ -108,8 +108,8 @@ def discounted(state: ClusterState, slot: int, *, ahead: float) -> Iterator[list
     """Multiply the prices of each slot by the share of its capacity that jobs arriving after `slot` are expected to take.
 
     The share is 0 in `slot` itself: only jobs that have arrived can still use its capacity. In the k-th slot after it, the
-    share is 1 - exp(-k / ahead), or 1 if `ahead` is 0. Yields the posted prices, shape (slots, resources, servers) per
-    side, and restores them afterwards.
+    share is 1 - exp(-k / ahead), or 1 if `ahead` is 0. Yields the posted prices of the
+    workers' and of the PSs' servers, shape (slots, resources, servers) each, and restores them afterwards.
     """
     posted = [side.price for side in state.sides]
     for side, usual in zip(state.sides, posted, strict=True):
@@ -140,7 +140,7 @@ class GuardClaim:
     Parameters
     ----------
     rule
-        Claim of the paper's rule, on the full cluster's rows (its conditions concern single servers).
+        Claim of the paper's rule, computed on the full cluster: its conditions concern jobs and single servers.
     rho
         Smallest share of a class that belongs to the guard.
     wide
@@ -261,7 +261,7 @@ def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
 
 
 def _servers_needed(units_per_server: IntArray, most: IntArray, servers: ServerClasses) -> IntArray:
-    """Return the servers per class that a job's largest use in a slot fills, shape (segments, classes, slots)."""
+    """Return the number of servers that a job's largest use of a class in a slot fills, shape (segments, classes, slots)."""
     wanted = np.minimum(most[:, None, None], units_per_server * servers.count[None, :, None])
     return np.asarray(-(-wanted // np.maximum(units_per_server, 1)))
 
@@ -288,7 +288,7 @@ def prices_for_the_rest(
 ) -> Prices:
     """Return the LP's prices for the slots from `slot` on, given free capacity and expected jobs.
 
-    Past slots keep the prices of `start`. If no job is expected, all slots keep them.
+    Past slots keep the prices of `start`. If no job is expected, all slots keep these prices.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def prices_for_the_rest(
     state
         The servers' free capacity.
     start
-        Starting prices.
+        Prices of all slots, from which the LP starts.
     fill
         Share of the capacities available to the LP.
     """
@@ -358,7 +358,7 @@ class RunConfig:
     Parameters
     ----------
     smoothing, price_scale
-        Number of slots over which prices are averaged before posting, and the factor that multiplies them.
+        Number of slots over which prices are averaged before posting, and the factor that multiplies the averages.
     replan
         Repair moves per slot (0: admitted schedules never change).
     promised_share
@@ -384,12 +384,14 @@ class DayResult:
         Executed schedules of all completed jobs.
     unfinished
         Executed work of rejected jobs that didn't complete; it earns 0 and isn't a plan of the problem.
-    decisions, promised
-        Whether each arrived job was admitted, and the promised completion slot per admitted job.
+    decisions
+        Whether each arrived job was admitted.
+    promised
+        Promised completion slot of each admitted job.
     completed_on_standby
-        Completion slots of rejected jobs that completed.
+        Completion slot of each rejected job that completed.
     prices
-        The last prices.
+        Prices at the end of the day.
     decision_s, resolve_s
         Seconds of each decision and of each solve for new prices.
     guard_earned
@@ -425,7 +427,7 @@ class LearnedDay(AbstractIteration[DayResult]):
     guard
         The paper's rule on its share of the servers, or None.
     seed
-        Seed of the moves.
+        Seed of the repair moves.
     should_stop
         Called before each move; returns whether the run should end.
     """
@@ -510,7 +512,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         )
 
     def _prepare(self, slot: int) -> None:
-        """Compute prices for the rest of the day if `slot` is the next slot for that."""
+        """Learn prices for the rest of the day if they are due in `slot`."""
         if slot == self._learn_at:
             self._learn_at *= 2
             self._rising = None

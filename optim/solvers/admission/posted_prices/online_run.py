@@ -83,7 +83,7 @@ class TiedSearch:
 
     Notes
     -----
-    The payoff is at the true prices. It may be below the best one by `TIE_SHARE` of the job's value. A job whose best
+    The payoff is at the true prices. It may be below the best payoff by `TIE_SHARE` of the job's value. A job whose best
     payoff is not above that amount may be rejected.
     """
 
@@ -183,7 +183,7 @@ class OnlineRun:
     plan
         Schedules of the admitted jobs.
     decisions
-        One per job, in the order of decision.
+        The decision on each job, in the order in which they were made.
     initial_dual
         Value of the empty cluster at the first prices, D_0.
     state
@@ -221,8 +221,10 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
     ----------
     instance
         The cluster and the jobs; a decision never reads later jobs.
-    bounds, function
-        Range and form of the prices.
+    bounds
+        Range of each row's price.
+    function
+        Price function.
     finder
         Finds best schedules; the exact search within residual capacities by default.
     acceptance
@@ -331,7 +333,7 @@ def run_online(
 ) -> OnlineRun:
     """Decide on all jobs of an instance, online.
 
-    Parameters are the same as of `OnlineAlgorithm`.
+    The parameters are those of `OnlineAlgorithm`.
 
     Examples
     --------

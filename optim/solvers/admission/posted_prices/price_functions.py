@@ -28,18 +28,22 @@ from optim.models.admission.data import MICRO, ServerClasses, curve_of
 from optim.models.admission.instance import AdmissionInstance
 
 MIN_RATIO = 1e-9
-"""U is at least (1 + this) times the lower scale: with tiny jobs, the formulas could give a U below it."""
+"""U is at least 1 + MIN_RATIO times the lower scale: with tiny jobs, the formulas could give a U below the lower scale."""
 
 
 class PriceFloorRule(StrEnum):
-    """Choice of the lower scale, the counterpart of U."""
+    """Choice of the lower scale, the counterpart of U.
+
+    In the formulas, fmin_i is job i's value at its deadline, and f_min the smallest of these values. W_i is the job's largest
+    number of worker-slots, w_i^r the demand of one of its workers (or PSs) for resource r, and R the number of resources.
+    """
 
     PAPER_L = "paper-l"
-    """The paper's L, which contains eta. It adds up amounts of different resources, so it depends on their units."""
+    """The paper's L, with its constant eta. It adds up amounts of different resources, so it depends on their units."""
     SIMPLE_L = "simple-l"
-    """L = f_min / (4 sum of all capacities of the side): at least the paper's, same guarantee."""
+    """L = f_min / (4 sum of all capacities of the workers' or the PSs' servers): at least the paper's L, same guarantee."""
     UNIT_FREE_L = "unit-free-l"
-    """L of row j = f_min / (2 J c_j), J rows: independent of units."""
+    """L of row j = f_min / (2 J c_j) with J rows and capacity c_j: independent of units."""
     SUMMED_LAMBDA = "summed-lambda"
     """lambda = min_i fmin_i / (2 W_i sum_r w_i^r): dependent on units."""
     UNIT_FREE_LAMBDA = "unit-free-lambda"
@@ -48,7 +52,7 @@ class PriceFloorRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SideRanges:
-    """Logarithms of lower scale and U of one side's rows, shape (classes, slots, resources).
+    """Logarithms of the lower scale and of U for the rows of workers' or PSs' servers, shape (classes, slots, resources).
 
     Rows that no job uses have a lower scale of 0, whose logarithm is minus infinity.
     """
@@ -59,7 +63,7 @@ class SideRanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PriceRanges:
-    """Ranges of the prices of both sides; on shared servers `ps` is `worker`."""
+    """Price ranges of the workers' and the PSs' servers; on shared servers `ps` is `worker`."""
 
     worker: SideRanges
     ps: SideRanges
@@ -288,13 +292,13 @@ class SeenRanges:
 
 
 def _joined(one: PriceRanges, two: PriceRanges) -> PriceRanges:
-    """Return the ranges of the jobs of both together."""
+    """Return the ranges that cover the jobs of both."""
     worker = _joined_side(one.worker, two.worker)
     return PriceRanges(worker=worker, ps=worker if two.ps is two.worker else _joined_side(one.ps, two.ps))
 
 
 def _joined_side(one: SideRanges, two: SideRanges) -> SideRanges:
-    """Return the larger U and the smaller lower scale of each row, or the range of the one whose jobs use the row."""
+    """Return each row's larger U and smaller lower scale; a row that only one of them uses keeps the range of this one."""
     lower = np.minimum(
         np.where(np.isfinite(one.log_lower), one.log_lower, two.log_lower),
         np.where(np.isfinite(two.log_lower), two.log_lower, one.log_lower),
@@ -316,7 +320,7 @@ def _side(
     smallest: FloatArray,
     largest: FloatArray,
 ) -> SideRanges:
-    """Return the bounds of one side's rows."""
+    """Return the price ranges of the rows of workers' or PSs' servers."""
     shape = servers.capacity.shape
     if not len(stats.jobs):
         nothing = np.full(shape, -np.inf)

@@ -47,7 +47,7 @@ VALUE_TOL = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A reserved schedule and its resource use on each side."""
+    """A reserved schedule, and its resource use on the workers' and on the PSs' servers."""
 
     schedule: FoundSchedule
     uses: tuple[Use, ...]
@@ -171,7 +171,7 @@ class Reservations:
 
 
 def priced(resource_use: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
-    """Return the cost of resources at prices of shape (slots, resources, servers) per side."""
+    """Return the cost of resources at prices of the workers' and the PSs' servers, shape (slots, resources, servers) each."""
     return sum(
         float(np.sum(price[use.slot, :, use.server] * use.amount)) / MICRO
         for price, use in zip(prices, resource_use, strict=True)
@@ -179,7 +179,7 @@ def priced(resource_use: tuple[Use, ...], prices: Sequence[FloatArray]) -> float
 
 
 def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:
-    """Return the free capacity per class in units, shape (classes, slots, resources) per side."""
+    """Return the free capacity of workers' and PSs' classes in units, shape (classes, slots, resources) each."""
     return tuple(
         np.add.reduceat(
             side.residual, np.concatenate([[0], np.cumsum(side.servers.count)[:-1]]).astype(np.int64), axis=2
@@ -193,7 +193,7 @@ LARGEST = 4
 """Maximal number of jobs that a move removes."""
 
 NOISE = 0.5
-"""Maximal relative noise on the prices of a slot and on those of a server class."""
+"""Maximal relative noise on the prices of a slot, and on the prices of a server class."""
 
 KEPT_TOL = 1e-9
 """Relative decrease of the moved schedules' payoff that counts as a rounding error."""
@@ -271,7 +271,7 @@ def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatAr
 
 
 PATIENCE = 1 / 3
-"""Share of the day over which future jobs are assumed to want 1 - 1/e of a slot's capacity."""
+"""Share of the day after which future jobs are expected to take 1 - 1/e of a slot's capacity (see `discounted`)."""
 
 MIN_COST = 1e-12
 """Lower limit, in utility units, of a schedule's cost in a quotient, since the cost may be 0."""
@@ -309,7 +309,7 @@ class BestEffortQueue:
         """Run waiting jobs in a slot's free capacity; return the value of those that complete in it.
 
         Schedules are found at the state's present prices. A job's density is its payoff at these prices, divided by its
-        cost at the `posted` prices, shape (slots, resources, servers) per side.
+        cost at the `posted` prices of workers' and PSs' servers, shape (slots, resources, servers) each.
         """
         reservations = self._reservations
         self._waiting = [job for job in self._waiting if reservations.may_earn(job, slot)]
@@ -343,7 +343,7 @@ class BestEffortQueue:
     def _lay(self, posted: Sequence[FloatArray]) -> dict[int, FoundSchedule]:
         """Find schedules in the free capacity, for the jobs with the highest density first; the capacity stays free."""
         reservations = self._reservations
-        # Each slot computes densities again, as if each job were placed first: the free capacity has changed.
+        # The free capacity has changed, so compute the densities again, as if each job were placed first.
         density = {}
         for job in self._waiting:
             alone = reservations.find(job)

@@ -252,7 +252,7 @@ def _rounded_down(share: float) -> Fraction:
 
 
 def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: JobValueStats) -> Condition:
-    """Return C2, which compares U with the jobs' largest value per smallest use of a row."""
+    """Return C2, which compares U with the largest density: a job's value divided by its smallest use of the row."""
     needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, stats=stats)
     gaps = [
         side_ranges.log_upper[is_used] - least.log_upper[is_used]
