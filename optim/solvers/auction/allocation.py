@@ -51,8 +51,8 @@ def _take_from_machine(allocated, free, slot_machine, app, machine, count):
 def _spread(allocated, free, slot_machine, machine_rack, machine_free, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack, or of the cluster if `rack` is -1.
 
-    With `is_whole`, take few machines: first the largest of which all free GPUs are needed. Otherwise take the machines
-    with the fewest free GPUs first.
+    With `is_whole`, take few machines: first those with the most free GPUs, if all of these are needed. Otherwise take
+    the machines with the fewest free GPUs first.
     """
     while count > 0:
         chosen = NONE
@@ -314,7 +314,7 @@ class Allocator:
         return self.filled(allocation, absent)
 
     def without(self, allocation: Allocation, app: int) -> Allocation:
-        """Return the allocation after an app's bundle is freed and given to the others."""
+        """Return the allocation after an app's bundle is freed and its GPUs are given to the other apps."""
         copy = _copy(allocation)
         take_back(app, copy.allocated, copy.free)
         copy.choice[app] = -1

@@ -39,8 +39,8 @@ Counts = tuple[tuple[int, int], ...]
 MOST_PATTERNS = 10_000
 """Maximum number of bundle sets to enumerate for one machine.
 
-The number grows like that of partitions: with bids for all sizes it is 8,349 for 32 GPUs, 37,338 for 40, and over a
-million for 64. Each set is a column of the programme; 10,000 columns take a third of a second.
+The number grows like the number of partitions: with bids for all sizes it is 8,349 for 32 GPUs, and over a million for 64.
+Each set is a column of the programme.
 """
 
 MAX_NUMBERS = 1_000_000
@@ -132,7 +132,7 @@ def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern
 
 
 def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict[Pattern, int] | None:
-    """Return the numbers of each size that fit on the slots together, with the remaining GPUs.
+    """Return every set of bundles that fits on the slots, as numbers by size, with the remaining GPUs.
 
     None if more than `most` sets would be enumerated, here and in the functions below.
     """
@@ -149,7 +149,7 @@ def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict
 
 
 def _full(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
-    """Return the maximal numbers of each size within a capacity, with the remaining GPUs.
+    """Return the maximal sets of bundles within a capacity, as numbers by size, with the remaining GPUs.
 
     The smallest size takes as many of the remaining GPUs as it can.
     """
@@ -312,7 +312,7 @@ class BundleTypeLP:
         self.solves = 0
 
     def _add_covers(self, builder: _Builder) -> list[int]:
-        """Add a supply row for each type; the types that may spread anywhere share one."""
+        """Add a supply row for each type; the types that may spread anywhere share one row."""
         covers = []
         for k, (level, size) in enumerate(self.tables.kinds.tolist()):
             if level == Locality.CLUSTER:
@@ -541,7 +541,7 @@ class PricedCounts:
         return chosen
 
     def bound_without(self, app: int) -> float:
-        """Upper bound on the welfare of the others; only valid for prices of a programme without bounds."""
+        """Upper bound on the welfare of the other apps; only valid for prices of a programme without bounds."""
         return self._relaxed.bound_without(app) + self.fixed
 
 

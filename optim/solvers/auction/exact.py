@@ -60,8 +60,8 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
        problem, so branching on these numbers suffices.
     3. At each node a dynamic programme counts GPUs at the programme's prices less the prices of GPUs. It closes the
        gap left by selling fractions of bundles, and its solution is tried as an allocation.
-    4. Payments are computed together (`PaymentSolver`): one programme's prices bound the others' welfare in
-       each winner's absence, and only the few undecided payments get a tree, warm-started from the main one.
+    4. Payments are computed together (`PaymentSolver`): one programme's prices bound the other apps' welfare
+       without each winner, and only the few undecided payments get a tree, warm-started from the main one.
 
     HiGHS solves the linear programmes; its MILP solver is not used, because its claims can't be checked.
     """

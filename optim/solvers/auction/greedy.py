@@ -42,8 +42,8 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
     Notes
     -----
     The bound is the better of two relaxations, the count of GPUs and the linear programme over types. A
-    payment depends on the others' optimal log welfare without the app. Its lower bound comes from giving the app's
-    GPUs to the others greedily, its upper bound from the count of GPUs. Payments are therefore intervals.
+    payment depends on the other apps' optimal log welfare without the paying app. A lower bound of this optimum comes from
+    giving the app's GPUs to the other apps greedily, an upper bound from the count of GPUs. So payments are intervals.
     """
 
     summary: ClassVar[str] = "the largest gain of log welfare per GPU first, then exchange; payments in intervals"

@@ -35,7 +35,7 @@ class Offer:
     cluster
         The cluster; its free GPUs are on offer.
     lease_min, horizon
-        Length of the lease, and how bids are valued.
+        Length of the lease in minutes, and the assumed period of a bid's allocation.
     kind
         Type of the offered GPUs; empty if there is only one.
     """
@@ -69,7 +69,7 @@ class Bid:
     table
         The bids.
     gang
-        Bundles are multiples of this number.
+        Gang size; the bundles are multiples of this number.
     elapsed_min, work_min
         The terms of rho.
     prepare_s
@@ -331,7 +331,7 @@ class ArbiterOptions:
     fairness
         f in [0, 1]: the share 1 - f of the apps, those with the worst rho, may bid; at 0 all, at 1 only the worst app.
     lease_min, horizon
-        Length of leases, and how bids are valued.
+        Length of leases in minutes, and the assumed period of a bid's allocation.
     empty_value
         Value of an app without GPUs; a lottery is truthful only if this value is 0.
     solver, solver_options

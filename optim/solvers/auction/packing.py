@@ -37,7 +37,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
 
 @compiled
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
-    """Place each item where the least capacity remains, and take this capacity; otherwise as `reserve`.
+    """Do the same as `reserve`, but place each item where the least capacity remains, and take this capacity.
 
     Ties are random if `random`, the state of `below`, is given.
     """
@@ -153,7 +153,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     """Fill one rack after the other as full as possible with loads of machines and with rack bundles.
 
     A machine's load is the number of its GPUs in use. For each rack, a dynamic programme over (GPUs, machines) finds the
-    largest total. Among the fillings with this total, numbers near an equal share of the remaining ones are preferred,
+    largest total. Among the fillings with this total, numbers near an equal share of the remaining loads and bundles win,
     so that no rack runs out of machines or of bundles. Writes the racks of bundles to `place`. Returns for each machine
     the machine whose load it takes over.
     """

@@ -33,7 +33,7 @@ def bounded_award(
     """Return an allocation with the better of two bounds, and the interval of the other apps' optimum without each winner.
 
     The bounds are those of the count relaxation and of the linear programme over types. The lower end of an interval
-    comes from giving the winner's GPUs to the others greedily.
+    comes from giving the winner's GPUs to the other apps greedily.
     """
     relaxed = CountRelaxation.of(tables)
     proof: BoundProof = CountProof()
@@ -69,9 +69,9 @@ class Payments(StrEnum):
     """Precision of the payments."""
 
     DECIDED = "decided"
-    """Until both ends of the interval give the same GPUs."""
+    """Tighten each interval until both ends give the same GPUs."""
     CLOSED = "closed"
-    """Until the interval is a point."""
+    """Tighten each interval to a point."""
 
 
 @dataclass(slots=True)
@@ -83,11 +83,11 @@ class PaymentState:
     app, bundle, gang
         The winner, its awarded GPUs, and its gang size.
     others
-        The others' log welfare in the allocation.
+        Log welfare of the other apps in the allocation.
     bound, proof
-        Upper bound on the others' log welfare in the winner's absence, and its proof; None for the count relaxation.
+        Upper bound on the other apps' log welfare without the winner, and its proof; None for the count relaxation.
     reached, witness
-        Best known log welfare of the others in the winner's absence, and its allocation; None for the main allocation.
+        Best known log welfare of the other apps without the winner, and its allocation; None for the main allocation.
     """
 
     app: int
@@ -101,7 +101,7 @@ class PaymentState:
     tree: Tree | None = None
 
     def improve(self, value: float, witness: Callable[[], Witness | None]) -> None:
-        """Store an allocation of the others if it is better than the known one."""
+        """Store an allocation of the other apps if it is better than the known one."""
         if value > self.reached + MIN_PROGRESS:
             known = witness()
             if known is not None:
@@ -132,9 +132,10 @@ class PaymentState:
 class PaymentSolver:
     """All payments of an auction: cheap steps for all winners before expensive steps for a single winner.
 
-    1. The count relaxation bounds each payment on one side; giving the winner's GPUs to the others greedily, on the other.
-    2. The prices of one linear programme of all apps, with counted GPUs, bound the others' welfare without each winner.
-    3. If the count bound is the best, its choice is placed.
+    1. The count relaxation bounds each payment from one side; giving the winner's GPUs to the other apps greedily bounds it
+       from the other side.
+    2. The prices of one linear programme of all apps, with counted GPUs, bound the other apps' welfare without each winner.
+    3. If the count bound is the best, the solver tries to place the rows that attain it.
     4. Each remaining winner gets a tree. The trees run in turns of growing length, until all winners are settled or at
        their limit. Of identical winners, only one is searched per turn.
 
@@ -198,7 +199,7 @@ class PaymentSolver:
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            # Allocations of other winners may have settled the claim. Without a proof, the count bound is the best.
+            # Allocations found for other winners may have settled this payment. Without a proof, the count bound is the best.
             is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)
             if claim.proof is None and not is_settled and not self._monitor.is_over():
                 self._count(claim)
@@ -230,7 +231,7 @@ class PaymentSolver:
         return Witness(row=self._tables.chosen_rows(allocation.choice), placement=allocation.placement)
 
     def _price(self, claims: Sequence[PaymentState]) -> None:
-        """Bound the others' welfare without each winner by the prices of one programme."""
+        """Bound the other apps' welfare without each winner by the prices of one programme."""
         lp = self._lp()
         priced = count_with_prices(lp, lp.solve({}), {}, NO_APP)
         self.nodes += 1
@@ -240,7 +241,7 @@ class PaymentSolver:
             self.shared = priced.proof
 
     def _count(self, claim: PaymentState) -> None:
-        """Place the count relaxation's choice without a winner, or its repaired part."""
+        """Place the rows that the count relaxation chooses without a winner, or a repaired choice."""
         tables, packer = self._tables, self._packer
         _, choice = self._relaxed.without(claim.app)
         claim.improve(tables.welfare(choice), partial(packer.witness, tables, choice))
@@ -284,7 +285,7 @@ class PaymentSolver:
         claim.lower(interval.bound, interval.proof)
 
     def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
-        """Return a key that is equal for identical winners: the bundle that it leaves, and the others' possible gain."""
+        """Return a key that is equal for identical winners: the bundle that it leaves, and the other apps' possible gain."""
         column = self._main.choice[claim.app]
         gains = (round(claim.bound - claim.others, 9), round(claim.reached - claim.others, 9))
         return int(self._tables.level[column]), claim.bundle, *gains
@@ -299,7 +300,7 @@ class PaymentSolver:
                 claim.improve(claim.others + gain, partial(self._exchanged, source, claim))
 
     def _exchanged(self, source: PaymentState, claim: PaymentState) -> Witness | None:
-        """Return the others' allocation without one winner, with that winner in another's place; None if impossible."""
+        """Return the witness of `source` with its app in place of the app of `claim`; None if they can't exchange places."""
         tables, witness = self._tables, source.witness
         ours, theirs = self._main.choice[source.app], self._main.choice[claim.app]
         level, other = tables.level[ours], tables.level[theirs]

@@ -205,7 +205,7 @@ def _proof(award: Award) -> AuctionProof:
 def make_plan(instance: AuctionInstance, award: Award, rule: PaymentRule, seed: int) -> AuctionPlan:
     """Return the plan: an interval for the share of each winner, and grants by the rule.
 
-    With w the others' log welfare in the allocation and OPT their optimum without app i,
+    With w the log welfare of the apps other than i in the allocation, and OPT their optimum without app i,
     the share is ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end of the
     share, so that no app pays more than a known allocation justifies.
     """

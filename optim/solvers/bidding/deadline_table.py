@@ -88,16 +88,18 @@ class DeadlineJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leases:
-    """Leases by type and age, with the cost and idle time of one more tick; the last two rows are launches.
+    """Leases by type and age, with the cost and idle time of one more tick; the last two entries are launches.
+
+    All fields have shape (leases + 2,).
 
     Parameters
     ----------
     is_spot
-        Shape (leases + 2,), like all fields: whether the machines are spot machines.
+        Whether the machines are spot machines.
     idle, rest
         Units of set-up in the coming tick, and in all coming ticks.
     after
-        State after the tick: 1 + row of the lease that is one tick older.
+        State after the tick: 1 + index of the lease that is one tick older.
     charge
         Dollars of the coming tick.
     end_rate
@@ -229,7 +231,17 @@ def unit_of(job: DeadlineJob, ages: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableShape:
-    """Seconds per unit; units of a tick, a set-up and the slack; and each tick's rows (see `DeadlineTable`)."""
+    """Units of time, and rows of a table.
+
+    Parameters
+    ----------
+    unit_s
+        Seconds per unit.
+    per_tick, setup, steps
+        Units of a tick, of a set-up, and of the slack.
+    begin, low
+        As in `DeadlineTable`.
+    """
 
     unit_s: int
     per_tick: int
@@ -321,9 +333,10 @@ def _solve(
 ) -> None:
     """Fill a table, the last tick first.
 
-    `times` are units per tick, seconds per unit, units of set-up, work, maximal idle units. A launch that ends the job
+    `times` has the units per tick, the seconds per unit, the set-up in units, the seconds of work, and the maximal idle
+    units. A launch that ends the job
     within its tick is charged at least `launch_s`. `later[lost, lease, spell]` is the mean cost from the next tick on,
-    given the idle units and the lease (0: none) at the next tick, and the spell at the present one.
+    given the idle units and the lease (0: none) at the next tick, and the spell at the present tick.
     """
     per_tick, unit, setup, work, steps = times
     is_spot, idle, rest, after, charge, end_rate, refund = leases

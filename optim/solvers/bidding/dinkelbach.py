@@ -54,7 +54,8 @@ class DinkelbachOptions:
 class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     """The exact solver: branch and bound on ``cost - q work`` with q just below the best cost per work known.
 
-    A footprint whose value is negative is better by more than half the tolerance, and the search restarts at its ratio.
+    A footprint with a negative ``cost - q work`` is better by more than half the tolerance, and the search restarts at its
+    ratio.
     Otherwise the tree closes, and proves that no footprint is better.
 
     Notes

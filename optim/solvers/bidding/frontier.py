@@ -81,7 +81,7 @@ class Frontier:
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
     def corners(self, footprint: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
-        """Return cost and work, in order of work, of the undominated ones among the points and the given footprint."""
+        """Return cost and work of the points and the given footprint, without dominated ones, in order of work."""
         value = evaluate(instance, footprint)
         corners: list[tuple[float, float]] = []
         points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}
@@ -94,7 +94,7 @@ class Frontier:
 class Trace(AbstractIteration[Frontier]):
     """The frontier around a footprint, point by point: `trace_frontier` as an iteration.
 
-    `solved` is the number of boxes solved in all trees; it starts at `begun`.
+    `solved` is the number of boxes solved in all trees; it starts at `begun`, the number solved before.
     """
 
     def __init__(

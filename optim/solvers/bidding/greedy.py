@@ -76,10 +76,10 @@ class GreedySolver(AbstractHeuristic):
 
     Notes
     -----
-    One rule takes the bid whose addition has the least cost per work, the other the bid that lowers the footprint's cost
-    per work most. The first is exact if costs and work are additive and no limit joins several bids: then the best
+    The first rule takes the bid whose addition has the least cost per work, the second the bid that lowers the footprint's
+    cost per work most. The first is exact if costs and work are additive and no limit joins several bids: then the best
     footprint contains every bid whose cost per work is below the optimum's. Under a binding joint limit, the first rule
-    may fill the limit with cheap, small bids; the second takes large ones. If neither result does the minimum work, the
+    may fill the limit with cheap, small bids; the second takes large bids. If neither result does the minimum work, the
     search continues as in `exchange`. With a concave curve, joint limits, or losses shared by all bids, the search may
     stop at a footprint that only an exchange improves. docs/mathematics/bidding.md proves the additive case. The lower
     bound is that of the relaxation.

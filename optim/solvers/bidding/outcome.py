@@ -28,7 +28,7 @@ def cap_units(instance: BiddingInstance) -> FloatArray:
 
 
 def in_units(instance: BiddingInstance, units: FloatArray) -> BiddingInstance:
-    """Return the instance with each cap in its unit; weights that become too large stay infeasible at `LARGEST`."""
+    """Return the instance with each cap in its unit; weights above `LARGEST` are set to it and stay infeasible."""
     caps = instance.caps
     weight = np.minimum(caps.weight / units[:, None], LARGEST)
     return replace(instance, caps=replace(caps, weight=weight, limit=caps.limit / units))

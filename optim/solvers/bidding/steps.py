@@ -22,9 +22,9 @@ IMPROVEMENT = 1e-12
 class LocalSearch(AbstractIteration[IntArray]):
     """Step to the best footprint in the neighbourhood until none is better.
 
-    A neighbour adds any number of instances to one bid, removes any number, or exchanges two bids: one instance for one
-    or two, or all for as many or for as many as possible. Footprints are compared by missing work and survival, then by
-    cost per work; ties go to the first.
+    A neighbour adds any number of instances to one bid, removes any number, or exchanges instances of one bid for
+    instances of another bid: one for one or two, or all for as many, or for as many as that bid allows. Footprints are
+    compared by missing work and survival, then by cost per work; ties go to the first.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class LocalSearch(AbstractIteration[IntArray]):
         return neighbours(self.instance, self.counts)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
-        """Return the row to step to, of a table of better footprints."""
+        """Return the row of a table of better footprints to step to."""
         return int(np.lexsort((value, lack))[0])
 
     def is_done(self) -> bool:
@@ -105,7 +105,7 @@ class SteepestAdditions(LocalSearch):
 class GreedySearch(SteepestAdditions):
     """Add instances of one bid at a time to the empty footprint, in increasing ratio of added cost to added work.
 
-    Only additions that lower the cost per work count; among equal ratios, the one that lowers it most is taken.
+    Only additions that lower the cost per work count; among equal ratios, the addition that lowers it most is taken.
     """
 
     def reachable(self) -> IntArray:

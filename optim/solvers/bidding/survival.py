@@ -81,7 +81,7 @@ def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
 
 @compiled
 def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
-    """Add to `total`, in place, a part's surviving amount, which is 0 after a shock; return the largest amount."""
+    """Add a part's surviving amount (0 after a shock) to the amount with distribution `total`; return the largest sum."""
     most = len(total) - 1
     spare[:] = 0.0
     for one in range(top + 1):
@@ -97,7 +97,7 @@ def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: flo
 
 @compiled
 def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
-    """Return, for each vector of capacities, the probability that `most` survives and the expected share of it that does."""
+    """Return, for each vector of capacities, the probability that `most` survives, and the expected surviving share of `most`."""
     figures = np.empty((len(sizes), 2))
     for row in range(len(sizes)):
         lasts = surviving_capacity(sizes[row], stays, most)
@@ -156,7 +156,10 @@ class Rows:
 
 @compiled
 def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
-    """Return, per market, the probability that the hour is hard and the market survives; last, that of a hard hour."""
+    """Return the probability that an hour is hard and the market survives, for each market; then that of a hard hour.
+
+    In a hard hour, less than `short_of` of the capacities `weight` survives.
+    """
     probability = np.zeros(len(weight) + 1)
     by_market, by_zone, by_region = stays.by_market.copy(), stays.by_zone.copy(), stays.by_region.copy()
     sure = Stays(stays.zone, stays.region, by_market, by_zone, by_region)

@@ -21,7 +21,7 @@ FAR = 1e18
 """Dollars of situations in which the deadline can't be met."""
 
 MAX_VALUES = 2**22
-"""Values of a table, 32 MiB; for larger tables the ticks are longer."""
+"""Maximal number of values of a table (32 MiB); ticks are made longer until the table has at most this number."""
 
 PARTS = 3
 """Steps of idle time per tick of the table, if the table isn't too large."""
@@ -100,11 +100,22 @@ class ZoneProblem:
 
 @by_reference
 class Chances(NamedTuple):
-    """Probabilities of groups: `hazard` by group, spell type and age, the others by group, and by age where applicable.
+    """Probabilities of groups of zones, per tick.
 
-    `drawn`: a zone of the group has machines in the long run; `other`: another zone has some after a loss; `met`: ages
-    of a spell seen at a random time; `back`: machines return after an absence of a given age; `back_mean`: they return
-    after an absence seen at a random time.
+    Parameters
+    ----------
+    hazard
+        Shape (groups, 2, ages): a spell of absence or presence ends at this age.
+    drawn
+        Shape (groups,): in the long run, a zone of the group has machines.
+    other
+        Shape (groups,): after a loss, another zone of the group has machines.
+    met
+        Shape (groups, ages): a spell of presence, seen at a random time, has this age.
+    back
+        Shape (groups, ages): machines return after an absence of this age.
+    back_mean
+        Shape (groups,): machines return after an absence that is seen at a random time.
     """
 
     hazard: FloatArray
@@ -131,11 +142,19 @@ class Costs(NamedTuple):
 
 @by_reference
 class Values(NamedTuple):
-    """Mean remaining dollars by tick and grid position of idle time, and further indices.
+    """Mean remaining dollars; the first two indices of each array are the tick and the grid position of the idle time.
 
-    `held`, by group and age: the group's machines are allocated and set up. `lost`, by group: they were just lost.
-    `idle` and `sure`, by row and age in ticks: the job has no machines, or on-demand machines, and no wanted machines
-    have been available for this time. `starts` and `stays`: whether it launches, or keeps, on-demand machines then.
+    Parameters
+    ----------
+    held
+        By group and age: the group's machines are allocated and set up.
+    lost
+        By group: the group's machines were just lost.
+    idle, sure
+        By row and age in ticks: the job has no machines, or on-demand machines, and no wanted machines have been available
+        for this time.
+    starts, stays
+        By row and age: whether the job then launches, or keeps, on-demand machines.
     """
 
     held: FloatArray
@@ -148,7 +167,25 @@ class Values(NamedTuple):
 
 @by_reference
 class Grid(NamedTuple):
-    """Seconds per tick and per idle step, steps per tick, work, last position, idle seconds at position 1, number of ticks."""
+    """The grid of ticks and idle times.
+
+    Parameters
+    ----------
+    tick_s, unit_s
+        Seconds per tick, and per step of idle time.
+    per_tick
+        Steps per tick.
+    work_s
+        Seconds of work.
+    last
+        Last position.
+    lost_s
+        Idle seconds at position 1.
+    ticks
+        Number of ticks.
+    is_whole
+        Whether started ticks are charged in full.
+    """
 
     tick_s: float
     unit_s: float
@@ -299,7 +336,7 @@ def _parts_of(seconds: float, unit_s: float) -> tuple[int, float]:
 
 @compiled
 def _between(values: FloatArray, place: int, beyond: float, first: int, second: int) -> float:
-    """Return the value at a fraction `beyond` between two positions; `FAR` beyond the last position."""
+    """Return the value at a fraction `beyond` of a step after position `place`; `FAR` after the last position."""
     if place + (beyond > 0.0) >= len(values):
         return FAR
     value: float = values[place, first, second]
@@ -326,12 +363,22 @@ def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise:
 
 @by_reference
 class Scratch(NamedTuple):
-    """Intermediate values of one tick; the first index is the grid position.
+    """Intermediate mean remaining dollars of one tick; except in the last two, the first index is the grid position.
 
-    `fresh` and `met`, by row and group: launch of machines that just became available, or whose age is unknown;
-    `fresh_later` and `met_later`: the same one tick later. `after`, by group and age: after a tick with allocated
-    machines; `after_met` is its mean over the ages seen at a random time. `order`, by row: groups as last sorted.
-    `chance` and `choice`, by group: arguments of `_first_of`.
+    Parameters
+    ----------
+    fresh, met
+        By row and group: machines are launched that just became available, or whose age is unknown.
+    fresh_later, met_later
+        `fresh` and `met` one tick later.
+    after
+        By group and age: after a tick with allocated machines.
+    after_met
+        By group: mean of `after` over the ages seen at a random time.
+    order
+        By row: the groups as last sorted.
+    chance, choice
+        By group: arguments of `_first_of`.
     """
 
     fresh: FloatArray

@@ -101,7 +101,7 @@ def _values(
     """Return the minimal remaining costs, as `Optimum.idle` and `Optimum.working`, but with the idle units as last index.
 
     `times` are units per tick, seconds per unit, seconds of work, maximal idle units, and whether the last tick is
-    charged in full. Rows of `setup` and `move` are classes of saved states; `classes` is the class of each zone. The
+    charged in full. Rows of `setup` and `move` are classes of saved states; `classes` is the class of a state in each zone. The
     cost of a step hardly depends on the idle units, so the processor's vector instructions handle all of them at once.
     """
     per_tick, unit, work, steps, is_whole = times
@@ -193,7 +193,9 @@ def _plan(
     idle: IntArray,
     working: IntArray,
 ) -> IntArray:
-    """Return a cheapest plan's stays as rows (place, begin, end, is_lost); it waits wherever waiting costs no more.
+    """Return a cheapest plan's stays as rows (place, begin, end, is_lost); the plan waits wherever waiting costs no more.
+
+    Places 2 z and 2 z + 1 are the spot and the on-demand machines of zone z.
 
     Values have the idle units as last index, as returned by `_values`.
     """

@@ -27,7 +27,7 @@ class Box:
     has_change
         True if the loss for taking new instances is charged, False if no new instances are taken, None if undecided.
     theta, rate
-        Range of theta, minus the logarithm of the probability of no eviction, and range of the sum of all rates.
+        Range of theta (minus the logarithm of the probability of no eviction), and range of the sum of all rates.
     """
 
     low: IntArray
@@ -76,12 +76,14 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-"""A range isn't empty if its lower end exceeds its upper end by at most this, by rounding; relative for ends above 1."""
+"""Excess of a range's lower end over its upper end that counts as rounding, not as an empty range; relative to ends above 1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Envelope:
-    """Planes below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``, with K the sum of all rates.
+    """Planes below the rate lost by evictions, ``lambda (1 - exp(-theta)) K``.
+
+    K is the sum of all rates, and lambda the hours that an eviction costs.
 
     The lost share is concave in theta, so it lies above its chord over theta's range. The product of the chord and K
     lies above the two lower planes of McCormick's envelope.
@@ -91,9 +93,9 @@ class Envelope:
     theta, rate, loss
         Ranges of theta, of the sum K of all rates, and of the lost share ``lambda (1 - exp(-theta))``.
     sure, step
-        Theta is `sure` plus `step`, shape (active,), of each active bid whose indicator is 1.
+        Theta is `sure` plus the sum of `step`, shape (active,), over the active bids whose indicator is 1.
     unit, fixed
-        K is `fixed` plus `unit`, shape (active,), for each instance of an active bid.
+        K is `fixed` plus the sum of `unit`, shape (active,), over all instances of active bids.
 
     References
     ----------
@@ -120,7 +122,7 @@ class Envelope:
         return self.loss[1] > self.loss[0]
 
     def plane(self, mix: float) -> tuple[float, float]:
-        """Return the slopes in K and theta of a mean of both planes; `mix` weights the one at the ranges' upper ends."""
+        """Return the slopes in K and theta of a mean of both planes; the plane at the ranges' upper ends has weight `mix`."""
         rise = self.loss[1] - self.loss[0]
         if rise <= 0:
             return self.loss[0], 0.0
@@ -135,7 +137,7 @@ class Envelope:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relaxation:
-    """The relaxation of a box, as sums over cells; equal cells of scenarios are merged.
+    """The relaxation of a box, as sums over cells (slots of scenarios, or one hour); equal cells are merged.
 
     The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)``. The useful rate is ``y_c <= G(V_c)``, with the
     rate ``V_c = base_c + rate_c k`` less the loss of the envelope. In open cells the lost rate is
@@ -155,7 +157,7 @@ class Relaxation:
     rate
         Shape (cells, active): rate of an instance.
     is_open
-        Shape (cells,): whether the box leaves undecided if an eviction costs time in the cell.
+        Shape (cells,): whether it depends on the footprint in the box if an eviction costs time in the cell.
     hit
         Shape (cells, active): whether a bid is outbid in an open cell.
     most
@@ -164,7 +166,7 @@ class Relaxation:
         Bounds on the loss, if the eviction of one bid costs all instances time. `base` and `rate` are net of this loss
         unless the loss is curved.
     is_nested
-        Whether Z instead indicates that a bid, or a lower bid of its market, is taken.
+        Whether Z indicates instead that the bid, or a lower bid of its market, is taken.
     cell_of
         Shape (original cells,): merged cell of each original cell.
     loss_h
@@ -285,7 +287,7 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: f
 def _envelope(
     instance: BiddingInstance, outlook: HourOutlook, box: Box, active: IntArray, change: float, min_rate: float
 ) -> Envelope:
-    """Return the ranges of theta and of the sum of rates in a box, and the loss at their ends.
+    """Return the ranges of theta and of the sum of rates in a box, and the loss at the ends of theta's range.
 
     If a bid's useful time might be clamped at 0, the loss is set to its minimum for the entire box.
     """

@@ -14,7 +14,7 @@ from optim.solvers.bidding.survival import Rows
 from optim.solvers.bidding.tree.box import Relaxation
 
 BISECTIONS = 60
-"""Bisections for a tangent's point: the width falls below a double's resolution."""
+"""Number of bisections for a tangent's point: the interval's width falls below a double's resolution."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

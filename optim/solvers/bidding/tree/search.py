@@ -50,7 +50,7 @@ class TreeResult:
 INTEGRAL_TOL = 1e-6
 
 STAKE = 0.02
-"""Least share of a box's gap that an indicator, or the envelope, must cause for a split by the indicator or by a sum."""
+"""A box is split by an indicator, or by a sum, only if the indicator, or the envelope, causes this share of its gap."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,7 +67,7 @@ class OpenBox:
 
 
 def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: OpenBox) -> tuple[int, float] | None:
-    """Return the code of theta or the sum of rates, and where to split it; None unless the envelope causes much of the gap."""
+    """Return which sum to split (`THETA` or `RATE`), and where; None unless the envelope causes much of the gap."""
     e = entry.relaxation.envelope
     if e is None or not e.is_curved:
         return None
@@ -145,7 +145,7 @@ ROUNDING = 1e-10
 """Relative margin by which stated bounds are weaker than computed ones."""
 
 PATIENCE = 25
-"""Boxes that a hasty search solves after an improvement before it ends, so that the next starts at the better ratio."""
+"""Boxes that a hasty search solves after an improvement before it ends, so that the next search starts at the better ratio."""
 
 LEAP = 0.003
 """Relative improvement of the ratio at which a hasty search ends at once."""
@@ -296,7 +296,7 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _solve(
         self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], max_covers: int
     ) -> LpPoint:
-        """Solve a box's relaxation, and again after each addition of a violated cover row, whose number `used` receives."""
+        """Solve a box's relaxation, again after each violated cover row that is added; `used` receives the rows' numbers."""
         first, pool = self._onto(relaxation, tangents), self._pool
         while True:
             rows, tol = pool.rows_of(used), self._curve_tol
