@@ -48,7 +48,7 @@ class Trial:
     solver
         Name of a registered solver of the instance's problem.
     options
-        The solver's options or a mapping of their names.
+        The solver's options object, or a mapping of its fields.
     seed
         Seed of every solve.
     iteration_limit
@@ -154,7 +154,7 @@ def check_statuses(trial: Trial) -> None:
 
 
 def check_bound_not_crossed(trial: Trial) -> None:
-    """Demand that no objective is better than the bound of the same or the other solve."""
+    """Demand that neither solve, with and without a time limit of 0, has an objective better than the bound of either."""
     solutions = (trial.solution, trial.zero_time)
     sign = 1.0 if trial.problem.sense is Sense.MAXIMISE else -1.0
     for first in solutions:

@@ -49,7 +49,7 @@ def solver_named(problem: str, name: str) -> Solver:
 
 
 def _user_solver(problem: str, name: str) -> Solver:
-    """Return a solver from a file, under the name that it registers or else the requested name."""
+    """Return a solver from a file, under the name that its class registers, otherwise under the requested name."""
     kind = load_class_from_file(name, AbstractSolver, f"a solver of {problem}")
     registered = [solver for solver in REGISTRY if type(solver) is kind]
     if registered and registered[0].problem != problem:

@@ -58,7 +58,7 @@ MAX_SLOWDOWN = 1e6
 
 
 def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
-    """Return the proof of the bound (D.2) of docs/mathematics/cluster.md: the time t at which it is largest."""
+    """Return the proof of the bound (D.2) of docs/mathematics/cluster.md: the time t at which the bound is largest."""
     pools = gpu_pools(jobs, cluster)
     work, best, best_us = (jobs.gpus * pools.duration_us).astype(float), 0, -1.0
     for who, gpus in pools.bound_together():
@@ -70,7 +70,7 @@ def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
 
 
 def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
-    """Return an interval that proves the largest slowdown found by bisection ((D.3)); slowdown 1 if none is overloaded."""
+    """Return an interval that proves the largest slowdown that bisection finds ((D.3)); slowdown 1 if none is overloaded."""
     pools, proof = gpu_pools(jobs, cluster), IntervalProof(slowdown=1.0, from_us=0, to_us=0)
     for who, gpus in pools.bound_together():
         facts = (jobs.submit_us[who], jobs.duration_us[who], jobs.gpus[who] * pools.duration_us[who], gpus)

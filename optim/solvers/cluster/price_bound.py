@@ -2,8 +2,9 @@
 
 Times are integer microseconds and are subtracted before conversion, so that no precision is lost over years of submissions.
 
-Here a job may run on any part of its gang, at proportional speed. A job with rates x(t) <= 1 that add up to its run time by
-its end is a mixture of schedules of the full gang that end no later. So (D.1) of docs/mathematics/cluster.md holds for it.
+Here a job may run on any part of its gang, at proportional speed. If its rates x(t) <= 1 add up to its run time by its
+end, the job's schedule is a mixture of schedules of the full gang that end no later. So (D.1) of
+docs/mathematics/cluster.md holds for it.
 """
 
 import heapq
@@ -102,7 +103,7 @@ def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
 
 
 def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
-    """Return a pool for each job: the one where it would end first if earlier work were spread evenly over the pool's GPUs."""
+    """Return for each job the pool where it would end first if earlier work were spread evenly over the pool's GPUs."""
     usable = pools.usable
     chosen = np.array([each[0] for each in usable])[pools.class_of]
     if all(len(each) == 1 for each in usable):
@@ -123,7 +124,7 @@ def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
 SECOND = 1e6
 
 SPARE = 1e-9
-"""Share of a job's flow time up to which the excess of the flow time over the run time counts as rounding."""
+"""Excess of a job's flow time over its run time that counts as rounding, as a share of the flow time."""
 
 
 @compiled
@@ -214,7 +215,7 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
 
 @compiled
 def use_of_slots(release, duration, width, edge, first, price, flow, use):
-    """Add to `use` the GPU-seconds that jobs buy in each slot: the cheapest within each flow time, at ties the earliest."""
+    """Add to `use` the GPU-seconds that jobs buy in each slot: the cheapest seconds within each flow time, at ties the earliest."""
     last = len(price)
     for job in range(len(release)):
         r, end = release[job], flow[job]
@@ -262,12 +263,12 @@ def purchases(release, duration, width, edge, first, price, flow):
 
 
 NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
-"""Numbers of GPUs, and microseconds of work, up to which a remainder counts as rounding."""
+"""Number of GPUs, and microseconds of work, that count as rounding if no more than this remains."""
 
 
 @compiled
 def _fill(waiting, free, width, run, rate, count):
-    """Start waiting jobs, most urgent first, the last one on the GPUs that remain.
+    """Start waiting jobs, most urgent first; the last job runs on the GPUs that remain.
 
     Returns the free GPUs and the number of running jobs.
     """
@@ -297,14 +298,17 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
 
     Parameters
     ----------
-    release, duration, width, gpus
-        Submission and run time of each job in integer microseconds, in order of submission; size of its gang, possibly
-        below 1; and total number of GPUs.
+    release, duration
+        Submission and run time of each job in integer microseconds, in order of submission.
+    width
+        Size of each job's gang, possibly below 1.
+    gpus
+        Total number of GPUs.
     key, is_by_work
         Priority of each job, smaller is more urgent; multiplied by the remaining run time if `is_by_work`.
     mark, marginal
-        Output arrays with two entries per job: the beginning of each spell, and its least urgent running job, -1 if a
-        GPU is free.
+        Output arrays with two entries per job: the beginning of each spell, and the least urgent job that runs in the
+        spell, -1 if a GPU is free.
     """
     count, remaining_us = len(release), duration.astype(np.float64)
     flow, run, rate = np.zeros(count), np.empty(count, np.int64), np.empty(count)
@@ -315,7 +319,7 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
         while upcoming < count and release[upcoming] <= now:
             heapq.heappush(waiting, (key[upcoming] * (remaining_us[upcoming] if is_by_work else 1.0), upcoming))
             upcoming += 1
-        for place in range(running - 1, -1, -1):  # a job with a part of its gang competes again for more
+        for place in range(running - 1, -1, -1):  # a job that runs on a part of its gang competes again for more GPUs
             job = run[place]
             if rate[place] < width[job]:
                 heapq.heappush(waiting, (key[job] * (remaining_us[job] if is_by_work else 1.0), job))
@@ -421,7 +425,7 @@ class Master:
         self.highs = silent_highs(lp, presolve="off", simplex_strategy=PRIMAL_SIMPLEX)
 
     def add(self, kind: IntArray, slot: IntArray, seconds: FloatArray, flow: FloatArray) -> int:
-        """Add purchases, sorted by class, unless known; return the number of new ones."""
+        """Add purchases, sorted by class, unless they are known; return the number of new columns."""
         first = np.searchsorted(kind, np.arange(self.kinds + 1))
         new = 0
         for each in range(self.kinds):
@@ -461,19 +465,19 @@ class Master:
 
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
-"""A step's gain counts if it exceeds NOTABLE of the level's distance from the best bound. After more than PATIENCE steps
+"""A step's gain counts if it exceeds the level's distance from the best bound times NOTABLE. After more than PATIENCE steps
 without such a gain, this distance is multiplied by CLOSER."""
 
 KEPT_STEPS, PARTS = 40, 4
-"""Number of last steps whose flow times define parts of jobs to be scheduled again, and number of parts per job."""
+"""Number of last steps whose flow times define the parts of jobs to schedule, and number of parts per job."""
 
 MAX_PARTS = 100_000
 
 MAX_CELLS, MAX_ROUNDS, CLOSE = 8_000, 60, 2e-4
-"""Largest number of job classes times slots for column generation, its largest number of rounds, and its relative gap."""
+"""Largest product of job classes and slots for column generation, and maximal rounds and relative gap of the latter."""
 
 MAX_CALLS = 20_000
-"""Largest number of calls of compiled loops, one per class and step: many classes mean fewer steps."""
+"""Maximal number of calls of compiled loops, one per job class and step: with many classes there are fewer steps."""
 
 DEAREST = 3.0
 """Price of time beyond the supply in the programme, relative to the highest of the best prices."""
@@ -557,7 +561,7 @@ def bound_mean_completion(
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
-        if search.best_price.any():  # otherwise no prices over these slots may improve the bound: try other slots
+        if search.best_price.any():  # otherwise prices over these slots may be unable to raise the bound
             break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
@@ -623,7 +627,7 @@ class _Search:
     """A search for the best prices over slots, by subgradient steps and then column generation.
 
     The subgradient is the GPU-seconds that the minimisers buy in each slot, minus the supply. Steps have Polyak's length for
-    a level above the best value. The level begins at the value of a schedule of divisible gangs, an upper bound of all prices'
+    a level above the best value. The first level is the value of a schedule of divisible gangs, an upper bound of all prices'
     values.
 
     Parameters

@@ -136,10 +136,10 @@ def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen)
     Parameters
     ----------
     speed, relative
-        Each job's speeds divided by its highest speed, and its gang divided by each type's GPUs; shape (jobs, 3).
+        Shape (jobs, 3): each job's speed on each type divided by its highest speed, and its gang divided by the type's GPUs.
     remaining_s, end, elapsed
-        Seconds of remaining work at the highest speed, run time of the isolated counterpart, and seconds since submission;
-        shape (jobs,).
+        Shape (jobs,): seconds of remaining work at the highest speed, run time of the isolated counterpart, and seconds
+        since submission.
     ratio
         A known lower bound of the ratio.
     tol
@@ -205,7 +205,7 @@ BILL_TOL = 1e-8
 """Excess of the total cost over 1 at which the search for prices ends."""
 
 SLACK = 1e-7
-"""Shares are searched for at the proven ratio times 1 + SLACK."""
+"""The search looks for shares that attain the proven ratio times 1 + SLACK."""
 
 FIRST_COLUMNS = 12
 
@@ -278,8 +278,8 @@ TOL = 1e-6
 """Relative gap between the bounds of rho at which the search ends."""
 
 MANY_JOBS = 1_024
-"""From this number of jobs on, HiGHS' interior-point method with crossover is used. For 1,851 jobs it takes 0.25 s, the simplex
-method 0.42 s."""
+"""From this number of jobs on, HiGHS' interior-point method with crossover is used. It is then faster
+than the simplex method."""
 
 MAX_PRICED_TYPES = 3
 
@@ -302,7 +302,7 @@ class Shares:
     value
         Smallest relative throughput, or largest finish-time ratio.
     solves, solver_s
-        Number of solved linear programmes and seconds of HiGHS; for the direct search, the number of tried prices and 0.
+        Number of solved linear programmes, and seconds of HiGHS; the direct search sets the number of tried prices, and 0.
     """
 
     x: FloatArray
@@ -448,7 +448,7 @@ def _need(problem: ShareProblem, rho: float) -> FloatArray:
 
 
 def _next_lower(problem: ShareProblem, dual: FloatArray, value: float, rho: float) -> float:
-    """Return the lower bound of rho proven by dual prices: the rho at which the needs cost the available budget.
+    """Return the lower bound of rho that dual prices prove: the rho at which the needs cost the available budget.
 
     The total cost of needs is decreasing and convex in rho, so Newton's method from the left stays on the left.
     """

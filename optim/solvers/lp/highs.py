@@ -95,7 +95,7 @@ Watch = Callable[[HighsState], Termination | None]
 
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
-"""HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
+"""HiGHS' simplex strategies: dual simplex after changes of bounds and new rows, primal simplex after new columns."""
 
 OnSolution = Callable[[FloatArray], None]
 """Function called with the columns' values at each better point."""
@@ -551,7 +551,7 @@ def empty_programme(num_rows: int) -> "highspy.Highs":
     """Return a programme without columns, solved by the simplex method on one thread.
 
     Costs and bounds are not perturbed: programmes that change a little and start from the last basis take fewer steps
-    without perturbation (93 instead of 121 on average in a branching tree).
+    without perturbation.
     """
     import highspy
 

@@ -13,7 +13,7 @@ Column generation needs dual points in the middle of the optimal face instead of
 columns and better Lagrangian bounds, and a loose tolerance saves most of the work. Two properties make
 packing programmes suitable for such methods. All entries are at least 0, so shrinking x gives a strictly
 feasible point: every solve starts feasible, from the last point if there is one. And the rows define the
-slacks, so the slacks' steps are computed from the rows and the point stays feasible to rounding.
+slacks, so the slacks' steps are computed from the rows, and the point stays feasible up to rounding.
 
 References
 ----------
@@ -160,7 +160,7 @@ class Skyline:
         return self.base + np.arange(len(self.base))
 
     def panels(self, flat: FloatArray) -> list[FloatArray]:
-        """Return the blocks as views in column-major order, each of shape (rows from its first to its last, columns)."""
+        """Return the blocks as views in column-major order; the shape of each is (rows from its first to its last, columns)."""
         height = self.begin[1:] - self.first
         return [
             flat[self.start[t] : self.start[t + 1]].reshape((height[t], -1), order="F") for t in range(len(self.first))
@@ -168,7 +168,7 @@ class Skyline:
 
 
 class SkylineFactor:
-    """The factor U with U'U = A; overwrites the matrix.
+    """The factor U with U'U = A; it overwrites the matrix A.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ MAX_REFINEMENTS = 4
 MAX_FACTORISATIONS = 6
 
 REGULARISATION = 1e-13
-"""Relative addition to the diagonal after failed factorisations, multiplied by another 100 at each attempt."""
+"""After k failed factorisations, the diagonal is multiplied by 1 + REGULARISATION * 100^k."""
 
 
 class NewtonSystem:
@@ -278,7 +278,7 @@ class NewtonSystem:
         self.job_diagonal: FloatArray = np.zeros(0)
 
     def factorise(self, weight: FloatArray, row_ratio: FloatArray, job_ratio: FloatArray) -> bool:
-        """Assemble and factorise the matrix for d, e and f; False if it can't be factorised."""
+        """Assemble and factorise the matrix for d, e and f; return False if it can't be factorised."""
         self._weight, self._row_ratio = weight, row_ratio
         matrix = self._matrix
         newton, self.job_diagonal = newton_matrix(
@@ -357,19 +357,19 @@ SMALLEST_CENTRING = 1e-4
 MAX_CORRECTIONS = 3
 
 LONG_ENOUGH = 0.95
-"""Centrality corrections, each a solve with the same factor, end when primal and dual step are at least this long."""
+"""Centrality corrections, each a solve with the same factor, end when the primal and dual steps are at least this long."""
 
 REACH = 0.3
-"""Attempted increase of the step lengths per correction."""
+"""Increase of the step lengths that a correction attempts."""
 
 MIN_GAIN = 0.05
-"""Corrections with a smaller total increase of both steps are dropped."""
+"""A correction that increases the sum of both step lengths by less is dropped."""
 
 CENTRAL = (0.1, 10.0)
 """Complementarity products between these multiples of their target count as central."""
 
 MAX_SLACK, MAX_ADDED = 1e-5, 1e-4
-"""Largest share of a row's capacity that a warm start frees, and of a job that it adds to the job's columns. One row's
+"""Largest share of a row's capacity that a warm start frees, and largest weight that it adds to a job's columns. One row's
 slack shrinks all columns: a share of 1e-4 costs 1e-4 of the objective."""
 
 
@@ -384,7 +384,7 @@ class WarmStart:
     row_price, job_price
         p and mu; new rows have price 0.
     complementarity
-        Target complementarity: a start much closer to the boundary is moved away from it.
+        Target complementarity: a start that is much closer to the boundary is moved away from the boundary.
     """
 
     x: FloatArray
@@ -400,13 +400,13 @@ class InteriorPoint:
     Parameters
     ----------
     x, slack, spare
-        Primal: columns, rows' slack s, convexity rows' slack u. Feasible to rounding.
+        Primal point: columns, slack s of the rows, slack u of the convexity rows. It is feasible up to rounding.
     row_price, job_price, dual_slack
-        Dual: p, mu and z.
+        Dual point: p, mu and z.
     value
         Primal objective v'x.
     complementarity
-        x'z + s'p + u'mu, the distance of the two objectives.
+        x'z + s'p + u'mu, the difference between the dual and the primal objective.
     infeasibility
         Largest absolute primal residual (rows have right-hand side 1).
     iterations
@@ -474,7 +474,7 @@ class _Point(NamedTuple):
     z: FloatArray
 
     def moved(self, step: "_Point", primal: float, dual: float) -> "_Point":
-        """Return the point after a step, its primal and dual parts scaled."""
+        """Return the point after a step whose primal and dual parts are scaled by `primal` and `dual`."""
         lengths = (primal, primal, primal, dual, dual, dual)
         return _Point(*(part + length * change for part, length, change in zip(self, lengths, step, strict=True)))
 
@@ -564,7 +564,7 @@ class _Iteration:
         )
 
     def advance(self) -> bool:
-        """Take one predictor-corrector step; False if the Newton matrix can't be factorised."""
+        """Take one predictor-corrector step; return False if the Newton matrix can't be factorised."""
         at = self.at
         if not self.system.factorise(at.x / at.z, at.s / at.p, at.u / at.mu):
             return False

@@ -11,7 +11,7 @@ References
 ----------
 Chambolle, Pock, "A first-order primal-dual algorithm for convex problems with applications to imaging", 2011,
 DOI 10.1007/s10851-010-0251-1. Applegate, Diaz, Hinder, Lu, Lubin, O'Donoghue, Schudy, "Practical large-scale linear
-programming using primal-dual hybrid gradient", NeurIPS 2021, arXiv 2106.04756 (restarts, weights of the two sides).
+programming using primal-dual hybrid gradient", NeurIPS 2021, arXiv 2106.04756 (restarts, weights of primal and dual).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,19 @@ from optim.core.arrays import FloatArray, IntArray
 
 @by_reference
 class Columns(NamedTuple):
-    """A master's columns: start of each job's columns and of each column's entries, the entries, and the columns' values."""
+    """A master's columns.
+
+    Parameters
+    ----------
+    job_start
+        Shape (jobs + 1,): index of each job's first column.
+    start
+        Shape (columns + 1,): index of each column's first entry.
+    row, entry
+        Shape (entries,): row and value of each entry.
+    value
+        Shape (columns,): value of each column.
+    """
 
     job_start: IntArray
     start: IntArray
@@ -81,7 +93,7 @@ def _row_use(columns, x, use):
 def step_sizes(columns, job_step, row_step):
     """Write the longest steps of jobs and rows.
 
-    For a job it is the inverse of its largest column sum, for a row the inverse of the sum of each job's largest entry.
+    A job's step is the inverse of its largest column sum, a row's step the inverse of the sum of each job's largest entry.
     Source: Pock, Chambolle, "Diagonal preconditioning for first order primal-dual algorithms in convex optimization", 2011,
     DOI 10.1109/ICCV.2011.6126441. A job's columns count as one, since they share one unit of weight.
     """
@@ -115,16 +127,16 @@ def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scal
     columns
         The master programme's columns.
     job_step, row_step
-        Lengths of the steps, shapes (jobs,) and (rows,); prices of rows with step 0 are constant.
+        Step length of each job, shape (jobs,), and of each row, shape (rows,); prices of rows with step 0 are constant.
     steps_before
         Number of earlier steps: with more of them the step scale grows less.
     step_scale
-        Factor of all lengths. A step is too long if the coupled gain of prices and columns exceeds their movement;
-        the next step then has the length that this one should have had.
+        Factor of all step lengths. A step is too long if the coupled gain of prices and columns exceeds their movement;
+        the next step then has the length that the present step should have had.
     x, price
-        The point, shapes (columns,) and (rows,).
+        Weights of the columns, shape (columns,), and prices of the rows, shape (rows,).
     x_sum, price_sum
-        Sums of the points, weighted by the step scale.
+        Sums of `x` and of `price` over the steps, weighted by the step scale.
 
     Returns
     -------
@@ -170,7 +182,7 @@ def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scal
 
 @compiled
 def feasible_value(columns, x, num_rows, fitted):
-    """Scale a point's columns down where rows overflow, each by its worst row's excess; return the remaining value."""
+    """Scale a point's columns down where rows overflow, each by the largest excess of its rows; return the remaining value."""
     use = np.empty(num_rows)
     _row_use(columns, x, use)
     value = 0.0
@@ -186,7 +198,7 @@ def feasible_value(columns, x, num_rows, fitted):
 
 @compiled
 def losses(columns, price, loss, job_price):
-    """Write the least job prices at which every dual slack is at least 0, and these slacks; return the dual value."""
+    """Write the lowest job prices at which every dual slack is at least 0, and the slacks; return the dual value."""
     bound = np.sum(price)
     for i in range(len(job_price)):
         most = 0.0
@@ -204,7 +216,7 @@ CHECK_EVERY = 40
 """Steps between two checks of the gap; a check costs about as much as four steps."""
 
 ENOUGH_DECAY, SOME_DECAY = 0.3, 0.8
-"""Restart once the gap, relative to that at the last restart, is below `ENOUGH_DECAY`, or below `SOME_DECAY` and rising."""
+"""Restart if the gap, relative to the gap at the last restart, is below `ENOUGH_DECAY`, or below `SOME_DECAY` and rising."""
 
 LONGEST_SHARE = 0.36
 """Restart in any case after this share of all steps."""
@@ -219,7 +231,7 @@ class SaddlePoint:
     x
         Shape (columns,): satisfies every row to rounding.
     row_price, job_price, dual_slack
-        Dual: p, mu, and A'p + mu[job] - v, all at least 0.
+        Dual point: p, mu, and A'p + mu[job] - v, all at least 0.
     value, bound
         Primal and dual objective.
     last_x, last_price
@@ -266,11 +278,11 @@ def solve_pdhg(
     num_jobs
         Number of convexity rows.
     tol
-        Gap between the two objectives, relative to the primal one.
+        Gap between the two objectives, relative to the primal objective.
     most_steps
         Number of steps after which the best points are returned in any case.
     x, row_price
-        Start; x is NaN for new columns.
+        Point to start from; x is NaN for new columns.
     """
     iteration = _Iteration(matrix, job, value, num_jobs, x, row_price)
     while not iteration.is_within(tol) and iteration.steps < most_steps:
