@@ -52,7 +52,7 @@ class DivisionProblem:
     worker_limit, ps_limit
         Shape (jobs, classes): largest number of units in all servers of the class.
     worker_capacity, ps_capacity
-        Shape (classes, resources): capacity of all servers of the class; the latter is unused if shared.
+        Shape (classes, resources): capacity of all servers of the class; `ps_capacity` is unused if servers are shared.
     is_shared
         Whether workers and PSs use the same servers.
     ps_per_worker
@@ -158,7 +158,7 @@ def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Columns:
-    """Costs and bounds of the columns y, z, a, r, l; l is continuous, the others integer."""
+    """Costs and bounds of the columns y, z, a, r, l; l is continuous, the other columns are integer."""
 
     cost: FloatArray
     lower: FloatArray
@@ -512,7 +512,7 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
     - a waiting job starts if the programme gives it workers: at most N_i, and at most as many as complete it;
     - identical servers are one class in the programme; totals are placed class by class, round-robin,
       on the job's old servers first; workers that don't fit on single servers of their class go to any
-      server with capacity, and `workers_not_placed` counts the others;
+      server with capacity, and `workers_not_placed` counts workers that fit nowhere;
     - the limit theta1 * 2 m is not rounded, the limit on changes is rounded up;
     - the cluster is also divided again when a capacity changes or a job enters another demand segment;
       a job that no longer fits then loses workers (`Board.hold`) or pauses, and may move;

@@ -28,7 +28,7 @@ class RrhOptions:
         Minimal slack of an admitted job, in slots (exclusive).
     is_cost_shared
         Whether a job's opportunity cost is weighted by its share of the cluster; otherwise every job is
-        assumed to delay all others, as on a single machine.
+        assumed to delay all other jobs, as on a single machine.
     min_workers
         Minimal number of workers of a job. The number is uniform up to `max_workers`, capped by the useful maximum.
     max_workers
@@ -192,7 +192,7 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
     - decay is the finite difference of the utility at the expected completion slot, and may be 0; then
       the slack is infinite, of the sign of ``PV_i - cost_i``;
     - the factor share_i, the job's dominant share of the cluster: a job that takes a tenth of the cluster
-      doesn't stop all others. Without it (`is_cost_shared` off) the formula is the one for a single machine,
+      doesn't stop all other jobs. Without it (`is_cost_shared` off) the formula is the one for a single machine,
       and rejects far too many jobs of a large cluster;
     - competitors are the admitted jobs that are not complete; newcomers of a slot are judged one by one;
     - the number of workers is drawn as by `fifo`, but capped by the empty cluster's capacity;

@@ -27,7 +27,7 @@ from optim.solvers.lp.pdhg import solve_pdhg
 
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
-    """Return an instance with one job, one slot and one server per side, or one shared server."""
+    """Return an instance with one job, one slot, and one server each for workers and PSs, or one shared server."""
     capacity = 2 * MICRO if is_shared else MICRO
     servers = ServerClasses(
         types=("smallest",), capacity=np.full((1, 1, 1), capacity, dtype=np.int64), count=as_int_array([1])

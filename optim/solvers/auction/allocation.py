@@ -29,7 +29,7 @@ MIN_GAIN = 1e-12
 
 @compiled
 def _take_from_machine(allocated, free, slot_machine, app, machine, count):
-    """Take GPUs of one machine: from the fullest slot with enough of them, else from the emptiest slot first."""
+    """Take GPUs of one machine: from the fullest slot with enough free GPUs, otherwise from the emptiest slots first."""
     while count > 0:
         chosen, least = -1, FAR
         largest = -1

@@ -6,8 +6,8 @@ only limited by their number of GPUs.
 
 max  sum_b w_b z_b
     s.t. sum_b z_b <= 1                                     for each app
-         sum_{b of kind k} z_b <= n_k                       for each kind
-         n_k <= sum over rack classes of their supply       for each kind
+         sum_{b of type k} z_b <= n_k                       for each type
+         n_k <= sum over rack classes of their supply       for each type
          machine patterns, capacity of racks                for each rack class
 
 For given integers n, the choice of rows is a transportation problem with integral vertices. So branching on n suffices.
@@ -546,7 +546,7 @@ class PricedCounts:
 
 
 def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: int) -> PricedCounts:
-    """Return a knapsack over the free GPUs, at the point's prices less the prices of GPUs.
+    """Return a knapsack over the free GPUs, at the point's prices minus the prices of GPUs.
 
     The programme prices each GPU separately, so it may sell a fraction of a bundle. Here the types' prices keep only
     their premium over the GPUs' price, and a dynamic programme sells integral bundles within the free GPUs.
@@ -601,7 +601,7 @@ def _premium_prices(tables: Tables, point: LpPoint) -> tuple[PriceProof, FloatAr
 
 
 def _gain_by_size(app: IntArray, size: IntArray, gain: FloatArray) -> IntArray:
-    """Return the positions, ascending, of rows with a larger gain than every row of the same app with no more GPUs."""
+    """Return the positions, ascending, of rows with a larger gain than every row of the same app with as many or fewer GPUs."""
     order = np.lexsort((-gain, size, app))
     _, rank = np.unique(gain, return_inverse=True)
     key = (app * (len(app) + 1) + rank.ravel())[order]  # integers: by app, then by gain

@@ -37,7 +37,7 @@ class _Node:
 class Tree(AbstractIteration[Interval]):
     """Branch and bound for one auction, with all apps or without one.
 
-    Nodes are processed depth first, and of two children first the one nearer to the fractional number. With
+    Nodes are processed depth first; of two children, the child nearer to the fractional number comes first. With
     `is_enough`, the open node whose parent has the largest bound is processed first. If a limit ends the search, open
     nodes keep their parents' bounds. `solved` is the number of linear programmes, `unplaced` the number of leaves with
     integral numbers but no placement, which stay open.

@@ -34,7 +34,7 @@ class ExactOptions(PaymentOptions):
     payment_nodes
         Maximal number of linear programmes of each payment's tree.
     payments
-        `decided`: each payment is an interval whose ends give the same GPUs; `closed`: each is a point. A lottery's
+        `decided`: each payment is an interval whose ends give the same GPUs; `closed`: each payment is a point. A lottery's
         payments are always closed, since its odds are the shares.
     """
 
@@ -58,7 +58,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     2. Otherwise a linear programme over bundle types is solved: packing patterns cover the machines, and equal
        racks are one class. Given integral numbers of bundles of each type, the choice of rows is a transportation
        problem, so branching on these numbers suffices.
-    3. At each node a dynamic programme counts GPUs at the programme's prices less the prices of GPUs. It closes the
+    3. At each node a dynamic programme counts GPUs at the programme's prices minus the prices of GPUs. It closes the
        gap left by selling fractions of bundles, and its solution is tried as an allocation.
     4. Payments are computed together (`PaymentSolver`): one programme's prices bound the other apps' welfare
        without each winner, and only the few undecided payments get a tree, warm-started from the main one.

@@ -142,7 +142,7 @@ class ProfileAgent:
     profile
         Profile of the app at its submission or at the start of the simulation.
     scheduler
-        Source of the live trials; None for those of the profile.
+        Source of the live trials; None for the profile's trials.
     """
 
     def __init__(self, name: str, profile: AppProfile, scheduler: AppScheduler | None = None) -> None:
@@ -166,12 +166,12 @@ class ProfileAgent:
         return min(self._profile.gangs, default=self._profile.gang)
 
     def wanted(self) -> int:
-        """Return the app's demand less the GPUs that it holds."""
+        """Return the app's demand minus the GPUs that it holds."""
         profile = self.profile
         return max(0, profile.demand - profile.held_gpus)
 
     def hold(self, cluster: Cluster, places: Iterable[tuple[int, int]]) -> None:
-        """Set the GPUs that the app holds from now on: started grants, less ended leases."""
+        """Set the GPUs that the app holds from now on: started grants, without ended leases."""
         self._profile = with_allocation(self._profile, cluster, places)
 
     def advance(self, minutes: float, active_apps: float) -> None:

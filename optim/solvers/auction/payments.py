@@ -139,8 +139,7 @@ class PaymentSolver:
     4. Each remaining winner gets a tree. The trees run in turns of growing length, until all winners are settled or at
        their limit. Of identical winners, only one is searched per turn.
 
-    An allocation found without one winner also serves other winners into whose bundles that winner fits: they exchange
-    places.
+    An allocation without winner i also serves another winner j if i fits into j's bundle: the two exchange places.
 
     Parameters
     ----------

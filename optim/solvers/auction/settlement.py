@@ -185,7 +185,7 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
 
 
 def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
-    """Return whether both ends of a winner's payment give the same GPUs; for a lottery, whether they meet."""
+    """Return whether both ends of a winner's payment give the same GPUs; for a lottery, whether the ends meet."""
     low, high = float(plan.share_low[app]), float(plan.share_high[app])
     if plan.rule is PaymentRule.LOTTERY:
         return high - low <= CLOSED_TOL * high

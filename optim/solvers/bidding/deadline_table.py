@@ -173,12 +173,13 @@ class DeadlineTable(ComparesByValue):
         The job and the hazards of the table.
     unit_s
         Seconds per unit of idle time; a tick is an integral number of units.
-    begin, low
-        Shape (ticks + 1,) and (ticks,): rows ``begin[t]`` to ``begin[t + 1] - 1`` of `entries` are those of tick t, for
-        ``low[t], low[t] + 1, ...`` units of idle time before the tick.
+    begin
+        Shape (ticks + 1,): the rows of tick t in `entries` are ``begin[t]`` to ``begin[t + 1] - 1``.
+    low
+        Shape (ticks,): these rows are for ``low[t], low[t] + 1, ...`` units of idle time before the tick.
     entries
         Shape (rows, 2 ages + 2): the action (see `WAIT`) and the leases to renew, by spell. The spells are absences by
-        age, then the absence at the job's start, whose age is unknown; then the same for availability.
+        age, then the absence at the job's start, whose age is unknown; then spells of availability in the same order.
     mean_usd
         Shape (2,): minimal mean cost of a job that finds no machines, or some, at its start.
     """

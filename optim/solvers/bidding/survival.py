@@ -148,7 +148,7 @@ VIOLATED = 1e-4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """Rows ``gain @ counts >= need``, shapes (rows, bids) and (rows,)."""
+    """Rows ``gain @ counts >= need``; `gain` has shape (rows, bids), and `need` shape (rows,)."""
 
     gain: FloatArray
     need: FloatArray

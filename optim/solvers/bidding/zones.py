@@ -169,7 +169,7 @@ def _within(late_s: int, unit: int, size: int) -> int:
 
 @compiled
 def _lower(value: IntArray, other: IntArray, more: int) -> None:
-    """Lower each value to the other value plus a cost, if that is less."""
+    """Lower each entry of `value` to the entry of `other` plus the cost `more`, if that is lower."""
     for k in range(min(len(value), len(other))):
         value[k] = min(value[k], other[k] + more)
 

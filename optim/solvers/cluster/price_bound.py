@@ -474,7 +474,7 @@ KEPT_STEPS, PARTS = 40, 4
 MAX_PARTS = 100_000
 
 MAX_CELLS, MAX_ROUNDS, CLOSE = 8_000, 60, 2e-4
-"""Largest product of job classes and slots for column generation, and maximal rounds and relative gap of the latter."""
+"""Column generation: largest product of job classes and slots, maximal number of rounds, and relative gap."""
 
 MAX_CALLS = 20_000
 """Maximal number of calls of compiled loops, one per job class and step: with many classes there are fewer steps."""

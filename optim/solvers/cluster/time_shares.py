@@ -359,7 +359,7 @@ class ShareProgramme:
             self.highs.changeRowBounds(row, least, highspy.kHighsInf)
 
     def solve(self, need: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Return t, the shares, shape (jobs, types), and the duals of the speed rows, for needs in steps per second."""
+        """Return t, the shares, shape (jobs, types), and the duals of the speed rows; `need` is in steps per second."""
         jobs, column = len(need), len(self.job)
         scaled = need / self.problem.throughput.max(axis=1)
         for row, value in enumerate(scaled.tolist()):

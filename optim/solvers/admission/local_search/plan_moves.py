@@ -57,7 +57,7 @@ LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
 
 
 class Neighbourhood:
-    """The present plan and the best one, in arrays that compiled moves modify in place.
+    """The present plan and the best plan, in arrays that compiled moves modify in place.
 
     Parameters
     ----------

@@ -478,7 +478,7 @@ def _load(data, state, units):
 
 @compiled
 def _store_side(i, table, data, units, side):
-    """Write one side's units of a job as rows of its plan."""
+    """Write the workers, or the PSs, of a job as its rows of the plan."""
     count, s = data.row_offset[i], data.jobs.segment_offset[i]
     for row in range(units.offset[i], units.offset[i + 1]):
         for h in range(table.shape[1]):

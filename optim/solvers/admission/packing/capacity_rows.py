@@ -54,7 +54,7 @@ class CapacityRows:
 
     @property
     def num_worker_rows(self) -> int:
-        """Number of rows of workers' servers; those of PS hosts follow."""
+        """Number of rows of workers' servers, which come before the rows of PSs' servers."""
         classes, slots, resources = self.worker_shape
         return classes * slots * resources
 

@@ -48,7 +48,7 @@ class ScheduleKeys:
         return np.array([k for k, key in enumerate(keys) if key is not None and key not in self._known], dtype=np.int64)
 
     def take(self, which: IntArray) -> None:
-        """Select the given entries in the given order and remove the others, which then count as new again."""
+        """Keep only the given entries, in the given order; removed schedules count as new again."""
         self.keys = [self.keys[k] for k in which.tolist()]
         self._known = set(self.keys)
 
@@ -315,7 +315,7 @@ def class_loads(instance: AdmissionInstance, rows: IntArray, weight: FloatArray)
 
 
 def sorted_counts(rows: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return entries of schedules sorted by side, class, slot, job and count."""
+    """Return rows of schedules, as in `ColumnPool.counts`, in ascending order."""
     order = np.lexsort(rows.T[::-1])
     return rows[order], weight[order]
 

@@ -200,7 +200,7 @@ LINE_POINTS, FEW_LINE_POINTS = 6, 2
 """Points that a round prices between the best prices and the master's; the second value is for first-order steps."""
 
 IDLE_FACTOR, MAX_IDLE = 10.0, 8
-"""A column is dropped after its dual slack exceeds this multiple of the absolute gap in this many consecutive rounds. If
+"""A column is dropped after its dual slack exceeds IDLE_FACTOR times the absolute gap in MAX_IDLE consecutive rounds. If
 columns are dropped sooner, prices oscillate between the same columns."""
 
 TIGHT = 0.999

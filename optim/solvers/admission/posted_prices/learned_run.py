@@ -215,7 +215,7 @@ class Guard:
         return replace(decision.schedule, workers=rows[0], ps=rows[1])
 
     def claim(self, stats: JobValueStats) -> GuardClaim:
-        """Return the theorem's claim for this instance; `stats` are those of the instance's jobs."""
+        """Return the theorem's claim for this instance; `stats` describes the instance's jobs."""
         # The conditions concern jobs and single servers' rows, which are the same in the full cluster.
         rule = ratio_claim(self._instance, self._bounds, self._function, stats=stats)
         rho, wide = least_share(self._instance, self.alone), wide_value(self._instance, self.alone)

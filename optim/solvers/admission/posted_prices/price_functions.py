@@ -158,7 +158,7 @@ def max_worker_slots(instance: AdmissionInstance) -> IntArray:
 
 
 def _max_of_curves(instance: AdmissionInstance) -> IntArray:
-    """Return W_i of jobs without a speed-up curve, and an upper bound on the worker-slots of the others."""
+    """Return W_i of jobs without a speed-up curve, and an upper bound on the worker-slots of the other jobs."""
     result = instance.work.copy()
     window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
     for i, table in enumerate(instance.jobs.speedup):
@@ -298,7 +298,7 @@ def _joined(one: PriceRanges, two: PriceRanges) -> PriceRanges:
 
 
 def _joined_side(one: SideRanges, two: SideRanges) -> SideRanges:
-    """Return each row's larger U and smaller lower scale; a row that only one of them uses keeps the range of this one."""
+    """Return the larger U and the smaller lower scale of each row; a row that jobs of only one range use keeps this range."""
     lower = np.minimum(
         np.where(np.isfinite(one.log_lower), one.log_lower, two.log_lower),
         np.where(np.isfinite(two.log_lower), two.log_lower, one.log_lower),

@@ -124,7 +124,7 @@ class Reservations:
         self.record(schedule.job, (schedule.workers, schedule.ps))
 
     def value_at_prices(self, reservation: Reservation) -> float:
-        """Return a schedule's value less its cost at the posted prices."""
+        """Return a schedule's value minus its cost at the posted prices."""
         return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
 
     def may_earn(self, job: int, slot: int) -> bool:

@@ -85,7 +85,7 @@ class RatioClaim:
     amplification
         A: each admission adds at most A times its value to the dual.
     ratio
-        If all conditions hold, the packing LP's optimum is at most this times the objective.
+        If all conditions hold, the packing LP's optimum is at most `ratio` times the objective.
     initial_dual
         D_0.
     conditions
@@ -207,7 +207,7 @@ def _off_curve(
 
 
 def log_spread(side: SideRanges) -> float:
-    """Return the largest ln(U / lower scale) of a side's rows, minus infinity if no job uses one."""
+    """Return the largest ln(U / lower scale) of the rows, minus infinity if no job uses a row."""
     is_used = np.isfinite(side.log_lower)
     return float((side.log_upper[is_used] - side.log_lower[is_used]).max(initial=-np.inf))
 
@@ -247,7 +247,7 @@ def full_share(instance: AdmissionInstance, eps: float | None = None) -> float:
 
 
 def _rounded_down(share: float) -> Fraction:
-    """Return a share less its possible rounding error: 1 - eps as a float may exceed the exact value."""
+    """Return a share minus its possible rounding error: 1 - eps as a float may exceed the exact value."""
     return Fraction(share) * (1 - Fraction(ROUNDING))
 
 

@@ -201,8 +201,8 @@ def fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers):
     costs, lows, highs, curves
         For workers and for PSs, each as in `fill_layers`.
     fronts
-        Start of each class' frontier, and the concatenated frontiers: the largest number of PSs that fit beside 0, 1, ...
-        workers, negative where the workers don't fit.
+        Start of each class' frontier, and the concatenated frontiers: the largest number of PSs that fit in addition
+        to 0, 1, ... workers, negative where the workers don't fit.
     layers
         At least ``classes + 1`` by ``max_ps + 1`` by ``most + 1``.
     """
@@ -617,7 +617,7 @@ class PricedSchedules:
     jobs
         Shape (priced,): indices of the jobs.
     payoff
-        Shape (priced,): value less cost of the best schedule, or the floor if none is better.
+        Shape (priced,): value minus cost of the best schedule, or the floor if none is better.
     completion
         Shape (priced,): completion slot of this schedule, -1 if no schedule is better than the floor.
     workers, ps

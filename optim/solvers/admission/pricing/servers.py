@@ -683,7 +683,7 @@ class FoundSchedule:
     job
         Index of the job.
     payoff
-        Value less cost at the prices of the search.
+        Value minus cost at the prices of the search.
     value
         Utility of its completion in slot `completion`.
     completion
@@ -783,7 +783,7 @@ class ResidualSearch:
 
 
 def uses(instance: AdmissionInstance, schedule: FoundSchedule) -> tuple[Use, ...]:
-    """Return a schedule's use of each side: of workers' hosts and PS hosts, or of shared servers."""
+    """Return a schedule's use of the workers' and of the PSs' servers, or of the shared servers."""
     worker = _use(schedule.workers, instance.jobs.worker_demand)
     ps = _use(schedule.ps, instance.jobs.ps_demand)
     if not instance.has_shared_servers:

@@ -6,7 +6,7 @@ cheapest servers with workers first may leave no capacity for the PSs, or only o
     F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
 
 runs over the places s, single servers or classes of equal ones, and the slot's cost table is F(Y, Z(Y)).
-Q is closed downwards, so its frontier describes it: the largest number of PSs that fit beside y workers.
+Q is closed downwards, so its frontier describes it: the largest number of PSs that fit in addition to y workers.
 
 The inner minimum over y, for fixed z, is over a window of consecutive y with linear costs. Windows of 1,
 2, 4, ... entries are built by doubling, and any window is the union of two of them. So a place costs
@@ -35,7 +35,7 @@ class ClassFrontiers(NamedTuple):
     start
         Shape (segments, patterns): index of each frontier's first entry in `front`, -1 if the frontier is never needed.
     front
-        Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers of the job in the class,
+        Concatenated frontiers: the largest number of PSs that fit in addition to 0, 1, ... workers of the job in the class,
         negative where the workers don't fit.
     """
 
@@ -55,7 +55,7 @@ class Places(NamedTuple):
     start
         Index of the first entry of each place's frontier in `front`.
     front
-        Concatenated frontiers: the largest number of PSs that fit beside 0, 1, ... workers, negative where the workers
+        Concatenated frontiers: the largest number of PSs that fit in addition to 0, 1, ... workers, negative where the workers
         alone don't fit.
     """
 
@@ -183,7 +183,7 @@ ZERO = np.int64(0)
 
 @compiled
 def fill_frontier(worker, ps, capacity, residual, max_workers, max_ps, front):
-    """Fill `front[y]` with the largest number of PSs that fit beside y workers on one server, negative where y workers don't fit.
+    """Fill `front[y]` with the largest number of PSs that fit on a server in addition to y workers, negative if these don't fit.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def fold_frontier(one, count, max_workers, max_ps, total, power, work):
 
 @compiled
 def _join_frontiers(a, b, max_workers, max_ps, result):
-    """Compute the largest number of PSs that fit beside Y workers in two groups: the best split of the workers."""
+    """Compute the largest number of PSs that fit in addition to Y workers in two groups: the best split of the workers."""
     result[:] = -1
     for y in range(max_workers + 1):
         if b[y] < 0:
@@ -397,7 +397,7 @@ def _max_together(places, num_places, most, needed, ceiling):
 def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
     """Write each place's workers and PSs in a least-cost solution for the given totals.
 
-    Among equally cheap solutions, choose the one with the emptiest last places, workers before PSs.
+    Of equally cheap solutions, choose the one with the fewest workers, then the fewest PSs, on the last place, and so on.
     """
     layers = np.empty((num_places + 1, ps + 1, workers + 1))
     layers[0] = INFINITE
@@ -424,7 +424,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
 
 @compiled
 def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
-    """Fill `table[Y]` by placing workers and PSs on their cheapest places, each as if the other were absent.
+    """Fill `table[Y]` by placing workers as if there were no PSs, and PSs as if there were no workers, on the cheapest places.
 
     Returns
     -------

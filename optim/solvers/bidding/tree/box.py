@@ -140,7 +140,7 @@ class Relaxation:
     """The relaxation of a box, as sums over cells (slots of scenarios, or one hour); equal cells are merged.
 
     The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)``. The useful rate is ``y_c <= G(V_c)``, with the
-    rate ``V_c = base_c + rate_c k`` less the loss of the envelope. In open cells the lost rate is
+    rate ``V_c = base_c + rate_c k`` minus the loss of the envelope. In open cells the lost rate is
     ``p_c >= y_c - most_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are outbid in the cell. Z indicates
     whether a bid is taken.
 
@@ -298,7 +298,7 @@ def _envelope(
         np.maximum.at(sure, market[is_active_low], theta[is_active_low])
         np.maximum.at(most, market, theta)
         above = np.maximum(0.0, theta - sure[market])
-        # Z of a bid means that this or a lower bid is taken: its step is theta's fall to that of the next higher bid.
+        # Z of a bid means that this or a lower bid is taken, so its step is theta's decrease up to the next higher bid.
         last = np.append(np.diff(market) != 0, True)
         step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
         least, max_theta = float(sure.sum()), float(most.sum())

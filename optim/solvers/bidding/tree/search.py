@@ -55,7 +55,7 @@ STAKE = 0.02
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OpenBox:
-    """A box that may contain a better footprint, its relaxation's solution, and its place in the tree."""
+    """A box that may contain a better footprint, its relaxation's solution, and its node in the tree."""
 
     box: Box
     node: int
