@@ -240,8 +240,9 @@ def run_highs(
     on_solution
         Called with every better point of a mixed-integer programme when it is found, in HiGHS' thread.
     has_interrupts
-        Whether `watch` is also called at the interrupt points. HiGHS reaches some hundred of them per second, and at each it
-        waits for Python's lock while other threads are busy. Without these calls, the state that `watch` gets contains only the elapsed time.
+        Whether `watch` is also called at the interrupt points. HiGHS reaches some hundred of them per second, and at
+        each it waits for Python's lock while other threads are busy. Without these calls, the state that `watch` gets
+        contains only the elapsed time.
 
     Returns
     -------
