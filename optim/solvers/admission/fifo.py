@@ -134,12 +134,12 @@ class FifoSolver(AbstractSlotSolver[FifoPolicy]):
 
     - the number of workers is uniform on 1 to 30, capped by N_i;
     - with integral chunks per slot, a number too small for one chunk is raised to the smallest
-      that makes progress;
+      number that makes progress;
     - in its last slot a job keeps only the workers that complete it;
     - a head wider than the empty cluster of the slot starts with the workers that fit; if none
       fits, the next job becomes the head for the slot;
     - if a running job's workers no longer fit (capacity falls, or its next demand segment needs
-      more), the job moves to other servers, else shrinks, else pauses; running jobs go first, in
+      more), the job moves to other servers, or loses workers, or pauses; running jobs go first, in
       order of their start, and return to their fixed number when it fits.
 
     References

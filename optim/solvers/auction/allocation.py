@@ -1,7 +1,8 @@
 """Allocations on concrete GPUs, compiled: greedy upgrades, ruin and re-create, repair of a choice.
 
-`allocated[i, s]` is app i's number of GPUs on slot s; `choice[i]` is its table row, -1 for none. `named_offset`,
-`named_machine` and `named_gpus` are the machines that table rows name.
+`allocated[i, s]` is app i's number of GPUs on slot s; `choice[i]` is its table row, -1 for none. `named`
+is (offset, machine, GPUs): the machines that table row b names, and the GPUs on each, have indices offset[b] to
+offset[b + 1] - 1.
 """
 
 from dataclasses import dataclass, replace
@@ -344,7 +345,7 @@ def _copy(allocation: Allocation) -> Allocation:
 
 
 def _named_entries(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the machines named by table rows, indexed by table row."""
+    """Return the machines that table rows name, as the arrays of `named`."""
     bids, first = tables.instance.bids, tables.instance.named_offset
     count = np.diff(first)[tables.row] if len(tables.row) else np.zeros(0, dtype=np.int64)
     offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)

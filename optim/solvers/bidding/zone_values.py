@@ -178,7 +178,7 @@ class Grid(NamedTuple):
     work_s
         Seconds of work.
     last
-        Last position.
+        Last grid position of the idle time.
     lost_s
         Idle seconds at position 1.
     ticks

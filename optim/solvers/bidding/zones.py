@@ -176,7 +176,7 @@ def _lower(value: IntArray, other: IntArray, more: int) -> None:
 
 @compiled
 def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, remaining_s: int, is_whole: bool) -> None:
-    """Lower values to the cost of ending the job within a tick; this takes `remaining_s` plus one unit per index."""
+    """Lower values to the cost of ending the job within a tick; value k needs `remaining_s` seconds plus k units."""
     for k in range(min(len(value), max(0, (tick_s - remaining_s) // unit + 1))):
         value[k] = min(value[k], before + (last if is_whole else last // tick_s * (remaining_s + k * unit)))
 

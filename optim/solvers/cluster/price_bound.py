@@ -59,7 +59,7 @@ class GpuPools:
         return np.asarray(self.factor_ppm / fastest)
 
     def bound_together(self) -> list[tuple[IntArray, int]]:
-        """Return, for each distinct set of usable pools, the jobs restricted to it, and its number of GPUs."""
+        """Return, for each distinct set of usable pools, the jobs restricted to these pools, and their number of GPUs."""
         masks = np.unique(np.vstack([self.factor_ppm > 0, np.ones(len(self.gpus), bool)]), axis=0)
         bounds = []
         for mask in masks:

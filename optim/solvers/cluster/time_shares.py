@@ -302,7 +302,7 @@ class Shares:
     value
         Smallest relative throughput, or largest finish-time ratio.
     solves, solver_s
-        Number of solved linear programmes, and seconds of HiGHS; the direct search sets the number of tried prices, and 0.
+        Number of solved linear programmes, and HiGHS' seconds; after the direct search, the number of tried prices, and 0.
     """
 
     x: FloatArray

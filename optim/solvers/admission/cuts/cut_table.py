@@ -38,7 +38,7 @@ class CutTable:
         self._counts = CountTable(instance)
         self._is_count: IntArray = np.zeros(0, dtype=np.bool_)
         self.right_hand_side: FloatArray = np.zeros(0)
-        """Shape (cuts,): right-hand sides for all servers of the class together."""
+        """Shape (cuts,): right-hand side of each cut for all servers of its class together."""
         self.add(tuple(cuts))
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class CutTable:
         Parameters
         ----------
         multiplier
-            Shape (cuts,), >= 0.
+            Shape (cuts,): multiplier of each cut, >= 0.
         """
         instance = self._instance
         sides = ((self._worker, instance.worker_servers), (self._ps, instance.ps_servers))
@@ -129,7 +129,7 @@ class CountTable:
         self._gain = np.zeros((1, widest + 1), dtype=np.int64)
         """Shape (1 + gains, counts): gain of 0, 1, ... units; the first row is for jobs without gain."""
         self._row = np.zeros((2, 0, instance.num_jobs), dtype=np.int64)
-        """Shape (2, cuts, jobs): rows of the gains of workers and of PSs."""
+        """Shape (2, cuts, jobs): row in `_gain` of each job's workers, and of its PSs."""
         self._place = np.zeros((0, 2), dtype=np.int64)
 
     def add(self, cuts: Sequence[CountCut]) -> None:

@@ -175,7 +175,7 @@ def best_packing(gain, space, packing):
     Parameters
     ----------
     gain
-        Shape (kinds,), integers >= 0 whose sum is at most `MAX_GAIN`.
+        Shape (kinds,): gain of each kind, an integer >= 0; the sum is at most `MAX_GAIN`.
     space
         Units and capacity.
     packing

@@ -136,7 +136,7 @@ class _Point:
     Parameters
     ----------
     items
-        Shape (present,), ascending: items that are present.
+        Shape (present,): indices of the items that are present, ascending.
     first, units
         Kinds of these items, as in `PackingSpace`.
     variable

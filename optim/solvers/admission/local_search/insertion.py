@@ -428,9 +428,9 @@ def _order_classes(s, t, side, scratch):
 def best_fit(i, scale, is_tight, data, state, scratch):
     """Find job i's best schedule in the classes' residual capacity at scaled prices; return (payoff, completion slot).
 
-    On shared servers it is the best that `fill_shared` finds. A completion slot of -1 means that no payoff is positive.
-    The recursion is that of `best_by` with the slot's table inlined. Passing the table as a function would make searches
-    slower, since each array that is passed to a call costs time.
+    On shared servers it is the best schedule whose units `fill_shared` places. A completion slot of -1 means that no
+    payoff is positive. The recursion is that of `best_by` with the slot's table inlined. Passing the table as a
+    function would make searches slower, since each array that is passed to a call costs time.
     """
     jobs, workers, ps = data.jobs, data.workers, data.ps
     first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
@@ -620,7 +620,7 @@ def _copy_rows(first, source, goal, i):
 
 @compiled
 def copy_job(i, source, goal, data):
-    """Copy a job's completion slot and rows, not the residuals."""
+    """Copy a job's completion slot and rows, but not the residual capacities."""
     goal.completion[i] = source.completion[i]
     if source.completion[i] >= 0:
         _copy_rows(data.row_offset[i], source.workers, goal.workers, i)
@@ -629,6 +629,6 @@ def copy_job(i, source, goal, data):
 
 @compiled
 def copy_plan(source, goal, data):
-    """Copy all jobs, not the residuals."""
+    """Copy the completion slots and rows of all jobs, but not the residual capacities."""
     for i in range(len(source.completion)):
         copy_job(i, source, goal, data)

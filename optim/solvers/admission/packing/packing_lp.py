@@ -291,7 +291,7 @@ class PackingResult:
         return weight
 
     def steps(self) -> dict[str, float]:
-        """Return the masters' numbers of steps."""
+        """Return the masters' numbers of Newton and first-order steps."""
         return {"newton_steps": self.newton_steps, "saddle_steps": self.saddle_steps}
 
     def load(self) -> dict[str, float]:

@@ -79,7 +79,7 @@ class RatioClaim:
     theorem
         The theorem, named by its form of price.
     eps
-        Largest share of a row that one job takes in a slot, exact.
+        Largest share of a row that one job takes in a slot, as an exact fraction.
     spread
         Largest ln(U / lower scale) of a row.
     amplification

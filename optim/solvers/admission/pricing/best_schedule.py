@@ -180,7 +180,7 @@ def best_by(slot_table):
 
 
 def trace_by(write_slot):
-    """Return the backtracking through the last recursion, which passes each slot's units to ``write_slot``.
+    """Return the function that traces the last recursion back and passes each slot's units to ``write_slot``.
 
     Parameters
     ----------

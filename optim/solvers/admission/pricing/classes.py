@@ -38,9 +38,10 @@ class JobTables:
 
     Parameters
     ----------
-    arrival, deadline, target, most
-        Shape (jobs,): first slot; last slot in which completion has a value, or -1; required progress; and
-        largest number of workers per slot.
+    arrival, deadline
+        Shape (jobs,): first slot, and last slot in which completion has a value, -1 if there is none.
+    target, most
+        Shape (jobs,): required progress, and largest number of workers per slot.
     value
         Shape (jobs, slots): utility of completing in a slot.
     segment_offset, segment_start
@@ -591,7 +592,7 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utility per unit of the resource, >= 0. On shared servers all prices
+        Shape (classes, slots, resources): utility per unit of the resource, >= 0. On shared servers all prices
         are worker prices and `ps` has no classes.
     worker_extra, ps_extra
         Shape (segments, classes, slots): cuts' addition to the cost of one worker (PS) of a job, or None.

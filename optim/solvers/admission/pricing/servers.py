@@ -162,7 +162,7 @@ class SideArrays(NamedTuple):
     Parameters
     ----------
     demand
-        Shape (segments, resources), 1e-6 units per worker (PS).
+        Shape (segments, resources): demand of one worker, or PS, in 1e-6 units.
     limit
         Shape (segments, classes, slots): largest number of units on one empty server.
     class_of_server
@@ -170,9 +170,9 @@ class SideArrays(NamedTuple):
     rank
         Shape (slots, servers): rank of each server's capacity vector; equal vectors have the same rank.
     residual
-        Shape (slots, resources, servers), 1e-6 units.
+        Shape (slots, resources, servers): residual capacity in 1e-6 units.
     price
-        Shape (slots, resources, servers), utility per unit of the resource.
+        Shape (slots, resources, servers): price in utility per unit of the resource.
     """
 
     demand: FloatArray
@@ -185,7 +185,7 @@ class SideArrays(NamedTuple):
 
 @by_reference
 class ServerScratch(NamedTuple):
-    """Work space, one entry per server: unit cost, units that fit, a heap of servers."""
+    """Work space with one entry per server: cost of one unit, number of units that fit, and a heap of servers."""
 
     unit: FloatArray
     unit_capacity: FloatArray
@@ -548,14 +548,14 @@ find_on_shared_servers = _search_by(shared_server_table, _write_pairs)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Use:
-    """A schedule's resource use: distinct (slot, server) cells and amounts of each resource, 1e-6 units.
+    """A schedule's resource use: distinct (slot, server) cells, and the amount of each resource in each.
 
     Parameters
     ----------
     slot, server
-        Shape (cells,).
+        Shape (cells,): slot and server of each cell.
     amount
-        Shape (cells, resources).
+        Shape (cells, resources): use in 1e-6 units.
     """
 
     slot: IntArray
@@ -584,12 +584,12 @@ class ServerSide:
         by_slot = np.ascontiguousarray(servers.capacity.transpose(1, 2, 0).astype(np.float64))
         self.rank = np.ascontiguousarray(capacity_ranks(servers)[:, self._class])
         self.capacity: FloatArray = np.ascontiguousarray(by_slot[:, :, self._class])
-        """Shape (slots, resources, servers), 1e-6 units; integers, exact in floats."""
+        """Capacity of each server, shape (slots, resources, servers), in 1e-6 units: integers, exact in floats."""
         self.residual: FloatArray = self.capacity.copy()
-        """Residual capacity, of the same shape and unit."""
+        """Residual capacity, with the shape and unit of `capacity`."""
         empty = prices_of(function, np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
         self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
-        """Shape (slots, resources, servers), utility per unit of the resource."""
+        """Price of each row, shape (slots, resources, servers), in utility per unit of the resource."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
         """Allocate resources and update the prices of the affected rows; return these prices before and after."""
@@ -600,7 +600,7 @@ class ServerSide:
         return before, self.price[cell]
 
     def reprice_cells(self, use: Use) -> None:
-        """Update the prices of the rows in `use`."""
+        """Update the prices in the cells of `use`."""
         cell, row = (use.slot, slice(None), use.server), (self._class[use.server], use.slot)
         share = _taken_share(self.capacity[cell], self.residual[cell])
         self.price[cell] = prices_of(self._function, share, self._bounds.log_lower[row], self._bounds.log_upper[row])
