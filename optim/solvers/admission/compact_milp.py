@@ -15,7 +15,7 @@ from optim.solvers.admission.warm_up import compile_bound
 from optim.solvers.lp.highs import CompiledModel, HighsOutcome, HighsState, solve_with_highs
 
 MAX_VARIABLES = 400_000
-"""Larger programmes take minutes and gigabytes to build, and HiGHS makes no progress on them."""
+"""Maximal number of variables; larger programmes take minutes to build, and HiGHS makes no progress on them."""
 
 PLAN_TOL = 1e-6
 """Allowed relative loss of value between HiGHS' point and the plan made from it: HiGHS' tolerance."""

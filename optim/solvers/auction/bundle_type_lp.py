@@ -202,7 +202,7 @@ def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
 INFINITE = highspy.kHighsInf
 
 Bounds = Mapping[int, tuple[int, int]]
-"""Minimum and maximum number of bundles by type, if restricted; key -1 - b is for the award of table row b, 0 or 1."""
+"""Minimum and maximum number of bundles by type, if restricted; key -1 - b restricts the award, 0 or 1, of table row b."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -488,7 +488,7 @@ MOST = 1 << 30
 """Number of bundles that no auction reaches: an upper bound without effect."""
 
 FAR = 1e6
-"""Distance to follow a dual ray; log welfare is at most some hundreds."""
+"""Distance along a dual ray whose prices prove infeasibility; log welfare is at most some hundreds."""
 
 
 def _highs(builder: _Builder) -> Any:

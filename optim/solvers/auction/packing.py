@@ -424,7 +424,7 @@ MOST_LOOKED = 3_000
 """Maximum number of partial placements to examine on small clusters before the search gives no answer."""
 
 WORK = 200_000
-"""Maximum of placements times slots^1.5 on large clusters, where keys of states and comparisons of places take the time."""
+"""Limit of placements times slots^1.5 on large clusters, where keys of states and comparisons of places take most time."""
 
 Items = tuple[tuple[int, int, int], ...]
 """(locality, size, machine or -1), sorted."""

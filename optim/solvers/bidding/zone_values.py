@@ -18,7 +18,7 @@ from optim.core.errors import InvalidProblemError
 from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards
 
 FAR = 1e18
-"""Dollars of situations in which the deadline can't be met."""
+"""Value, in dollars, of situations in which the deadline can't be met."""
 
 MAX_VALUES = 2**22
 """Maximal number of values of a table (32 MiB); ticks are made longer until the table has at most this number."""
@@ -32,7 +32,7 @@ PLACE_TOL = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneGroup:
-    """Similar zones: of one region, price and hazards of spells.
+    """Similar zones of one region, with the same price and hazards of spells.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class ZoneValues:
 def tick_of(tick_s: int, least_s: int, cells: int, work_s: int, slack_s: int) -> tuple[int, int]:
     """Return the seconds per table tick, a multiple of `tick_s`, and the steps per tick.
 
-    They are the finest for which the table, with `cells` values per position, isn't too large.
+    They are the finest grid whose table, with `cells` values per grid position, isn't too large.
     """
     times = max(1, least_s // tick_s)
     while True:

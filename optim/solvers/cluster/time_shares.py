@@ -278,8 +278,8 @@ TOL = 1e-6
 """Relative gap between the bounds of rho at which the search ends."""
 
 MANY_JOBS = 1_024
-"""From this number of jobs on, HiGHS' interior-point method with crossover is used. It is then faster
-than the simplex method."""
+"""From this number of jobs on, HiGHS' interior-point method with crossover is used, since it is faster than the simplex
+method."""
 
 MAX_PRICED_TYPES = 3
 

@@ -368,7 +368,7 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
 
 
 def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) -> SharedServers:
-    """Return work space for shared servers, or of size 0."""
+    """Return work space for shared servers, or arrays of size 0 if servers are separate."""
     if servers is None:
         none = np.zeros(0, dtype=np.int64)
         return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)

@@ -27,7 +27,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.local_search.insertion import SearchData
 
 MAX_CELLS = 10_000_000
-"""Maximal number of cells (job, slot, server): 40 MB. light-0 has 3.0 million; wide-0 and large-0 exceed it and are skipped."""
+"""Maximal number of cells (job, slot, server), 40 MB; larger instances, such as `wide-0`, are skipped."""
 
 ATTEMPT_WORK = 200_000
 """Maximal number of combinations (slot, server and, if any, displaced job) examined per attempt: about a millisecond."""

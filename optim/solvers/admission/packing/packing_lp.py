@@ -46,7 +46,7 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Master:
-    """A solved master: value of a feasible point, prices per unit, step counts, and whether solving again has no effect."""
+    """A solved master: value of a feasible point, prices per unit, numbers of steps, and whether solving again has no effect."""
 
     value: float
     prices: FloatArray

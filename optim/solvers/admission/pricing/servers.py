@@ -685,7 +685,7 @@ class FoundSchedule:
     payoff
         Value minus cost at the prices of the search.
     value
-        Utility of its completion in slot `completion`.
+        Utility of completing the job in slot `completion`.
     completion
         Completion slot.
     workers, ps

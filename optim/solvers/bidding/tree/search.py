@@ -32,7 +32,7 @@ class TreeResult:
     bound
         Lower bound of ``cost - q work`` over all relevant footprints.
     nodes, multipliers, covers
-        The tree that proves the bound.
+        Nodes, multipliers and cover rows of the tree that proves the bound.
     """
 
     counts: IntArray | None
