@@ -154,7 +154,7 @@ def check_statuses(trial: Trial) -> None:
 
 
 def check_bound_not_crossed(trial: Trial) -> None:
-    """Demand that neither solve, with and without a time limit of 0, has an objective better than the bound of either."""
+    """Demand that no objective, of the solve or of the solve with a time limit of 0, is better than a bound of either."""
     solutions = (trial.solution, trial.zero_time)
     sign = 1.0 if trial.problem.sense is Sense.MAXIMISE else -1.0
     for first in solutions:

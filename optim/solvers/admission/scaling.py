@@ -35,7 +35,7 @@ class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
 
 
 def scaling(instance: AdmissionInstance) -> float:
-    """Return the power of two that divides the largest value into [1, 2); 1 if this value is 0 or at least 1."""
+    """Return a power of two: the largest value divided by it lies in [1, 2). It is 1 if this value is 0 or at least 1."""
     return power_of_two_scale(float(instance.value.max(initial=0.0)))
 
 

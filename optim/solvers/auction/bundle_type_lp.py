@@ -92,7 +92,7 @@ def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
 def patterns(
     slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]
 ) -> tuple[Pattern, ...] | None:
-    """Return the maximal sets of bundles that fit on a machine: numbers by size, slot bundles before machine bundles.
+    """Return the maximal sets of bundles that fit on a machine, as numbers by size: first of slot, then of machine bundles.
 
     A set contained in another one is omitted. Slot sizes are ascending. Returns None if more sets than `MOST_PATTERNS`
     or `MAX_NUMBERS` would be enumerated. The programme then lets a machine hold fractions of bundles, up to its number

@@ -3,7 +3,9 @@
 Capacity is counted on slots, machines, racks and in total; a bundle uses capacity on its level and above. The order of
 placement is: bundles that name machines; bundles within a rack; bundles of one slot or machine, largest first; bundles that
 may spread anywhere. The bundles of a rack, machine or slot go to the fullest one where they fit. GPUs are then assigned
-from the narrowest level to the widest, so that wide bundles take the remaining ones.
+from the narrowest level to the widest, so that wide bundles take the remaining GPUs.
+
+An *item* is a bundle, or the part of a named bundle on one machine. Its *place* is the slot, machine or rack that it uses.
 """
 
 import numpy as np
@@ -85,7 +87,7 @@ NARROW_FIRST = np.array([SLOT, MACHINE, NAMED, RACK, CLUSTER])
 
 @compiled
 def materialise(level, size, place, slot_machine, machine_rack, slot_free):
-    """Return (item, slot, count) entries; narrow items first, so that wide ones take the remaining capacity.
+    """Return (item, slot, count) entries; narrow items first, so that wide items take the remaining capacity.
 
     Within a rack or the cluster, the machine with the most free GPUs is used first. There are no entries if some
     item doesn't fit in its place.
@@ -560,7 +562,7 @@ SEARCHES = 4
 """Number of searches by exchange after best fit has failed."""
 
 KEY_BASE = 1 << 20
-"""Number larger than any size or machine, to pack both into one integer."""
+"""Number larger than any size and any machine's index; it packs a size and a machine into one integer."""
 
 MAX_SEARCHED = 40
 """Maximal number of bundles for which all placements are searched."""

@@ -434,7 +434,7 @@ def _left_s(grid: Grid, t: int, x: int) -> float:
 
 @compiled
 def _hold_all(chances: Chances, values: Values, scratch: Scratch, t: int, x: int) -> None:
-    """Set the values after a tick with allocated, working machines."""
+    """Set `after` and `after_met`, the values after a tick with allocated, working machines."""
     held, lost = values.held[t + 1, x], values.lost[t + 1, x]
     groups, ages = held.shape
     for g in range(groups):
@@ -448,7 +448,7 @@ def _hold_all(chances: Chances, values: Values, scratch: Scratch, t: int, x: int
 
 @compiled
 def _launch_all(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int) -> None:
-    """Set the values of launches."""
+    """Set `fresh` and `met`, the values of launches."""
     left_s, at = _left_s(grid, t, x), (t, 0.0, float(x))
     rows, groups = costs.setup_s.shape
     for r in range(rows):
@@ -468,7 +468,7 @@ def _launch_all(grid: Grid, chances: Chances, costs: Costs, values: Values, scra
 def _do_without(
     grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, row: int
 ) -> None:
-    """Set the values without machines, and with on-demand machines, if no wanted machines are available."""
+    """Set `idle`, `sure`, `starts` and `stays`: the values and decisions if no wanted machines are available."""
     groups, ages, left_s, price = len(costs.price), chances.back.shape[1], _left_s(grid, t, x), costs.sure[row]
     setup_s, to = costs.sure_setup_s[row], costs.sure_row[row]
     steps, beyond = _parts_of(setup_s, grid.unit_s)
@@ -511,7 +511,7 @@ def _do_without(
 def _keep_or_leave(
     grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, group: int
 ) -> None:
-    """Set the values of a group's working machines, and of machines that were just lost."""
+    """Set `held` and `lost`: the values of a group's working machines, and of machines that were just lost."""
     ages, row, price, left_s = chances.back.shape[1], costs.row_of[group], costs.price[group], _left_s(grid, t, x)
     fresh, order, chance, without = scratch.fresh[x, row], scratch.order[x, row], scratch.chance, values.idle[t, x, row]
     typical = price + scratch.after[x, group, ages // 2]

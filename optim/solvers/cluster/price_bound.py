@@ -54,7 +54,7 @@ class GpuPools:
 
     @property
     def ratio(self) -> FloatArray:
-        """Slowdown of each class on each pool relative to its fastest pool, 0 if it can't run there."""
+        """Slowdown of each class on each pool relative to the class' fastest pool, 0 if the class can't run there."""
         fastest = np.where(self.factor_ppm > 0, self.factor_ppm, self.factor_ppm.max()).min(axis=1, keepdims=True)
         return np.asarray(self.factor_ppm / fastest)
 
@@ -81,7 +81,7 @@ class GpuPools:
 
 
 def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
-    """Return the pools of a cluster; a job that can't run on any type is treated as able to run on all."""
+    """Return the pools of a cluster; a job that can't run on any type is treated as able to run on all types."""
     types = jobs.gpu_type_slowdown_ppm.shape[1]
     table = jobs.gpu_type_slowdown_ppm if types else np.full((len(jobs), 1), PPM)
     gpus = np.bincount(cluster.kind, cluster.gpus, types).astype(np.int64) if types else np.array([cluster.num_gpus])
@@ -360,8 +360,8 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
 def prices_of_fluid(mark, marginal, end, width, duration, edge):
     """Return mean prices by slot, in seconds per GPU-second, at which the schedule is nearly optimal for each job.
 
-    While a job is the least urgent one with GPUs, the price falls by ``1 / (w d)`` per second, so that the job's end doesn't
-    affect its cost. If another job is the least urgent in between, the first job's price line continues afterwards. The
+    While a job is the least urgent job with GPUs, the price falls by ``1 / (w d)`` per second, so that the job's end doesn't
+    affect its cost. If another job is the least urgent one in between, the first job's price line continues afterwards. The
     price is 0 whenever a GPU is free.
     """
     price = np.zeros(len(edge) - 1)
