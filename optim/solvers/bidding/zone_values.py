@@ -64,7 +64,8 @@ class ZoneProblem:
     setup_s, move_usd
         Shape (rows, groups): seconds from a launch to the first work, and cost of the state's transfer.
     sure_usd, sure_setup_s, sure_move_usd, sure_row
-        Shape (rows,): dollars per hour, set-up and transfer of the cheapest on-demand machines, and the row after work.
+        Shape (rows,): for the cheapest on-demand machines, dollars per hour, seconds of set-up, dollars of the state's
+        transfer, and row of the saved state after work.
     is_whole
         Whether started ticks are charged in full.
 

@@ -215,7 +215,7 @@ class Neighbourhood:
         self.value = 0.0
 
     def return_to_best(self) -> None:
-        """Make the best plan the present one."""
+        """Make the best plan the present plan."""
         self.clear()
         copy_plan(self.best, self.state, self.data)
         for i in np.flatnonzero(self.state.completion >= 0):
@@ -223,7 +223,7 @@ class Neighbourhood:
         self.value = self.incumbent_value
 
     def adopt(self, plan: AdmissionPlan) -> None:
-        """Make a feasible plan the present one."""
+        """Make a feasible plan the present plan."""
         self.clear()
         schedules = plan_schedules(self._tables, plan)
         segments = dict(zip(schedules.jobs.tolist(), segments_of(self._tables, schedules), strict=True))

@@ -5,8 +5,8 @@ units of 1e-6, stored as floats. For integers a, b with a + b <= 2^53 the rounde
 integer k: it lies at least 1 / b below k, more than half the distance between floats there (at most k / 2^53, and
 k b <= a + b).
 
-Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
-vectors in lexicographic order, so that renaming servers changes no decision.
+Servers are ordered by price; ties by capacity, then residual capacity (vectors in lexicographic order), then number, so that
+renaming servers changes no decision.
 
 Each server has its own price and residual capacity, and a schedule names servers. A slot's cost table needs only the
 cheapest servers that together fit the job's largest number of workers per slot (`cheapest`).
