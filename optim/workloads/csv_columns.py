@@ -45,7 +45,7 @@ def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
 
 
 BLOCK_CELLS = 1_000_000
-"""Maximum number of fields in memory at once, as texts."""
+"""Maximum number of fields held in memory as texts at a time."""
 
 READ_BYTES = 2**20
 """Bytes per read."""
@@ -54,7 +54,7 @@ LARGEST = 1e18
 """Largest plausible number; sums and products of larger ones could overflow."""
 
 SEPARATORS = ",;\t|"
-"""Field separators; spreadsheets of some countries write semicolons."""
+"""Known field separators; spreadsheets of some countries write semicolons."""
 
 UNQUOTED = "\t|"
 """Separators of formats without quoting (`sacct -P`, simulators' tables), where a quotation mark is an ordinary character."""
@@ -255,7 +255,7 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
 
 
 def _may_be_wide(path: str | Path, width: int, separator: str) -> bool:
-    """Return whether a row may have too many fields, by counting separators; fast, and exact without quotation marks."""
+    """Return whether a row may have more than `width` fields, by its separators; exact without quotation marks."""
     rest = b""
     with _open(path) as source:
         reader = io.BufferedReader(source, READ_BYTES)
@@ -284,7 +284,7 @@ def require_all_fields(path: str | Path, separator: str = ",", first: str = "the
 
 
 def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str], separator: str) -> None:
-    """Raise InvalidProblemError if a required column is missing, or named twice."""
+    """Raise InvalidProblemError if the header lacks a required column, or has it twice."""
     for name in wanted:
         if found.count(name) > 1:
             raise InvalidProblemError(f"{path}: column {name!r} is named twice in the header; rename or remove one")
@@ -336,7 +336,7 @@ def _open(path: str | Path) -> Source:
 
 
 def _records(path: str | Path, separator: str, errors: str = "replace") -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line's number and the fields of the header and of each row; blank lines are skipped."""
+    """Yield each record (the header and the rows) as the number of its first line and its fields; blank lines are skipped."""
     with _open(path) as source:
         lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors=errors, newline="")
         reader = csv.reader(lines, delimiter=separator, quoting=_quoting(separator))
@@ -380,9 +380,9 @@ def refuse(
     *,
     is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first row with an invalid field; the message gives place, expectation (`due`) and value.
+    """Raise InvalidProblemError at the first invalid field, with its position and value, and the expected form (`due`).
 
-    Without `is_table` the message gives no row.
+    For files that aren't tables (`is_table` is false), the message gives no row.
     """
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
@@ -407,7 +407,7 @@ def require_columns(
 
 
 def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return numbers as integers, or raise InvalidProblemError at the first that isn't one."""
+    """Return numbers as integers, or raise InvalidProblemError at the first number that isn't an integer."""
     refuse(path, column, values != np.floor(values), "expected an integer", values)
     return values.astype(np.int64)
 
@@ -415,7 +415,7 @@ def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) ->
 def require_order(
     path: str | Path, name: str, rows: NDArray[np.int64], times: NDArray[np.int64], *, by: str, is_strict: bool = False
 ) -> None:
-    """Raise InvalidProblemError where the times of a group's rows decrease, or repeat if `is_strict`."""
+    """Raise InvalidProblemError where the times of a group's rows decrease or, if `is_strict`, repeat."""
     steps = np.diff(times)
     for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
         row = line_of(path, int(rows[place + 1]))
@@ -423,11 +423,11 @@ def require_order(
 
 
 def groups(keys: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of each key, keys in order of first appearance."""
+    """Return the row numbers of each key; the keys are in order of their first rows."""
     names, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return {str(names[k]): np.flatnonzero(group == k) for k in np.argsort(first)}
 
 
 def joined(*columns: NDArray[Any], by: str) -> NDArray[np.object_]:
-    """Return one text per row, joined from several columns."""
+    """Return one text per row: the fields of several columns, joined by `by`."""
     return np.array([by.join(parts) for parts in zip(*columns, strict=True)], dtype=object)

@@ -110,7 +110,8 @@ GENERATED: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
-"""`xl-0` has the generator's defaults except for its sizes; generating it takes about 10 s."""
+"""Recipes of large instances by name. `xl-0` has the generator's defaults except for its sizes; its generation takes
+about 10 s."""
 
 GENERATED_PROBLEM = "admission"
 """Problem of the instances in `GENERATED`."""
@@ -142,16 +143,16 @@ def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
     Parameters
     ----------
     name
-        One of `optim.reference_names`, or of a large instance that is generated on demand, such as ``xl-0``. Type checkers know
-        the instance type of the shipped ones.
+        One of `optim.reference_names`, or the name of a large instance that is generated on demand, such as ``xl-0``.
+        Type checkers know the instance type of the shipped instances.
     kind
         Expected type, such as `optim.AdmissionInstance`, for names known only at run time.
 
     Raises
     ------
     InvalidProblemError
-        If no instance has this name (the message lists the names), its type differs, or the generated instance differs from the
-        pinned one.
+        If no instance has this name (the message lists the names), the instance isn't of the expected type, or a
+        generated instance doesn't have its recipe's digest.
 
     Examples
     --------
@@ -185,7 +186,7 @@ def drawn(name: str, recipe: Recipe) -> Any:
 
 
 SIZES = ("jobs", "slots", "worker_servers", "ps_servers", "apps", "gpus", "machines")
-"""Sizes as command-line options, without dashes; the option of a generator has ``num_`` before this name."""
+"""Command-line options of instance sizes, without dashes; a generator's option is ``num_`` plus this name."""
 
 PUBLISHED = "published"
 """Name of the built-in job profiles."""
@@ -245,7 +246,7 @@ class TraceSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledSource:
-    """A generated instance of measured jobs; `profiles` are a file or the built-in set, `options` the generator's."""
+    """An instance of jobs with measured profiles: `profiles` is a file or the built-in set; `options` are the generator's."""
 
     profiles: str
     options: Any
@@ -297,7 +298,7 @@ class InstanceRequest:
 
     @property
     def is_profile_only(self) -> bool:
-        """Whether only the profile is set, so that instances of any problem can follow."""
+        """Whether only the profile is set, so that instances of any problem can be generated from it."""
         is_sized = any(getattr(self, name) is not None for name in SIZES)
         return self.profile is not None and not (self.names or self.trace or self.options or is_sized)
 
@@ -340,7 +341,7 @@ class InstanceRequest:
         return (generated(given, self.problem),) if given else None
 
     def _sizes(self) -> dict[str, int]:
-        """Return the given sizes, under the generator's names."""
+        """Return the sizes that are set, by the generator's option names."""
         sizes = {f"num_{name}": getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         if sizes:
             known = {each.name for each in fields(generator_of(self.problem).GeneratorOptions)}
@@ -372,7 +373,7 @@ def generated(sizes: Mapping[str, Any], problem: str = "admission") -> Generated
 
 
 def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> ProfiledSource:
-    """Return a source of instances with measured jobs; absent sizes are the generator's `PROFILED_SIZES`, else its defaults.
+    """Return a source of instances with measured jobs; absent sizes are those of `PROFILED_SIZES` or the defaults.
 
     Raises
     ------
@@ -420,7 +421,7 @@ def find_instance(name: str) -> Any:
 
 
 def _known(wrong: str) -> str:
-    """Return a hint on the names that begin like a wrong name or are closest to it; without any, all names."""
+    """Return a hint on the known names that begin like a wrong name or resemble it; all names if there are none."""
     names = (*reference_names(), *GENERATED)
     begun = [name for name in names if wrong and name.startswith(f"{wrong.rstrip('-')}-")]
     hint = f"did you mean {', '.join(numbered(begun))}?" if begun else did_you_mean(wrong, names).strip()
@@ -428,7 +429,7 @@ def _known(wrong: str) -> str:
 
 
 def numbered(names: Iterable[str]) -> list[str]:
-    """Return names in their order, those with consecutive final numbers as one range.
+    """Return names in their order; a run of names with consecutive final numbers becomes one range.
 
     Examples
     --------

@@ -42,7 +42,7 @@ IMAGES, EPOCHS = 1_281_167, 90
 """Size of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
 
 STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
-"""Start-up time of new machines, and losses by a change and by an eviction, in minutes; assumptions without a source."""
+"""Start-up time of new machines, and the time lost by a change of the portfolio and by an eviction, in minutes; assumptions."""
 
 # Name, million parameters, batch per GPU, images/s by number of GPUs, and name of the slowdown by placement. The speed of
 # one GPU is from the same series as the others. Parameters: He et al., CVPR 2016; Szegedy et al., CVPR 2016; Simonyan
@@ -91,11 +91,10 @@ _LOG = logging.getLogger(__name__)
 def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
     """Generate jobs that have the profiles' mini-batch time, gradient size, bandwidths, demands, work and speed by workers.
 
-    The generator draws arrivals, utilities and maximum workers. By default a job does all of its profile's work, up to
-    the rounding of equal chunks. With `draw_work` the work is multiplied by the drawn duration over the generator's
-    median, and the log reports the jobs' shares of their work. The run time follows from the speed, so that jobs on
-    slow machines may be unable to finish. Without stated work, a job has as many mini-batches as fit the drawn
-    duration.
+    The generator draws arrivals, utilities and maximum workers. By default a job does all of its profile's work,
+    rounded to equal chunks. With `draw_work` the work is multiplied by the ratio of the drawn duration to the
+    generator's median, and the log reports the ratios. The run time follows from the profile's speed, so that slow jobs
+    may be unable to finish. If a profile states no work, a job has as many mini-batches as fit in the drawn duration.
 
     Raises
     ------
@@ -110,7 +109,7 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
         kind = rng.integers(len(profiles.jobs), size=len(arrival))
         return _with_profiles(drawn, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
 
-    # Jobs that can't finish aren't redrawn, since this follows from the measurement.
+    # Jobs that can't finish aren't redrawn, since their run times follow from measurements.
     draw_options = replace(options, min_schedulable=0.0) if has_work else options
     instance = admission.generate(draw_options, seed, draw_jobs=draw)
     if has_work and is_drawn:
@@ -139,12 +138,12 @@ def _log_work_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> 
 
 
 def _stated(job: JobProfile) -> float:
-    """Return the mini-batches of a full job, 0 if its profile states none."""
+    """Return the number of mini-batches of a full job, 0 if its profile states no work."""
     return 0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches
 
 
 def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool) -> Jobs:
-    """Return drawn jobs with each job's profile, work, and speed by workers replaced."""
+    """Return drawn jobs with the demands, work and speeds of the profiles `jobs`, one profile per job."""
     compute, gradient, rate, ps_rate = _micro(
         [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
     ).T
@@ -184,7 +183,7 @@ def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.Gener
 
 
 def _equal_chunks(total: float, max_chunks: int) -> tuple[int, int]:
-    """Return numbers of chunks (at least half of `max_chunks`) and of mini-batches per chunk, with product close to `total`."""
+    """Return numbers of chunks (at least `max_chunks` / 2) and mini-batches per chunk, with a product close to `total`."""
     max_chunks = max(1, min(max_chunks, round(total)))
     number = np.arange(max_chunks, -(-max_chunks // 2) - 1, -1)
     each = np.maximum(1, np.round(total / number))
@@ -202,7 +201,7 @@ def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
 
 
 def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
-    """Generate a decision with the scalability, start-up time, and losses by change and eviction of one of the profiles."""
+    """Generate a decision for one of the profiles: with its scalability, start-up time, and losses by changes and evictions."""
     job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
     instance = bidding.generate(replace(options, startup_min=job.startup_min), seed)
     return replace(
@@ -215,7 +214,7 @@ def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOption
 
 
 def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:
-    """Generate apps of the profiles' types, with their slowdown by placement."""
+    """Generate an auction whose apps have the profiles' slowdowns by placement."""
     slowdowns = [Slowdown(**structs.asdict(job.placement)) for job in profiles.jobs]
     instance = auction.generate(options, seed, slowdowns=slowdowns)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))

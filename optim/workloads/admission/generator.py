@@ -164,11 +164,11 @@ class UtilityMix:
     Parameters
     ----------
     insensitive, sensitive, critical
-        Weights of the classes, with any sum.
+        Weights of the time-insensitive, time-sensitive and time-critical jobs; they need not add up to 1.
     theta1
-        Range of the priority, uniform.
+        Range of the priority theta1, drawn uniformly.
     sensitive_theta2, critical_theta2
-        Ranges of the urgency, uniform; it is 0 for time-insensitive jobs.
+        Ranges of the urgency theta2, drawn uniformly, of time-sensitive and of time-critical jobs; others have 0.
 
     Raises
     ------
@@ -236,12 +236,12 @@ def check_range(name: str, limits: tuple[float, float], *, least: float, is_open
 
 
 PROFILED_SIZES = {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6}
-"""Default sizes of instances of measured jobs."""
+"""Default sizes of instances whose jobs follow measured profiles."""
 
 MAX_CHUNKS = 100
 
 MIN_CHUNKS = 5
-"""The paper's minimum of N, for clusters of ten servers or more."""
+"""The paper's minimum of N, the maximum number of workers of a job, for clusters of ten servers or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,21 +257,24 @@ class GeneratorOptions:
     slot_s
         Length of a slot in seconds.
     chunks
-        Range of N, the maximum workers of a job. None for the paper's 5 to 100 or, with H < 10 worker servers,
-        min(5, H) to H^2, so that small clusters get small jobs.
+        Range of N, the maximum number of workers of a job. None for the paper's 5 to 100 or, with H < 10 worker
+        servers, min(5, H) to H^2, so that small clusters get small jobs.
     epochs, minibatches, gradient_mb, worker_mbps, ps_mbps
         Ranges of E (epochs), M (mini-batches per chunk), e (gradient size), b and B (bandwidths of a worker and of a
-        PS). If communication would take more than the share `communication` (a range) of the drawn time of a
-        mini-batch, the generator raises b, then lowers e.
+        PS).
+    communication
+        Range of the share of a mini-batch's drawn time that communication may take. Where it would take more, the
+        generator raises b, then lowers e.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb, storage_gb
         Integer ranges of the demands.
     target_delay
         Integer range of theta3 in slots.
     duration_median, duration_sigma
-        Shortest durations (with all N workers, in slots) are log-normal, truncated below at
-        `shortest` and above at the minimum of theta3, a third of the horizon, and the remaining slots.
+        Median, and standard deviation of the logarithm, of the jobs' shortest durations (with all N workers, in slots).
+        They are log-normal, truncated below at `shortest` and above at the minimum of theta3, a third of the horizon,
+        and the remaining slots.
     shortest
-        Minimum shortest duration, in slots.
+        Lower limit of the shortest durations, in slots.
     utilities
         Classes of utilities and their shares.
     arrival_span
@@ -299,10 +302,10 @@ class GeneratorOptions:
     -----
     Ranges and classes are those of the paper's evaluation. Drawing E, M and tau from them independently
     makes most jobs last longer than the horizon, so the generator draws the shortest duration and derives tau from it.
-    The tail is that of the published run times: a log-normal's mean over its median is exp(sigma^2 / 2), and
-    Philly's 18,006 s over 874 s gives sigma = 2.46 (Helios' 6,652 s over 206 s: 2.64; Acme-Seren's 1,414 s
-    over 122 s: 2.21). Truncation removes work that can't finish in time. The median is set so
-    that the remaining durations resemble those of the reference instances.
+    The tail is that of Philly's run times: the mean of a log-normal distribution is exp(sigma^2 / 2) times its median,
+    and the published mean and median give sigma = 2.46 (the traces of Helios and Acme-Seren give similar values).
+    Truncation removes work that can't finish in time. The median is set so that the remaining durations resemble those
+    of the reference instances.
 
     References
     ----------
@@ -384,7 +387,7 @@ class GeneratorOptions:
 
 
 HORIZON_SHARE = 1 / 3
-"""Maximum of shortest durations as a share of the horizon."""
+"""Upper limit of the shortest durations, as a share of the horizon."""
 
 KILO = 1_000
 """Micro-megabytes per kilobyte: gradients are integer kilobytes."""
@@ -427,7 +430,7 @@ def draw_jobs(options: GeneratorOptions, arrival: IntArray, rng: np.random.Gener
 
 
 def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
-    """Return jobs of one segment each in which those at `which` are replaced by `others`, under the same names."""
+    """Return the jobs, each of one segment, with those at the indices `which` replaced by `others`; names stay."""
     changed: dict[str, Any] = {}
     for name in {each.name for each in fields(jobs)} - {"ids", "segment_offset", "segment_start"}:
         column = getattr(jobs, name)
@@ -443,7 +446,7 @@ def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
 def _draw_communication(
     options: GeneratorOptions, seconds: FloatArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Draw e and b such that sending takes at most the drawn share of the mini-batches' seconds."""
+    """Draw gradient sizes e and bandwidths b such that sending takes at most a drawn share of a mini-batch's `seconds`."""
     size = len(seconds)
     gradient = rng.uniform(*options.gradient_mb, size=size)
     drawn_rate = rng.integers(*options.worker_mbps, size=size, endpoint=True)
@@ -457,7 +460,7 @@ def _draw_communication(
 
 
 def _draw_demands(size: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
-    """Draw integer demands by job and resource."""
+    """Draw integer demands in units of 1e-6, shape (jobs, resources)."""
     return np.stack([rng.integers(low, high, size=size, endpoint=True) for low, high in ranges], axis=1) * MICRO
 
 
@@ -466,7 +469,8 @@ __all__ = ["GeneratorOptions", "generate"]
 DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], Jobs]
 
 MAX_ROUNDS = 50
-"""Maximum rounds of redrawing jobs that can't finish. If one job in five can, 50 rounds leave one stuck job in 70,000."""
+"""Maximum rounds of redrawing jobs that can't finish. If one drawn job in five can finish, 50 rounds leave one job in
+70,000 that can't."""
 
 
 def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw_jobs) -> AdmissionInstance:
@@ -531,7 +535,7 @@ def _check_sizes(options: GeneratorOptions) -> None:
 
 
 def _draw_sides(options: GeneratorOptions, rng: np.random.Generator) -> tuple[ServerClasses, ServerClasses]:
-    """Draw the worker and the PS servers; one object twice if they are shared."""
+    """Draw the worker servers and the PS servers; the same object twice if workers and PSs share all servers."""
     workers, ps = (
         draw_servers(types, number, options.num_slots, rng)
         for types, number in (
@@ -564,12 +568,12 @@ def _assemble(
 
 
 def _decimal_fraction(value: float) -> Fraction:
-    """Return a number as an exact decimal with six decimal places."""
+    """Return a number, rounded to six decimal places, as an exact fraction."""
     return Fraction(round(value * MICRO), MICRO)
 
 
 SEED_STEP = 1000
-"""Different seeds share no generated day, for up to this many days per seed."""
+"""Distance between the generator's seeds of successive seeds: up to this many days per seed, no two seeds share a day."""
 
 
 def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[AdmissionInstance, ...]:
@@ -581,7 +585,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
         Instance with the servers, slots and rules. Its jobs determine only the number of jobs; a day with the same jobs
         is left out.
     num_days, seed
-        Number of days; equal seeds give equal days.
+        Number of days, and random seed; equal seeds give equal days.
 
     Raises
     ------

@@ -36,8 +36,7 @@ class TraceOptions:
         GPU-slots of the cluster, as a multiple of those that all sampled jobs need. None to scale the trace's maximum
         of GPUs in use at once by the sampled share of the window's submissions.
     ps_per_gpu
-        PSs that the default cluster can host per GPU: a job of one GPU with two workers
-        needs one.
+        PSs that the default cluster can host per GPU. A job of one recorded GPU that runs as two workers needs one PS.
     gpus_per_server, pss_per_server
         Workers (PSs) that fit on one of the default cluster's servers.
     chunks_per_gpu
@@ -48,7 +47,7 @@ class TraceOptions:
         Demands of one worker and one PS, if the trace lacks them; a default server always fits
         `gpus_per_server` or `pss_per_server` of these.
     target_delay
-        Range of theta3 as a multiple of the job's shortest duration, uniform.
+        Range of theta3 as a multiple of the job's shortest duration, drawn uniformly.
     utilities
         Classes of utilities and their shares.
     max_duration_s
@@ -61,9 +60,10 @@ class TraceOptions:
     min_schedulable
         Minimum share of the sample that must be able to finish alone in the cluster.
     gpu_type
-        Column of Gavel's throughput table.
+        GPU type (a column of Gavel's throughput table) whose speeds give the run times of Gavel's jobs.
     throughputs, nodes
-        Gavel's throughput table, Alibaba's node list. None to look for the published name in the trace's folder.
+        Files of Gavel's throughput table and of Alibaba's node list. None to look for the published file name in the
+        trace's folder.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class TraceOptions:
 
     @property
     def reading(self) -> ReadOptions:
-        """Options for the readers of traces."""
+        """Options for the functions that read traces."""
         return ReadOptions(
             virtual_cluster=self.virtual_cluster,
             gpu_type=self.gpu_type,
@@ -141,7 +141,7 @@ class TraceSample:
     Parameters
     ----------
     rows
-        Rows of the table, in order of submission; shape (sample,).
+        Row number of each sampled job in the trace's table, in order of submission; shape (sample,).
     arrival
         Arrival slots: the first slot that begins at or after the submission; shape (sample,).
     start_s
@@ -160,8 +160,8 @@ def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator
     """Sample jobs uniformly, without replacement, from a window as long as the horizon.
 
     A job may not start before its submission, so it arrives in the first slot that begins afterwards; the
-    window has the submissions whose arrival slot is within the horizon. By default it is the
-    window with the most submissions (all on one clock), the earliest of several.
+    window has the submissions whose arrival slot is within the horizon. By default it is the window with the most
+    submissions on one clock (see `JobTable`), the earliest of several.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator
 
 
 def _busiest_window(table: JobTable, options: TraceOptions) -> tuple[int, float]:
-    """Return clock and start of the window."""
+    """Return clock and start of the window with the most submissions, or of the requested window."""
     length = (options.num_slots - 1) * options.slot_s
     best: tuple[int, int, float] | None = None
     for clock in np.unique(table.clock).tolist():
@@ -213,7 +213,8 @@ MOST = 0.5
 def max_gpus_held(table: JobTable, clock: int) -> float:
     """Return the maximum of GPUs that the jobs of one clock use at once if each starts at its submission.
 
-    The number indicates the size of the trace's cluster. A job that ends when another begins doesn't overlap it.
+    The number indicates the size of the trace's cluster. A job that ends when another begins doesn't overlap with the
+    latter.
     """
     own = table.clock == clock
     gpus = table.workers[own] * (1.0 if table.demand is None else table.demand[own, 0])
@@ -256,9 +257,9 @@ def cluster_of_nodes(
 ) -> tuple[ServerClasses, ServerClasses]:
     """Sample servers from the trace's nodes: nodes with GPUs host workers, nodes without host PSs.
 
-    Nodes are sampled without replacement: their number is given by the options, or else they are added until they have
-    `gpus` GPUs (or PSs for these), skipping nodes with more than the missing number. Nodes that are too
-    small for most of the jobs' workers are skipped.
+    Nodes are sampled without replacement: as many as the options state, or else until they have `gpus` GPUs (or can
+    host the PSs for these GPUs). Meanwhile, nodes larger than the missing rest are skipped. Nodes with GPUs that are
+    too small for most of the jobs' workers are never used.
 
     Parameters
     ----------
@@ -276,7 +277,7 @@ def cluster_of_nodes(
     Raises
     ------
     InvalidProblemError
-        If there are no nodes with or without GPUs, or fewer than the options request.
+        If the list has no usable node with GPUs, no node without GPUs, or fewer nodes than the options request.
     """
     has_gpu = nodes.capacity[:, 0] > 0
     fits_most = (demand[:, None, :] <= nodes.capacity[None]).all(axis=2).mean(axis=0) >= MOST
@@ -310,16 +311,17 @@ def num_ps(gpus: int, options: TraceOptions) -> int:
 
 
 def _even_sizes(total: int, largest: int) -> list[int]:
-    """Return the sizes of the fewest servers with this total, differing by at most one."""
+    """Split a total over as few servers of size `largest` or less as possible; their sizes differ by at most one."""
     number = math.ceil(total / largest)
     check_limit("count", number, "servers for a trace's jobs")
     return [total // number + (k < total % number) for k in range(number)]
 
 
 def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
-    """Return servers with at least this total.
+    """Return servers whose sizes add up to at least `total`, or all servers.
 
-    Servers are taken in order unless they exceed the missing rest, then the smallest of the others.
+    Servers are taken in order, except those larger than the missing rest. If they don't suffice, the smallest of the
+    skipped servers are added.
     """
     chosen: list[int] = []
     missing = float(total)
@@ -357,7 +359,7 @@ TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
 """Resources of instances from traces."""
 
 UNITS = ("GPUs", "vCPUs", "GB of memory")
-"""Units of these resources."""
+"""Units of `TRACE_RESOURCES`."""
 
 WORKER_MBPS = 1000
 """Bandwidth b of a worker; only its ratio to B matters, since run times already include communication (e = 0)."""
@@ -451,7 +453,7 @@ def _jobs(table: JobTable, sample: TraceSample, options: TraceOptions, rng: np.r
 
 
 def _default_gpus(table: JobTable, sample: TraceSample, gpu_slots: float, options: TraceOptions) -> int:
-    """Return the cluster's GPUs, by the trace's ratio or as a share of the sample's GPU-slots."""
+    """Return the number of GPUs of the default cluster (see `TraceOptions.cluster_share`)."""
     if options.cluster_share is not None:
         return max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots))
     held = max_gpus_held(table, int(table.clock[sample.rows[0]]))
@@ -583,7 +585,7 @@ def read_trace(
 
 
 def _too_small(instance: AdmissionInstance, options: TraceOptions, *, has_nodes: bool) -> str:
-    """Return the resource that is too small on all servers for most of the workers, with the remedy; "" if there is none."""
+    """Return a message on the resource that all servers lack for most jobs that can't finish, with a remedy; "" for none."""
     stuck = instance.jobs.worker_demand[instance.earliest_completion < 0] / MICRO
     largest = instance.worker_servers.capacity.max(axis=(0, 1)) / MICRO
     lacks = stuck > largest

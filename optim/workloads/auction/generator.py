@@ -25,10 +25,10 @@ from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
 from optim.models.auction.instance import AuctionInstance
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
-"""Gang sizes by the name of the mix; each app's size is uniform."""
+"""Gang sizes by the name of the mix; each app draws one of them uniformly."""
 
 PROFILED_SIZES = {"num_apps": 16, "num_gpus": 64, "num_machines": 16}
-"""Default sizes of auctions of measured apps."""
+"""Default sizes of auctions whose apps follow measured profiles."""
 
 MIXED_SIZES = "gangs"
 DIVIDING_SIZES = "dividing"
@@ -36,7 +36,7 @@ CLASS_BIDS = "classes"
 NAMED_BIDS = "named"
 
 TRIALS = ((0.2, 1, 5), (0.35, 6, 20), (0.5, 21, 80), (1.0, 81, 100))
-"""Cumulative share of apps, with minimum and maximum number of trials."""
+"""Distribution of an app's number of trials: cumulative share of the apps, and the range's minimum and maximum."""
 
 MEDIAN_WORK_MIN, WORK_SIGMA, MAX_WORK_MIN = 250.0 * 60, 0.7, 730.0 * 60
 """Serial GPU-minutes of an app's work, log-normal with the paper's median and maximum."""
@@ -243,14 +243,14 @@ def draw_profiles(options: GeneratorOptions, cluster: Cluster, rng: np.random.Ge
 
 
 def _demands(raw: np.ndarray, gang: np.ndarray, wanted: float) -> np.ndarray:
-    """Scale demands, as integer numbers of gangs, up to the wanted sum."""
+    """Scale demands up so that they add up to at least `wanted`, each a multiple of its gang."""
     factor = max(1.0, wanted / raw.sum()) if len(raw) else 1.0
     demands: np.ndarray = np.ceil(raw * factor / gang).astype(np.int64) * gang
     return demands
 
 
 def _trials(demand: int, gang: int, total: float, progress: float, rng: np.random.Generator) -> tuple[Trial, ...]:
-    """Draw an app's trials, whose parallelism and work sum to the app's."""
+    """Draw an app's trials; their maximum GPUs and their work add up to the app's."""
     u = rng.random()
     _, least, most = next(entry for entry in TRIALS if u < entry[0])
     number = min(int(rng.integers(least, most + 1)), demand // gang)
@@ -267,7 +267,7 @@ def _trials(demand: int, gang: int, total: float, progress: float, rng: np.rando
 def _named_table(
     profile: AppProfile, cluster: Cluster, lease_min: float, sizes: tuple[int, ...] | None, rng: np.random.Generator
 ) -> BidsDocument:
-    """Bid for GPUs of one machine each, at the app's speed there."""
+    """Return an app's bids, each for GPUs of one machine; the app's speed differs from machine to machine."""
     speed = rng.uniform(0.3, 1.0, size=cluster.num_machines)
     speed[rng.random(cluster.num_machines) < 1 / 6] = 1.0
     ideal, work = ideal_minutes(profile, cluster.num_gpus), profile.work_min

@@ -20,15 +20,16 @@ from optim.workloads.prices.price_files import read_on_demand, read_prices, read
 from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 
 SIZES = (1.0, 2.0, 4.0, 8.0)
-"""GPUs of the types on offer."""
+"""GPUs per machine of the types on offer."""
 
 USUAL_RATE = 0.4
 
 USUAL_SPREAD = 0.8
-"""Median and log-deviation of the losses per hour, close to those of the published preemption series."""
+"""Median of the losses per machine-hour, and standard deviation of their logarithm; close to the published preemption
+series."""
 
 YOUNG = (1.6, 1.3, 1.1, 1.0, 0.8, 0.6)
-"""Loss rate by age, relative to the average: young machines are lost more often."""
+"""Loss rate by age of the machine, relative to the average: young machines are lost more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +39,17 @@ class CapacityOptions:
     Parameters
     ----------
     zone_types, num_zones, num_regions
-        Numbers of machine types on offer, of zones over which they are spread, and of regions of the zones.
+        Number of machine types on offer, of zones over which the types are spread, and of regions over which the zones
+        are.
     windows
         Number of hours sampled from the hazards, with equal probability.
     zone_share, region_share
-        Losses due to causes common to a zone, and to a region, as shares of the losses of the most reliable type there.
+        Losses due to causes common to a zone and to a region, respectively, as shares of the losses of its most
+        reliable type.
     zone_limit, region_limit
-        Maximum GPUs in a zone, and in a region.
+        Maximum number of GPUs per zone, and per region.
     max_count
-        Maximum machines of a type.
+        Maximum number of machines per type.
     fixed_usd
         Dollars per hour of machines that run in any case and do no work.
     serial
@@ -96,9 +99,9 @@ class CapacityDraw:
     instance
         The decision.
     shocks
-        Expected shocks of the hour by cause.
+        Expected number of shocks in the hour, by cause.
     capacity
-        Shape (kinds,): GPUs of one machine.
+        GPUs of one machine of each type; shape (types,).
     """
 
     instance: BiddingInstance
@@ -178,7 +181,7 @@ def _asked(options: CapacityOptions) -> str:
 
 
 def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: CapacityOptions) -> Caps:
-    """Return the maximum GPUs of each zone, and of each region."""
+    """Return the limits on the GPUs of each zone and of each region."""
     in_zone = np.arange(len(region))[:, None] == zone
     in_region = np.arange(int(region.max()) + 1)[:, None] == region[zone]
     zones, regions = (
@@ -194,7 +197,7 @@ def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: Cap
 
 
 def _hazards(options: CapacityOptions, rng: np.random.Generator) -> Hazards:
-    """Return hazards of all types: drawn ones, or those of recorded series with jitter, one series per type."""
+    """Draw the hazards of all types; with recorded series, each type has the hazards of one series, with random noise."""
     size = options.zone_types
     names = tuple(map(str, range(size)))
     if options.preemptions:
@@ -214,7 +217,7 @@ def _fitted(path: str, changed: int) -> Hazards:
 
 
 def _shared(losses: FloatArray, zone: IntArray, region: IntArray, options: CapacityOptions) -> CommonShocks:
-    """Split expected losses into individual, zone and region causes, with each type's total unchanged."""
+    """Split each type's expected losses into those with causes of the machine, of its zone and of its region."""
     num_regions = int(region.max()) + 1
     home = region[zone]
     by_region = np.array([options.region_share * losses[home == r].min(initial=np.inf) for r in range(num_regions)])
@@ -226,7 +229,7 @@ def _shared(losses: FloatArray, zone: IntArray, region: IntArray, options: Capac
 
 
 def _windows(shocks: CommonShocks, windows: int, rng: np.random.Generator) -> IntArray:
-    """Draw the second of the hour in which each type is lost, -1 if it isn't; shape (kinds, windows)."""
+    """Draw the second of the hour in which each type is lost, -1 if it isn't; shape (types, windows)."""
 
     def first(expected: FloatArray) -> FloatArray:
         """Return the hours until the first shock of each cause."""
@@ -257,7 +260,7 @@ OF_BIDS = (
     "slots",
     "one_bid_per_market",
 )
-"""Options without effect in decisions without bids."""
+"""Names of options that have no effect in decisions without bids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,9 +276,10 @@ class GeneratorOptions(BiddingOptions):
     prices, on_demand
         Files of a recorded history and of on-demand prices, which replace the generated one.
     zone_types, preemptions
-        Number of machine types on offer in a decision without bids (see `CapacityOptions`; 0 for one with bids), and a
-        file of recorded preemption series to fit hazards to. Such a decision uses `max_count` and `startup_min`;
-        defaults of `windows` and `serial` stand for those of `CapacityOptions`. Options of bids (`OF_BIDS`) are errors.
+        Number of machine types on offer in a decision without bids (see `CapacityOptions`; 0 for a decision with bids),
+        and a file of recorded preemption series to fit hazards to. A decision without bids also uses `max_count` and
+        `startup_min`, and `windows` and `serial`, whose defaults are then those of `CapacityOptions`. The options in
+        `OF_BIDS` are rejected.
     min_gpus, min_probability
         Without bids: required GPUs at the end of the hour, and the required probability; 0 GPUs for no requirement.
     """
@@ -305,7 +309,7 @@ class GeneratorOptions(BiddingOptions):
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
     def _check_without_bids(self) -> None:
-        """Raise InvalidOptionError for options of bids in a decision without bids."""
+        """Raise InvalidOptionError if a decision without bids has one of the options `OF_BIDS`."""
         given = [one.name for one in fields(self) if one.name in OF_BIDS and getattr(self, one.name) != one.default]
         if self.zone_types and given:
             given.sort(key=OF_BIDS.index)

@@ -106,21 +106,22 @@ GRID_MICRO = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 
 """Bid margins on offer, micro-dollars: $0.0001 to $0.4."""
 
 MAX_TRIES = 1000
-"""Attempts to sample a time at which all markets have a price and no gap is near."""
+"""Maximum attempts to sample a time at which all markets have a price and which no gap follows within an hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiddingOptions:
-    """Options of the decision, and costs and losses of a portfolio.
+    """Options of the decision, such as the bids on offer, and the losses of a portfolio.
 
     Parameters
     ----------
     deltas_micro
         Bid margins on offer in every market.
     max_count, total
-        Maximum instances per bid, and of all bids together.
+        Maximum number of machines per bid, and in all bids together.
     reliable, reliable_usd
-        On-demand machines that store the state and do no work, and dollars per hour of one.
+        Number of on-demand machines that store the training state and do no work, and dollars per hour of one such
+        machine.
     serial
         Amdahl's serial share.
     startup_min, scale_min, eviction_min

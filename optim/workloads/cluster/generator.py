@@ -25,7 +25,7 @@ NONE = -1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """Outcomes of jobs.
+    """Statuses of jobs, with the reasons and times of failures.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def status_chances(time: FloatArray) -> FloatArray:
 
 
 def _reasons(gpus: IntArray, duration_us: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw a failure reason per job: the number of jobs of its size with the reason, times the density of its run time."""
+    """Draw a failure reason per job, with the weights that `draw_outcomes` describes."""
     prior = np.array([[_jobs_of_size(reason, size) for reason in REASONS] for size in range(3)])
     fits = np.array([reason.log_normal for reason in REASONS], dtype=float)
     tries = np.array([reason.trials / reason.jobs for reason in REASONS])
@@ -126,13 +126,13 @@ def _reasons(gpus: IntArray, duration_us: IntArray, rng: np.random.Generator) ->
 
 
 def _jobs_of_size(reason: FailureReason, size: int) -> float:
-    """Return the number of jobs of 1, 2 to 4 or more GPUs with a reason, split like its trials where known."""
+    """Return a reason's number of jobs of 1, 2 to 4, or more GPUs, split like its trials, else like those of all reasons."""
     split = reason.by_size or tuple(math.fsum(c) for c in zip(*(r.by_size for r in REASONS if r.by_size), strict=True))
     return reason.jobs * split[size] / math.fsum(split)
 
 
 BURST_GAP_S = 60.0
-"""Submissions with gaps up to this belong to one burst."""
+"""Submissions at most this many seconds apart belong to one burst."""
 
 GAP_SHARE, GAP_S = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0), (0.3, 0.5, 2.0, 5.0, 12.0, 27.0, 56.0, 60.0)
 
@@ -143,10 +143,11 @@ PAUSE_S = (61.0, 77.0, 109.0, 189.0, 355.0, 599.0, 600.0, 601.0, 602.0, 1021.0, 
 SIZE_SHARE = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 
 SIZE = (1.0, 1.0, 2.0, 2.0, 4.0, 7.0, 22.0, 85.0, 159.0, 481.0, 1169.0)
-"""Quantiles of gaps within bursts, pauses between bursts, and burst sizes, from days 40 to 117 of the merged list."""
+"""Quantiles of gaps within bursts (s), of pauses between bursts (s) and of burst sizes (jobs), in Philly's merged list.
+Each array of shares (`..._SHARE`) has the quantiles' levels."""
 
 BIG_BURST, BIG_SINGLE_SHARE = 20, 0.972
-"""Bursts of at least this size contain 60 % of the jobs; in this share of these bursts, jobs ask for one GPU."""
+"""Minimum number of jobs of a big burst, and the share of big bursts whose jobs ask for one GPU each."""
 
 GANGS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 
@@ -169,10 +170,10 @@ RUN_S = (
     (1.0, 85.0, 877.0, 12567.0, 112913.0, 365273.0, 655638.0, 1941748.0, LONGEST_S),
     (9.0, 51.0, 556.0, 8440.0, 55944.0, 184152.0, 379621.0, 1370566.0, LONGEST_S),
 )
-"""Quantiles of run times in seconds by the study's classes of job sizes; log-normal fits have too heavy upper tails."""
+"""Quantiles of run times in seconds, one row per size class of the Philly study; log-normal fits have too heavy upper tails."""
 
 QUOTAS = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
-"""Machines per virtual cluster, from Helios' authors; bursts are assigned to virtual clusters with these weights."""
+"""Machines per virtual cluster, as Helios' authors assign them; a burst's virtual cluster is drawn with these weights."""
 
 TILT = 2.0
 """Strength of the preference of some virtual clusters for small gangs and of others for large ones."""
@@ -192,9 +193,9 @@ class PhillyOptions:
         File of Philly's jobs (the merged list or that of Pollux), whose bursts are resampled with their gangs and run times;
         None to draw bursts from the quantiles in this module.
     load
-        Factor on the arrival rate of the drawn jobs.
+        Factor on the arrival rate.
     cap_s
-        Upper bound to which longer run times are cut.
+        Maximum run time in seconds; longer ones are cut to it.
 
     Raises
     ------
@@ -294,7 +295,7 @@ def _from_quantiles(jobs: int, rng: np.random.Generator) -> tuple[FloatArray, In
 
 
 def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-    """Return jobs of a list's bursts, sampled with replacement, each burst with the pause before it."""
+    """Sample bursts of a list with replacement, each with the pause before it; return the same as `_from_quantiles`."""
     table = read_jobs(path, "philly", ReadOptions())
     order = np.argsort(table.submit_s, kind="stable")
     times = table.submit_s[order]
@@ -317,7 +318,7 @@ def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatAr
 
 
 def _clusters(gang: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw each burst's virtual cluster, by the cluster's share and its preference for such gangs."""
+    """Draw the virtual cluster of each burst, by the clusters' shares and their preferences for the burst's gang size."""
     share = np.array(QUOTAS, float) / sum(QUOTAS)
     lean = np.linspace(-TILT, TILT, len(QUOTAS))[np.random.default_rng(len(QUOTAS)).permutation(len(QUOTAS))]
     size = np.log2(np.minimum(gang, 16))
@@ -328,7 +329,7 @@ def _clusters(gang: IntArray, rng: np.random.Generator) -> IntArray:
 
 
 def _normal_rank(score: FloatArray) -> FloatArray:
-    """Return the share of a standard normal variable below each score."""
+    """Return the standard normal distribution function at each score."""
     from scipy.special import ndtr
 
     return np.asarray(ndtr(score))

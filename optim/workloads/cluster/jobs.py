@@ -26,7 +26,9 @@ REMEDY = "or leave such jobs out with --option oversized=drop"
 
 
 def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes: list[str]) -> FloatArray | None:
-    """Return run times by the cluster's GPU types over the recorded ones, NaN for forbidden types; None if types are irrelevant.
+    """Return the ratio of each job's run time on each GPU type of the cluster to its recorded run time.
+
+    The ratio is NaN for types that the job may not use; None if all jobs run on all types at the same speed.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ def _jobs(table: JobTable, rows: IntArray) -> str:
 
 
 def _told(table: JobTable, cluster: Cluster) -> FloatArray:
-    """Return the run times by type that a trace records."""
+    """Return the run-time ratios that a trace records for the cluster's GPU types."""
     missing = [name for name in cluster.names_of_gpus if name not in table.types]
     if missing or table.type_ratio is None:
         raise InvalidProblemError(
@@ -107,7 +109,7 @@ def _alternatives(text: str) -> set[str]:
 
 
 def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]":
-    """Return which types each job may run on by its recorded GPU type, ignoring case."""
+    """Return the cluster's types that each job's recorded GPU type allows, ignoring case; shape (jobs, types)."""
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
     if table.gpu_type is not None:
         for text in set(table.gpu_type.tolist()) - {""}:
@@ -117,7 +119,7 @@ def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]"
 
 
 def _by_partition(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]":
-    """Return which types each job may run on by its partition, if the cluster has partitions."""
+    """Return the cluster's types that each job's partition allows, all in a cluster without partitions; shape (jobs, types)."""
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
     if cluster.partitions and table.virtual_cluster is not None and not table.names_queues:
         for text in set(table.virtual_cluster.tolist()) - {""}:
@@ -148,7 +150,7 @@ def _say_lost_partitions(table: JobTable, order: IntArray, notes: list[str]) -> 
 
 
 def _counted(texts: TextArray) -> str:
-    """Return the texts with their numbers of jobs, most frequent first; "" unless there are several."""
+    """Return a list of the distinct names with their numbers of jobs, most frequent first; "" if there are fewer than two."""
     counts = Counter(texts.tolist())
     counts.pop("", None)
     return _list([f"{name} for {count}" for name, count in counts.most_common()]) if len(counts) > 1 else ""
@@ -165,7 +167,7 @@ MIB_A_GB = 1024.0
 """MiB per GB."""
 
 DRAWN = "drawn"
-"""Word in the notes that marks drawn outcomes."""
+"""Word that marks random outcomes in the notes."""
 
 
 class Oversized(StrEnum):
@@ -184,14 +186,14 @@ class Failures(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Selection of a trace's jobs to simulate, and of missing data to draw.
+    """Options on which of a trace's jobs are simulated, and on data that the trace lacks.
 
     Parameters
     ----------
     first
-        Number of jobs to take, the earliest ones; None for all.
+        Number of jobs to simulate, the earliest ones; None for all.
     since
-        Take jobs submitted from this date on, or from this second of the trace's clock; None for all.
+        Simulate only jobs submitted from this date on, or from this second of the trace's clock; None for all jobs.
     oversized
         Treatment of gangs larger than the cluster.
     checkpoints
@@ -231,7 +233,7 @@ class Selection:
         Raises
         ------
         InvalidOptionError
-            If the text has another form.
+            If the option `checkpoints` has another form.
         """
         found = {}
         for part in self.checkpoints.split(",") if self.checkpoints else ():
@@ -258,9 +260,9 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     selection
         Selection of the jobs.
     cluster
-        The cluster to run them on. Larger gangs may be dropped. Jobs are restricted to their recorded GPU types and
-        partitions, with recorded run times by type, as far as the cluster names types and partitions.
-        None for any cluster.
+        The cluster to run them on; `oversized` decides on larger gangs. As far as the cluster names GPU types and
+        partitions, jobs run only on their recorded types and partitions, with the recorded run time per type. None for
+        any cluster.
 
     Raises
     ------
@@ -354,7 +356,7 @@ def _checkpoints(table: JobTable, order: IntArray, selection: Selection) -> dict
 
 
 def _remedy(dropped: Mapping[str, int]) -> str:
-    """Return the changes that would keep jobs, by the reasons for dropping them."""
+    """Return a phrase with the changes that would keep at least one job, given the number of dropped jobs by reason."""
     ways = {
         EARLIER: "an earlier date (--from)",
         ELSEWHERE: "another virtual cluster",
@@ -390,7 +392,7 @@ def _check_clock(table: JobTable, order: IntArray) -> None:
 
 
 def _remarks(read_s: FloatArray, played_s: FloatArray) -> list[str]:
-    """Return remarks on unsorted rows, and on simulated jobs with equal submission times."""
+    """Return remarks on rows that aren't in order of time, and on simulated jobs with equal submission times."""
     remarks = []
     if (np.diff(read_s) < 0).any():
         remarks.append("the rows weren't in the order of time and were sorted")
@@ -402,7 +404,7 @@ def _remarks(read_s: FloatArray, played_s: FloatArray) -> list[str]:
 
 
 def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
-    """Return a workload's optional fields."""
+    """Return the optional fields of a workload that the table has."""
     columns: dict[str, Any] = {}
     for column, names, texts in (
         ("group", "groups", table.virtual_cluster),
@@ -448,13 +450,13 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
 
 
 def _named(texts: TextArray) -> tuple[tuple[str, ...], IntArray]:
-    """Return distinct texts and each job's index among them."""
+    """Return the distinct names, and the index of each job's name among them."""
     names, number = np.unique(texts.astype(str), return_inverse=True)
     return tuple(names.tolist()), number.astype(np.int64)
 
 
 def _apps(texts: TextArray) -> IntArray:
-    """Return indices of apps; a job without one is a separate app."""
+    """Return the index of each job's app; each job without an app is a separate app."""
     names, app = _named(texts)
     alone = np.flatnonzero(texts == "")
     app[alone] = len(names) + np.arange(len(alone))

@@ -22,7 +22,7 @@ MACHINE, COUNT, START, END = "machine", "machines", "start", "end"
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 Window = tuple[int, int, int]
-"""Machine, begin and end in microseconds after the first submission."""
+"""An outage: the machine's number, and beginning and end in microseconds after the first submission."""
 
 
 def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> tuple[Window, ...]:
@@ -54,7 +54,7 @@ def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> 
 
 
 def _times(path: str | Path, column: str, texts: NDArray[Any], begin: datetime | None, empty: int) -> NDArray[np.int64]:
-    """Return times in microseconds after the first submission; `empty` for empty texts."""
+    """Return a column's times in microseconds after the first submission; `empty` where a field is empty."""
     is_told = texts != ""
     seconds, first, _ = times_of(path, column, texts, is_due=is_told)
     if first not in (None, EPOCH) or (first is EPOCH and begin is not None):
@@ -100,7 +100,7 @@ def _by_count(path: str | Path, cluster: Cluster, begin: datetime | None) -> Ite
 
 
 def _joined(windows: list[Window]) -> Iterator[Window]:
-    """Yield windows in order, with those of one machine that meet or overlap merged."""
+    """Yield windows by machine and time; windows of one machine that touch or overlap are merged."""
     last: Window | None = None
     for machine, start, end in sorted(windows):
         if last is not None and last[0] == machine and start <= last[2]:

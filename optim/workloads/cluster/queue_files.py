@@ -51,7 +51,7 @@ KINDS: Mapping[str, str] = {
     "Configuration": "config.kueue.x-k8s.io/",
     "Queue": KAI,
 }
-"""Kinds of objects that are read, and the prefix of their ``apiVersion``."""
+"""Prefix of the ``apiVersion`` of each supported kind of object."""
 
 ChoiceT = TypeVar("ChoiceT", Queueing, Reclaim, WithinQueue, ShareRule)
 
@@ -67,9 +67,9 @@ class QueueFile:
     kinds
         Objects of the file, by kind and then by name.
     ignored
-        Fields without effect here.
+        Names of fields that have no effect in the simulation.
     is_kai
-        Whether the queues are KAI Scheduler's, else Kueue's.
+        Whether the queues are those of KAI Scheduler; otherwise they are those of Kueue.
     """
 
     path: str
@@ -78,19 +78,19 @@ class QueueFile:
     is_kai: bool
 
     def tree(self, num_gpus: int) -> QuotaTree:
-        """Return the queues for a cluster with this many GPUs, which KAI's queues without limits share.
+        """Return the tree of queues for a cluster with this many GPUs; KAI's unlimited queues may use all of them.
 
         Raises
         ------
         InvalidProblemError
-            If a field can't be read, cohorts form a cycle, or a queue refers to a missing one.
+            If a field can't be read, cohorts form a cycle, or a queue refers to a missing object.
         """
         with naming(self.path):
             return _kai_tree(self, num_gpus) if self.is_kai else _kueue_tree(self)
 
 
 class _Object:
-    """One object of a file, which records the fields that are never read."""
+    """One object of a file; the field `unread` collects the names of fields that have no effect."""
 
     def __init__(self, kind: str, name: str, body: Mapping[str, Any], unread: dict[str, None]) -> None:
         self.kind, self.name, self.body, self.unread = kind, name, body, unread
@@ -100,7 +100,7 @@ class _Object:
         return f"{self.kind} {self.name[:40]!r}"
 
     def section(self, holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        """Return a mapping within another, empty if absent."""
+        """Return the mapping at a key of another mapping; empty if absent."""
         value = holder.get(key)
         if value is None:
             return {}
@@ -109,7 +109,7 @@ class _Object:
         return value
 
     def entries(self, holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-        """Return a list of mappings, empty if absent."""
+        """Return the list of mappings at a key; empty if absent."""
         value = holder.get(key)
         value = [] if value is None else value
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -127,7 +127,7 @@ class _Object:
         return ""
 
     def choice(self, holder: Mapping[str, Any], key: str, default: ChoiceT) -> ChoiceT:
-        """Return a value of an enumeration, the default if absent."""
+        """Return the enumeration member at a key, the default if absent."""
         value = holder.get(key)
         if value is None:
             return default
@@ -137,7 +137,7 @@ class _Object:
         return type(default)(value)
 
     def whole(self, holder: Mapping[str, Any], key: str, default: int) -> int:
-        """Return a 32-bit integer, the default if absent."""
+        """Return the 32-bit integer at a key, the default if absent."""
         value = holder.get(key)
         if value is None:
             return default
@@ -163,14 +163,14 @@ class _Object:
         return float(number)
 
     def remark(self, holder: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> None:
-        """Record unknown keys."""
+        """Record keys that aren't among the known ones as without effect."""
         for key in holder:
             if key not in known:
                 self.unread[f"{self.kind}.{prefix}{str(key)[:40]}"] = None
 
 
 def _amount(value: Any) -> Fraction | None:
-    """Return a Kubernetes quantity, None if the value isn't one."""
+    """Return a Kubernetes quantity (such as "500m") as a fraction, None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     match = _QUANTITY.fullmatch(str(value))
@@ -178,7 +178,7 @@ def _amount(value: Any) -> Fraction | None:
 
 
 def _duration_s(value: Any) -> float | None:
-    """Return the seconds of a duration such as ``1h30m``, None if the value isn't one."""
+    """Return the seconds of a duration such as ``1h30m``, None for other values."""
     match = _DURATION.fullmatch(value) if isinstance(value, str) and value else None
     if match is None or not any(match.groups()):
         return None
@@ -221,7 +221,7 @@ def read_queues(path: str | Path) -> QueueFile:
 
 
 def _objects(documents: Sequence[Any]) -> Iterator[Any]:
-    """Yield objects, with lists expanded."""
+    """Yield the objects of a file's documents, including the items of objects of kind `List`."""
     for document in documents:
         if (
             isinstance(document, dict)
@@ -251,7 +251,7 @@ def _kind_and_name(where: str, document: Any) -> tuple[str, str]:
 
 
 def _remark(one: _Object, document: Mapping[str, Any]) -> None:
-    """Record the fields of an object without effect here."""
+    """Record the fields of an object that have no effect in the simulation."""
     if not isinstance(one.body, dict):
         raise InvalidProblemError(f"{one.where}: spec must be a mapping, got {str(one.body)[:40]!r}")
     if one.kind == "ClusterQueue":
@@ -302,7 +302,7 @@ class _Node:
 
 
 def _kueue_tree(file: QueueFile) -> QuotaTree:
-    """Return Kueue's queues."""
+    """Return the tree of Kueue's queues and cohorts."""
     cohorts = {
         name: _cohort(_Object("Cohort", name, body.get("spec") or {}, {}))
         for name, body in file.kinds["Cohort"].items()
@@ -415,7 +415,7 @@ def _cluster_queue(one: _Object) -> _Node:
 
 
 def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> QuotaTree:
-    """Return the tree of nodes, each of which comes after its cohort."""
+    """Build the tree from nodes in an order in which cohorts come before their members."""
     row = {node.name: at for at, node in enumerate(nodes) if not node.is_queue}
     amounts = np.zeros((3, len(nodes), len(flavors)), np.int64)
     amounts[1:] = UNLIMITED
@@ -444,11 +444,11 @@ def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> Quot
 
 KAI_RULES = QueueRules(reclaim=Reclaim.ANY, within=WithinQueue.LOWER_PRIORITY)
 KAI_PRIORITY = 100
-"""Priority of a queue without one (``defaultQueuePriority``)."""
+"""Default priority of a queue (``defaultQueuePriority``)."""
 
 
 def _kai_tree(file: QueueFile, num_gpus: int) -> QuotaTree:
-    """Return KAI's queues below one root, which has the GPUs outside of all quotas."""
+    """Return the tree of KAI's queues; its root `CLUSTER` has the GPUs outside of all quotas."""
     objects = {name: _Object("Queue", name, body.get("spec") or {}, {}) for name, body in file.kinds["Queue"].items()}
     parent = {name: one.text(one.body, "parentQueue") for name, one in objects.items()}
     for name, above in parent.items():
@@ -524,7 +524,7 @@ def _min_runtime_us(one: _Object, key: str) -> int:
 
 
 def write_kueue(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
-    """Return a tree as Kueue's YAML, and its settings that Kueue can't express.
+    """Return a tree as YAML for Kueue, and the names of its settings that Kueue can't express.
 
     Reading the text gives the same queues, quotas, limits and rules.
     """

@@ -49,9 +49,10 @@ def read_queue_state(path: Path, now: str | None = None) -> QueueState:
 def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, FloatArray]:
     """Return a state's jobs, their allocations and starts, and limits of run times (NaN for none; shape (jobs,)).
 
-    Unknown run times are the limits, or an hour more than the elapsed time. Machines, in the order of their names, are
-    each mapped to the first machine of the cluster that is large enough and has a type of its jobs. Jobs without named
-    machines are placed largest first, on one machine if it has enough free GPUs, else on idle machines, else anywhere.
+    An unknown run time is the job's limit, or else an hour more than the elapsed time. In the order of their names, the
+    jobs' machines are matched with machines of the cluster: each with the first unmatched one that has enough GPUs, of
+    a type that its jobs may use. Jobs without named machines are placed largest first, on one machine if it has enough
+    free GPUs, else on idle machines, else anywhere.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def _check_held(state: QueueState, cluster: Cluster) -> None:
 def _named_machines(
     nodes: dict[int, tuple[tuple[str, int], ...]], usable: "list[np.typing.NDArray[np.bool_]]", cluster: Cluster
 ) -> dict[str, int]:
-    """Return the cluster's machine for each machine name that running jobs state."""
+    """Return the index of the cluster's machine for each machine name that running jobs state."""
     users: dict[str, list[int]] = {}
     held: dict[str, int] = {}
     for row, named in nodes.items():
@@ -139,7 +140,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Placed:
-    """Return the GPUs of a job on its machines: the recorded ones, else equal parts, else the free ones in their order."""
+    """Return a job's GPUs on each machine: as recorded, else equal numbers, else all free ones machine by machine."""
     told = sum(named.values())
     if told != gang and gang % len(named) == 0 and all(free[machine] >= gang // len(named) for machine in named):
         named = dict.fromkeys(named, gang // len(named))
@@ -160,7 +161,7 @@ def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Pl
 
 
 def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free: IntArray, cluster: Cluster) -> Placed:
-    """Return the GPUs of a job without named machines."""
+    """Return the GPUs on each machine for a job without named machines, and remove them from `free`."""
     room = np.where(usable, free, 0)
     fitting = np.flatnonzero(room >= gang)
     if len(fitting):
@@ -184,5 +185,5 @@ def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free:
 
 
 def is_table_of_jobs(path: Path) -> bool:
-    """Return whether a state's file also has finished jobs, as the output of `sacct`, so that it serves as the history."""
+    """Return whether a file of running and pending jobs is output of `sacct`, whose finished jobs can serve as the history."""
     return first_sign(read_bytes(path)) not in (b"{", b"[")

@@ -77,7 +77,7 @@ class PrioritySettings:
     partitions
         Partitions by name.
     ignored
-        Parameters of priority, preemption and scheduling without effect here.
+        Names of parameters of priority, preemption and scheduling that have no effect in the simulation.
     scheduler
         The file's ``SchedulerType`` in lower case, "" if absent; Slurm's default is `BACKFILL`.
     """
@@ -136,7 +136,7 @@ BACKFILL, BUILTIN = "sched/backfill", "sched/builtin"
 
 FLAGS = {"no_fair_tree": ("fair_tree", False)}
 ABOUT = ("priority", "preempt", "fairshare", "scheduler")
-"""Prefixes of the parameters that are listed if they have no effect here."""
+"""Prefixes of the parameters that are listed as ignored if the simulation doesn't use them."""
 
 
 def read_priority_settings(path: str | Path) -> PrioritySettings:
@@ -185,7 +185,7 @@ def _partition(where: str, keys: Mapping[str, str]) -> PartitionPriority:
 
 
 def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: dict[str, None]) -> None:
-    """Add one parameter to the options or to the ignored ones."""
+    """Add one parameter to `options` if the simulation uses it, else to `ignored`."""
     name = key.casefold()
     if name in PARAMETERS:
         option, read, due = PARAMETERS[name]
@@ -211,7 +211,7 @@ def _take(where: str, key: str, value: str, options: dict[str, Any], ignored: di
 def _texts(
     path: str | Path, wanted: Mapping[str, tuple[str, ...]], needed: tuple[str, ...], command: str
 ) -> dict[str, TextArray]:
-    """Return columns of a table separated by bars, under the names used here; headers match regardless of spaces and case."""
+    """Return columns of a table separated by bars, by the keys of `wanted`; spaces and case of the header don't matter."""
     header = header_of(path, SEPARATOR)
     there = {name.replace(" ", "").casefold(): name for name in header}
     found = {
@@ -314,7 +314,8 @@ def read_qualities_of_service(path: str | Path) -> tuple[QualityOfService, ...]:
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a number can't be read, a name appears twice, or a preempted one is missing.
+        If a column is missing, a number can't be read, a name appears twice, or a quality of service that another one
+        preempts is missing.
     """
     wanted = {
         "name": ("name",),

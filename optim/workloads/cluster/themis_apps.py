@@ -12,13 +12,14 @@ from optim.models.cluster.workload import PPM, US, Workload
 MINUTE_US, HOUR_MIN = 60 * US, 60.0
 
 TRIALS_SHARE, TRIALS_LEAST = (0.0, 0.2, 0.35, 0.5, 1.0), (1.0, 6.0, 21.0, 81.0, 101.0)
-"""Trials per app: a fifth of the apps has at most 5, 35 % at most 20, half at most 80, all at most 100."""
+"""Distribution of an app's number of trials: levels, and the quantile at each level, interpolated and rounded down."""
 
 TASK_SHARE, TASK_MIN = (0.0, 0.1, 0.5, 0.8, 0.95, 1.0), (20.0, 80.0, 240.0, 380.0, 600.0, 1600.0)
-"""Quantiles of a trial's run time in minutes; the minimum is an assumption."""
+"""Distribution of a trial's run time in minutes: levels, and the quantile at each level; the minimum is an assumption."""
 
 TYPICAL_MIN, TYPICAL_SPREAD = 240.0, 0.35
-"""An app takes the gang size whose median trial is near this time, with this standard deviation of its logarithm."""
+"""An app prefers gang sizes that bring its mean trial near the first number (minutes); the second is the standard
+deviation of the logarithm."""
 
 MEDIAN_WORK_H, WORK_SIGMA, MAX_WORK_H = 250.0, 0.7, 730.0
 """An app's GPU-hours, log-normal, with the paper's median and maximum."""
@@ -80,9 +81,9 @@ def draw_apps(options: ThemisOptions, seed: int) -> Workload:
     Notes
     -----
     The paper's three distributions are incompatible with independent draws: half of the apps have more than 80 trials
-    of 280 minutes on average, 373 GPU-hours on one GPU each, but the median app has 250. Apps with more trials are
-    therefore larger (`alignment`). Trials are still shorter than published (10, 50, 80, 95 %: about 50, 165, 310
-    and 570 minutes instead of 80, 240, 380 and 600); trials and GPU-hours per app match the paper.
+    of 280 minutes on average, and thus 373 GPU-hours, but the median app has 250. Apps with more trials therefore have
+    more GPU-hours (`alignment`). The trials are still shorter than published (median 165 minutes instead of 240); the
+    numbers of trials and the GPU-hours per app match the paper.
 
     References
     ----------
@@ -116,12 +117,12 @@ def draw_apps(options: ThemisOptions, seed: int) -> Workload:
 
 
 def levels_ppm(slowdown: Slowdown) -> list[int]:
-    """Return a slowdown by the smallest of machine, rack and cluster that fits a gang, in parts per million."""
+    """Return the slowdowns of a gang that fits one machine, one rack, or only the cluster, in parts per million."""
     return [round(PPM * value / slowdown.slot) for value in (slowdown.slot, slowdown.rack, slowdown.cluster)]
 
 
 def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """Return trials and GPU-hours of each app."""
+    """Return the number of trials and the GPU-hours of each app."""
     common, own = rng.standard_normal((2, options.apps))
     rank = (np.argsort(np.argsort(common)) + rng.random(options.apps)) / options.apps
     trials = np.interp(rank, TRIALS_SHARE, TRIALS_LEAST).astype(np.int64)
@@ -130,7 +131,7 @@ def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, 
 
 
 def _gangs(options: ThemisOptions, trials: IntArray, work_h: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw each app's gang size: likelier the nearer it brings trials to the typical run time, any if none is near."""
+    """Draw each app's gang size; a size is the likelier, the nearer it brings the mean run time of a trial to `TYPICAL_MIN`."""
     if options.gang:
         return np.full(options.apps, options.gang, np.int64)
     minutes = work_h[:, None] * HOUR_MIN / trials[:, None] / np.array(GANGS)

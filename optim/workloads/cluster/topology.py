@@ -45,7 +45,7 @@ def read_cluster(text: str) -> Cluster:
 
 
 def _from_specification(path: Path) -> Cluster:
-    """Read racks x machines x GPUs from the first row."""
+    """Read a cluster's numbers of racks, machines per rack and GPUs per machine from the file's first row."""
     columns = read_columns(path, SPECIFICATION)
     require_columns(path, columns, *SPECIFICATION, least=0.0)
     racks, machines, gpus = (int(require_whole(path, name, columns[name])[0]) for name in SPECIFICATION[:3])

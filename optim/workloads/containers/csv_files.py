@@ -1,4 +1,4 @@
-"""Series from CSV files: three public forms, and a custom one."""
+"""Resource usage from CSV files: three public forms, and a custom one."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,8 +33,8 @@ def read_containers(
     path
         The file.
     units
-        Unit of each resource and its limits in the custom form, if it isn't cores, GiB or MB/s; such as bytes or
-        millicores.
+        Unit of each resource and of its limits in the custom form, such as bytes or millicores; by default cores, GiB
+        and MB/s.
     drop_incomplete
         Whether to continue if more than half of the containers lack a resource.
 

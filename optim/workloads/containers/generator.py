@@ -21,15 +21,15 @@ class Sizes:
     Attributes
     ----------
     cores
-        CPU limit.
+        CPU limit in cores.
     start_gib, set_gib
-        Memory before and after data is loaded.
+        Memory before and after the job loads its data, in GiB.
     busy_cores
-        CPU in the stable phase.
+        CPU in the stable phase, in cores.
     memory_limit_gib
-        Memory limit.
+        Memory limit in GiB.
     network_mb_per_s
-        Network during gradient exchange.
+        Network usage during gradient exchange.
     """
 
     cores: float
@@ -52,11 +52,11 @@ def draw_phase(
     length
         Number of samples.
     memory, target
-        Memory at the beginning, and target of a load, in GiB.
+        Memory at the beginning, and memory at the end of a load phase, in GiB.
     sizes
         Resource levels of the container.
     noise
-        Factor on all deviations.
+        Factor on the standard deviation of all noise.
     rng
         Source of randomness.
 
@@ -72,7 +72,7 @@ def draw_phase(
 
 
 def two_state_chain(is_high: bool, draws: FloatArray, *, rise: float, fall: float) -> NDArray[np.bool_]:
-    """Return whether a two-state chain is in its upper state at each of n steps, the first one given.
+    """Return whether a two-state chain is in its upper state at each step; `is_high` is the state at the first step.
 
     Draw k decides the transition after step k: a draw below `rise` leaves the lower state, a draw below `fall` (larger) leaves the
     upper one. So a draw below both flips the state, a draw between them ends in the lower state in any case, and any other keeps
@@ -137,7 +137,7 @@ SEQUENCES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (0.10, (WARMUP, LOAD, BURST, STABLE, GROWTH, STABLE)),
     (0.20, (WARMUP, LOAD, BURST, STABLE)),
 )
-"""Share of containers by sequence of phases."""
+"""Sequences of phases, each with the share of containers that follow it."""
 
 UNLOAD_SHARE = 0.6
 """Share of containers that release their memory at the end; this phase is labelled as a load."""
@@ -145,7 +145,7 @@ UNLOAD_SHARE = 0.6
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
 
 MAX_MEAN_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
-"""Mean samples of the longest sequence."""
+"""Mean number of samples of the longest sequence of phases."""
 
 MIN_SAMPLES = (3, 5, 5, 5, 5)
 
@@ -155,7 +155,7 @@ IDLE_CORES_SHARE = 0.01
 """CPU of a container whose job has ended, as a share of its busy level."""
 
 LIMIT_HEADROOM = 1.1
-"""Memory limits are this factor times the largest growth, rounded up to a power of two."""
+"""Memory limits are this factor times the memory after the largest growth, rounded up to a power of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,20 +171,20 @@ class ContainerOptions:
     noise
         Factor on all noise within phases.
     size_spread
-        Factor on the spread of sizes between containers (deviations of the logarithms).
+        Factor on the standard deviations of the logarithms of the containers' sizes.
     phase_length
-        Factor on mean lengths of phases.
+        Factor on the mean lengths of the phases.
     missing
         Share of lost samples; above 0, time stamps are irregular.
     jitter
         Largest shift of a time stamp as a share of the interval, below 0.5; above 0, time stamps are irregular.
     drift
-        Factor exp(drift) on CPU and memory levels, for data that differs from a model's training data. CPU in warm-up and load is
-        constant and isn't scaled; no container exceeds its cores.
+        Logarithm of a factor on CPU and memory levels, for data that differs from a model's training data. The constant
+        CPU of warm-up and load phases isn't scaled, and no container exceeds its cores.
     idle_share
-        Mean share of a container's life that it idles after its job; these samples have no phase (-1).
+        Mean share of a container's life during which it idles after its job; these samples have no phase (-1).
     idle_memory
-        Share of the memory above its initial memory that an idling container keeps.
+        Share of the memory allocated since its start that an idling container keeps.
     has_network
         Whether network is a third resource: downloads in load phases, gradient exchange in bursts.
     """
@@ -297,7 +297,7 @@ def _container(
 def _idle_tail(
     options: ContainerOptions, sizes: Sizes, memory: float, busy_samples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return CPU, memory and network of a container after its job, shape (samples, 3)."""
+    """Draw CPU, memory and network of the samples after a container's job, shape (samples, 3)."""
     mean = busy_samples * options.idle_share / (1.0 - options.idle_share)
     length = round(rng.gamma(DURATION_SHAPE, mean / DURATION_SHAPE))
     memory_kept = sizes.start_gib + options.idle_memory * (memory - sizes.start_gib)

@@ -33,23 +33,23 @@ METRICS: Mapping[str, float] = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 100.0,
     "DCGM_FI_PROF_SM_ACTIVE": 100.0,
 }
-"""Metrics, and per cent per unit of each."""
+"""Factor by which the samples of each metric become per cent."""
 
 MOST_PERCENT = 100.0 + 1e-6
 
 REMARKABLE_GAPS = 0.01
-"""Gaps of more than this share of the counted GPU-hours are reported."""
+"""A remark reports gaps that add up to more than this share of the counted GPU-hours."""
 
 READ_BYTES = 2**22
 
 _BEGIN = re.compile(rb'\{\s*"metric"\s*:')
-"""Beginning of a series. It can't match within a text, where quotation marks are escaped."""
+"""Beginning of a series in JSON. It can't match within a JSON string, in which quotation marks are escaped."""
 
 _REPLICA = re.compile(r"-(?:master|chief|launcher|ps|worker|head)-\d+$")
 """Suffix of a pod's name under Kubeflow's training operator, <job>-<replica type>-<index>; such pods belong to one job."""
 
 _EXPORTER = re.compile(r"dcgm|gpu-operator")
-"""Part of the names of the exporter's pods. A GPU whose only pod is the exporter is free."""
+"""Part of the names of the DCGM exporter's pods. A GPU is free if its only pod is the exporter."""
 
 TIMES, UTILISATIONS = (
     ("time_s", "time", "timestamp"),
@@ -69,10 +69,10 @@ class _Series(msgspec.Struct):
 def read_gpu_use(
     path: str | Path, options: IdleOptions, progress: Progress | None = None
 ) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
-    """Read a file, plain or gzip, with one series (a response) or some millions of rows (a table) in memory at a time.
+    """Read GPU utilisation from a file, plain or gzip, without reading all of it into memory at once.
 
     - A response of `/api/v1/query_range` for `DCGM_FI_DEV_GPU_UTIL` (per cent), `DCGM_FI_PROF_GR_ENGINE_ACTIVE` or `..._SM_ACTIVE`
-      (shares). Series without a name count as per cent.
+      (shares). Series without a metric's name count as per cent.
     - A table with a header: `time_s` (or `time`, also dates), `gpu`, `utilisation` in per cent, and some of `namespace`, `user`, `job`,
       `pod`; rows of each GPU in the order of time. A row with none of these four belongs to a free GPU.
 
@@ -102,7 +102,7 @@ def read_gpu_use(
 
 
 class _Reader:
-    """Accumulates usage by holder; the step is the smallest gap of the first series with two samples."""
+    """Accumulates usage by GPU and holder; the step is the smallest gap in the first series with two samples."""
 
     def __init__(self, path: str | Path, options: IdleOptions) -> None:
         self._path, self._options = path, options
@@ -112,7 +112,7 @@ class _Reader:
         self._doubled = 0
 
     def add(self, holder: Holder, time_s: FloatArray, percent: FloatArray, *, is_whole: bool) -> None:
-        """Add a holder's samples in the order of time; if `is_whole`, series may come in any order."""
+        """Add a holder's samples in order of time; with `is_whole`, its series may come in any order."""
         is_known = np.isfinite(percent)
         time_s, percent = time_s[is_known], percent[is_known]
         bad = percent[(percent < 0) | (percent > MOST_PERCENT)]
@@ -163,7 +163,7 @@ class _Reader:
         return uses, tuple(remarks)
 
     def _rest(self, known: FloatArray, time_s: FloatArray, percent: FloatArray) -> Iterator[GpuUse]:
-        """Yield usage for the parts of a further series outside the time intervals `known`, shape (n, 2)."""
+        """Yield the usage in the parts of a series that lie outside the time intervals `known` (begin, end), shape (n, 2)."""
         place = np.searchsorted(known[:, 0], time_s, side="right") - 1
         is_known = (place >= 0) & (time_s < known[np.maximum(place, 0), 1])
         self._doubled += int(is_known.sum())
@@ -196,7 +196,7 @@ def _answer_parts(path: str | Path) -> Iterator[Part]:
 
 
 def _pieces(path: str | Path) -> Iterator[bytes]:
-    """Yield the text of each series of a response, reading only as far as needed."""
+    """Yield the JSON of each series of a response, and read only as much of the file as needed."""
     held = bytearray()
     is_begun = False
     try:
@@ -240,7 +240,7 @@ def _factor(path: str | Path, metric: Mapping[str, str]) -> float:
 
 
 def _holder(metric: Mapping[str, str]) -> Holder:
-    """Return the holder of a GPU by a series' labels."""
+    """Return the GPU and its holder, as the labels of a series name them."""
     pod, namespace = metric.get("exported_pod", ""), metric.get("exported_namespace", "")
     if not pod and not _EXPORTER.search(metric.get("pod", "")):
         pod, namespace = metric.get("pod", ""), metric.get("namespace", "") if metric.get("pod") else ""
@@ -321,7 +321,7 @@ def _large_blocks(
 
 
 def _combined(codes: "list[NDArray[np.intp]]") -> tuple[IntArray, IntArray]:
-    """Return an index for each combination of codes, shape (rows,), and one row for each, shape (combinations,)."""
+    """Return each row's index among the distinct combinations of codes, and one row number per combination."""
     pd = import_extra("pandas", "reading tables")
 
     key = np.zeros(len(codes[0]), np.int64)
@@ -333,7 +333,7 @@ def _combined(codes: "list[NDArray[np.intp]]") -> tuple[IntArray, IntArray]:
 
 
 def _seconds(path: str | Path, column: CodedColumn) -> FloatArray:
-    """Return times in seconds since 1970, or of the table's clock; parse each text once, unless an error needs its row."""
+    """Return times in seconds, since 1970 for dates, else on the table's clock; each distinct text is parsed once."""
     try:
         seconds, begin, _ = times_of(path, column.name, column.known)
     except InvalidProblemError:

@@ -29,34 +29,34 @@ from optim.workloads.containers.series_rows import (
 )
 
 LABELS = ("namespace", "pod", "container")
-"""Labels that name a container, as far as a series has them."""
+"""Labels from which a container's name is formed; a series may lack some of them."""
 
 OLD_LABELS = {"pod_name": "pod", "container_name": "container"}
-"""Names of these labels in kubelets before 1.16."""
+"""Old names of `LABELS`, from kubelets before 1.16."""
 
 PAUSE_CONTAINER = "POD"
 """Name of the pause container, which holds a pod's network."""
 
 STEP_TOL = 0.01
-"""Steps count as equal up to this relative difference."""
+"""Maximum relative difference of two query steps that count as equal."""
 
 HALF_DIGITS = 6
 """Times, in steps, are rounded to this many digits, so that half-way points are recognised despite float errors."""
 
 OTHER_LABELS = ("id", "instance", "job")
-"""Labels that name a series without any of `LABELS`."""
+"""Labels that name a series if it has none of `LABELS`."""
 
 SUM_ROOTS = ("system.slice", "user.slice", "init.scope", "machine.slice")
-"""Control groups of the machine; those of pods have ``kubepods`` in their path."""
+"""Top-level control groups of a machine besides those of pods, whose path contains ``kubepods``."""
 
 SCRAPE_LABELS = frozenset(
     {"job", "instance", "endpoint", "service", "metrics_path", "prometheus", "prometheus_replica", "replica"}
     | {"receive", "receive_cluster", "tenant_id", "monitor"}
 )
-"""Labels of the scraper or storage rather than of the target."""
+"""Labels that describe the scraper or the storage, not the scraped container."""
 
 PART_LABELS = ("cpu", "interface", "device", "mode", "failure_type", "scope")
-"""Labels that distinguish parts of one container."""
+"""Labels that distinguish parts of one container's usage."""
 
 STALE_S = 300.0
 """Time for which Prometheus repeats the last sample of an ended series."""
@@ -65,7 +65,7 @@ MIN_MEMORY_GIB = 1 / 1024
 """Memory in GiB below which a warning asks for the unit; only pause containers use less."""
 
 FEW_STEPS = 5
-"""With fewer steps the reader can't recognise a counter."""
+"""Minimum number of steps from which the reader can recognise a counter."""
 
 
 class _Series(msgspec.Struct):
@@ -89,7 +89,7 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """Samples of one series in the resource's unit; of a counter, running totals whose rate has this unit."""
+    """Samples of one series in the resource's unit, or running totals of a counter, whose rate has this unit."""
 
     path: str | Path
     labels: Mapping[str, str]
@@ -117,24 +117,24 @@ def read_prometheus(
     become GiB for gauges and MB/s for rates. A response without metric names, as from ``rate(...)`` or ``sum by``,
     shows neither type nor unit, so that `units` and `counters` are required.
 
-    Of cAdvisor's series for a pod, each container counts once. The reader drops its pause container (``container="POD"``) and
-    sums: those of control groups, and the pod's sum (no label ``container``) if its containers are present. A container that
-    restarted within its pod has several series, which are joined in time. A target that two jobs scrape
-    counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step but may begin at
-    different times: each sample is moved to the nearest time of the earliest query, from half-way to the later one.
-    The last of several samples with one time stamp counts. Memory limits of cAdvisor or kube-state-metrics become limits.
-    `container_oom_events_total` counts kills; without it for a container, a rise of
-    `kube_pod_container_status_restarts_total` is a kill if memory was at its limit before.
+    Of cAdvisor's series for a pod, each container counts once. The reader drops the pod's pause container
+    (``container="POD"``), the sums of control groups, and the pod's sum (no label ``container``) if the pod's
+    containers are present. A container that restarted within its pod has several series, which are joined in time. A
+    container that two jobs scrape counts once. The containers of a pod stay together if data are split. Queries need
+    the same step but may begin at different times: each sample is moved to the nearest time of the earliest query; if
+    two are equally near, to the later one. The last of several samples with one time stamp counts. Memory limits of
+    cAdvisor or kube-state-metrics become limits. `container_oom_events_total` counts kills; without it for a container,
+    a rise of `kube_pod_container_status_restarts_total` is a kill if memory was at its limit before.
 
     Parameters
     ----------
     files
-        Files by resource. A name that starts with ``#`` leaves the resource to the metric's name, and such a
-        file may have several metrics. A container's sample counts only if it has all resources.
+        Files by resource. If the resource's name starts with ``#``, the names of the file's metrics, of which it may
+        have several, determine the resources. A container's sample counts only if it has all resources.
     units
-        Unit by resource if the metric's name doesn't show it: cores, millicores, bytes, MiB, bytes/s, ...
+        Unit by resource, for metrics whose name doesn't show the unit: cores, millicores, bytes, MiB, bytes/s, ...
     counters
-        Resources that are counters, if the metric's name doesn't show it.
+        Resources measured by counters whose name doesn't show that they are counters.
     drop_incomplete
         Whether to continue if more than half of the containers lack a resource.
 
@@ -146,8 +146,8 @@ def read_prometheus(
     Raises
     ------
     InvalidProblemError
-        If a file isn't a response to a range query, has no container, has no unit, has two simultaneous series of a container and resource,
-        or steps differ.
+        If a file isn't a response to a range query, has no container or no known unit, or has two simultaneous series
+        for one container and resource; or if the files' steps differ.
     InvalidOptionError
         If a unit or counter is given for a missing resource, or a unit isn't one of the resource's.
     """
@@ -221,7 +221,7 @@ def _series_of(
     kills: FloatArray | None,
     **more: Any,
 ) -> ContainerSeries:
-    """Return the series of values by container and time, with memory limits and kills per sample where some are known."""
+    """Return the series built from values by container and time, with memory limits and kills per sample if any are known."""
     shape = (-1, len(resources))
     rows = [[values.get(resource.name, np.nan) for resource in resources] for values in samples.values()]
     bounds = [
@@ -272,7 +272,7 @@ def _kills(
     events: Mapping[str, Mapping[str, list[_Part]]],
     limits: Mapping[str, float],
 ) -> FloatArray:
-    """Return the kills for lack of memory since the previous sample, shape (samples,), NaN for containers without a counter."""
+    """Return the kills for lack of memory since each container's previous sample, NaN without a counter; shape (samples,)."""
     kills = np.full(len(samples), np.nan)
     rows: dict[str, list[int]] = {}
     for row, (container, _) in enumerate(samples):
@@ -297,10 +297,10 @@ def _kills(
 
 
 def _rises(parts: Sequence[_Part]) -> tuple[FloatArray, FloatArray]:
-    """Return the times and sizes of a counter's rises over the successive series of a container; shape (n,) both.
+    """Return the times and sizes of all rises of a counter, over the successive series of one container; shape (rises,) each.
 
-    The first value of a counter predates the series, unless it follows an earlier series. Of two scrapes of one target the
-    first counts.
+    The counts in a series' first value are older than the series and don't count, unless the series follows an earlier
+    one. Where two scrapes overlap in time, the one that begins first counts.
     """
     moments, numbers = [], []
     until = -np.inf
@@ -329,7 +329,7 @@ def _labels(metric: Mapping[str, str]) -> dict[str, str]:
 
 
 def _containers_only(all_labels: Sequence[Mapping[str, str]]) -> tuple[list[int], str]:
-    """Return the indices of the series of containers, and a text on the others."""
+    """Return the indices of the series of containers, and a remark on the dropped series."""
     pods = {_pod(labels) for labels in all_labels if labels.get("container") and not _is_pause(labels)} - {None}
     groups = {labels.get("id", "") for labels in all_labels}
     above = {str(parent) for group in groups for parent in Path(group).parents}
@@ -351,7 +351,7 @@ def _is_pause(labels: Mapping[str, str]) -> bool:
 
 
 def _is_group(labels: Mapping[str, str], above: Collection[str]) -> bool:
-    """Return whether a series is of a control group, not of a container: a group of the machine, or one with subgroups."""
+    """Return whether a series is the sum of a control group: of the machine, of pods, or with groups below it."""
     group = labels.get("id", "")
     if not group or any(labels.get(name) for name in ("pod", "container", "name", "image")):
         return False
@@ -409,7 +409,7 @@ def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series:
 
 
 def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict[str, float]:
-    """Return a container's last memory limit in GiB, if it has one and the series is of memory."""
+    """Return the last memory limit in a series, in GiB by container; empty if there is none."""
     if labels.get("resource", MEMORY.name) != MEMORY.name:
         return {}
     reading = Reading(resource=MEMORY, factor=1.0 / GIB, is_counter=False)
@@ -418,7 +418,7 @@ def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict
 
 
 def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return samples by time, the last one of equal time stamps."""
+    """Return samples in order of time; of several with equal time stamps only the last."""
     order = np.argsort(times, kind="stable")
     is_last = np.append(np.diff(times[order]) > 0, True)[: len(order)]
     return times[order][is_last], values[order][is_last]
@@ -427,7 +427,7 @@ def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatA
 def _joined(
     container: str, resource: Resource, parts: list[_Part], remarks: list[str]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return one series of a container and resource: rates of counters, restarted containers joined in time."""
+    """Return one series for a container and resource, with counters as rates and the series of restarts joined."""
     lives: list[_Part] = []
     for part in sorted(parts, key=lambda part: -len(part.times)):
         same = next((place for place, other in enumerate(lives) if _is_same(other, part)), None)
@@ -445,7 +445,7 @@ def _joined(
     times, values = _rates(lives[0]) if lives[0].is_counter else (lives[0].times, lives[0].values)
     for later in lives[1:]:
         begin = later.times[0]
-        # A rate stamped at the later series' beginning is of the time before it.
+        # A rate with the time stamp of the later series' beginning applies to the time before.
         is_before = times <= begin if later.is_counter else times < begin
         samples = _rates(later) if later.is_counter else (later.times, later.values)
         times, values = np.concatenate([times[is_before], samples[0]]), np.concatenate([values[is_before], samples[1]])
@@ -505,7 +505,7 @@ def _require_restart(container: str, resource: Resource, earlier: _Part, later: 
 
 
 def _rates(part: _Part) -> tuple[FloatArray, FloatArray]:
-    """Return rates between neighbours, stamped at the later one; after a restart the counter starts from zero."""
+    """Return the rate up to each sample since the previous one; after a restart a counter starts from zero."""
     steps = np.diff(part.values)
     is_fall = steps < 0
     if len(steps) >= FEW_STEPS and 2 * is_fall.sum() > len(steps):

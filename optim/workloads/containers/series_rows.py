@@ -1,4 +1,4 @@
-"""Conversion of samples in any order to series, in units derived from the metric's name."""
+"""Conversion of samples, given in any order, to series; the metric's name determines the unit."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ LIMIT_METRICS = (
     "kube_pod_container_resource_limits_memory_bytes",
     "kube_pod_container_resource_limits",
 )
-"""Metrics of memory limits, 0 for none; the label ``resource`` of the last one names the resource."""
+"""Metrics of memory limits; a value of 0 means no limit. The label ``resource`` of the last metric names the resource."""
 
 OOM_METRIC, RESTART_METRIC = "container_oom_events_total", "kube_pod_container_status_restarts_total"
 """Counters of kills for lack of memory (cAdvisor), and of restarts for any reason (kube-state-metrics)."""
@@ -68,7 +68,7 @@ UNIT_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOverrides:
-    """Units and counters that the user states; they override the metric's name.
+    """Units and counters that the user states; they take precedence over those in the metric's name.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ def scale_of(resource_name: str, unit: str) -> float:
 
 
 def _by_name(path: object, resource_name: str, metric: str) -> Reading:
-    """Return the conversion that the metric's name implies."""
+    """Return the conversion of a metric whose unit follows from its name."""
     unit, is_counter, is_rate = _parse_metric_name(metric)
     if resource_name not in KNOWN_RESOURCES:
         if not metric:
@@ -205,7 +205,7 @@ def _by_name(path: object, resource_name: str, metric: str) -> Reading:
 
 
 def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
-    """Return the unit in a metric's name, and whether it names a counter or a recorded rate (``level:metric:operations``)."""
+    """Return a metric's unit, and whether it is a counter or a recorded rate (``level:metric:operations``), by its name."""
     parts = metric.split(":")
     base, operations = (parts[1], parts[-1]) if len(parts) > 2 else (metric, "")
     is_rate = "rate" in operations
@@ -237,7 +237,7 @@ MAX_SHOWN = 5
 """Maximum number of containers that a message lists."""
 
 MAX_LACKING = 0.05
-"""Share of samples that may be dropped without a remark: a counter always loses its first sample."""
+"""Maximum share of samples dropped without a remark: a counter always loses its first sample."""
 
 
 def series_of_rows(
@@ -269,17 +269,18 @@ def series_of_rows(
     time_s
         Time stamp of each row in seconds.
     values
-        Shape (rows, R); NaN where missing.
+        Values of the R resources, NaN where missing; shape (rows, R).
     resources
         Resources of the R columns.
     limit
-        Shape (rows, R) or None, NaN where unknown; the last known one of each container and column counts.
+        Limits of the resources, NaN where unknown, shape (rows, R), or None; the last known limit of each container
+        counts.
     phase, phase_names
         True phase of each row and names of phases, if known.
     units, remarks
         See `ContainerSeries`.
     kills
-        Shape (rows, R) or None: kills since the container's previous row, NaN where unknown.
+        Kills since the container's previous row, NaN where unknown, shape (rows, R); None if all are unknown.
     drop_incomplete
         Whether to continue if more than half of the containers have no complete row.
 
@@ -322,7 +323,7 @@ def series_of_rows(
 def _require_possible(
     path: str | Path, keys: NDArray[np.object_], values: FloatArray, resources: tuple[Resource, ...]
 ) -> None:
-    """Raise InvalidProblemError at the first implausible value, which points to a wrong unit."""
+    """Raise InvalidProblemError at the first implausibly large value; the unit is then probably wrong."""
     for column, resource in enumerate(resources):
         maximum = MAX_PLAUSIBLE[resource.name] if resource in KNOWN_RESOURCES.values() else np.inf
         for row in np.flatnonzero(values[:, column] > maximum)[:1]:
@@ -371,14 +372,15 @@ def _lacking(
 def _kills_after(kills: FloatArray, time_s: FloatArray, every: IntArray, kept: IntArray, group: IntArray) -> FloatArray:
     """Return the kills between each remaining row and the next one, shape (kept, R), NaN for containers without a counter.
 
-    A container's first row includes earlier kills, and its last row those of later dropped rows.
+    The number for a container's first row includes kills in earlier dropped rows, and that for its last row kills in
+    later dropped rows.
 
     Parameters
     ----------
     every
-        Shape (rows,): index of each row's container, -1 if no row of it remains.
+        Index of each row's container, -1 if no row of this container remains; shape (rows,).
     kept, group
-        Remaining rows, by container and time, and their containers' indices.
+        Numbers of the remaining rows, sorted by container and time, and the index of the container of each; shape (kept,).
     """
     order = np.lexsort((time_s, every))
     order = order[(every[order] >= 0) & np.isfinite(time_s[order])]

@@ -43,7 +43,8 @@ def read_spells(path: str | Path) -> Lifetimes:
     Parameters
     ----------
     path
-        The file, plain or gzip. Kinds are ``campaign/zone/resource``; the clock of each campaign begins at midnight.
+        The file, plain or gzip. The kinds of the lifetimes are ``campaign/zone/resource``; the clock of each campaign
+        begins at midnight.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def read_spells(path: str | Path) -> Lifetimes:
 
 
 def _spells(times: list[float], values: list[float], end: float) -> list[tuple[float, float, bool]]:
-    """Return (begin, end, whether it was lost) of each machine of a series; machines of the first tick began with it."""
+    """Return (begin, end, whether it was lost) of each machine of a series; the first machines begin at the first tick."""
     up: deque[float] = deque()
     found = []
     for time, value in zip(times, values, strict=True):
@@ -112,13 +113,13 @@ SPOT_PERCENT = 30
 """Spot price in traces without prices, in per cent of on-demand; a usual value for these machines."""
 
 OnDemand = int | Mapping[str, int] | None
-"""On-demand micro-dollars per machine-hour: for all machines, by type, or None to use the file's."""
+"""On-demand micro-dollars per machine-hour: one price for all machines, or a price by type; None to use the file's prices."""
 
 
 class ZoneTraces(Mapping[str, AvailabilityTrace]):
     """Traces by zone, each built on first access, so that only requested zones need an on-demand price.
 
-    `num_ticks` is the number of ticks of all traces.
+    `num_ticks` is the total number of ticks of all traces.
     """
 
     def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]], num_ticks: int = 0) -> None:
@@ -155,22 +156,22 @@ def read_availability(
     (0 or 1), `price_usd_per_hour`, and optionally `instance_type` and `on_demand_usd_per_hour`, constant within a zone.
     A table without prices has `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (number
     of instances that were running or obtainable); a tick counts as available if all `nodes` are. In tables 1 means
-    "available"; in JSON (`read_recording`), recognised by its suffix, `polarity` gives the meaning. Of a folder, all
-    such files directly in it are read.
+    "available"; in JSON (`read_recording`), recognised by its suffix, `polarity` gives the meaning. In a folder, all
+    such files are read, but not those in its subfolders.
 
     Parameters
     ----------
     path
         The file, plain or gzip, or the folder.
     on_demand_micro
-        On-demand price of a machine, micro-dollars per hour, for all or by type (`instance_type` or `resource`; for JSON the
-        type in the names of file and folders). Without it the file's column is used, else `LIST_PRICES`.
+        On-demand price of a machine in micro-dollars per hour, for all machines or by type (`instance_type` or
+        `resource`; for JSON a type in the file's path). By default the file's column is used, or else `LIST_PRICES`.
     spot_micro
-        Spot price of all nodes if the file has none; by default `SPOT_PERCENT` of the on-demand price.
+        Spot price of all nodes together, for files without prices; by default `SPOT_PERCENT` of the on-demand price.
     polarity
         Meaning of a 1 in JSON recordings.
     skip_bad
-        Skip unreadable files of a folder, with a warning each.
+        Whether to skip unreadable files of a folder, with a warning each.
 
     Returns
     -------
@@ -267,7 +268,7 @@ def read_windows(
     Returns
     -------
     list
-        Paths within the folder, and markets.
+        Path of each recording within the folder, and its market.
 
     Raises
     ------
@@ -408,7 +409,7 @@ JITTER = 0.02
 """Relative difference below which tick lengths of two zones count as equal."""
 
 ZONE = re.compile(r"(.*\d)-?[a-z]")
-"""A zone's name: its region and a letter, as Amazon and Google write it."""
+"""A zone's name as Amazon and Google write it: the region and a letter."""
 
 ROUNDING_S = 1e-6
 """Tolerance for floating-point errors when set-up times are rounded up to integer seconds."""
@@ -435,9 +436,9 @@ class ZoneOptions:
     state_gb
         Size of the state that moves with the job.
     machines
-        Number of machines, launched, lost and paid together.
+        Number of machines, which are launched, lost and paid together.
     probe_s
-        Charged seconds of a probe that finds machines.
+        Seconds of machine time charged for a probe that finds machines.
     tick_s
         Tick length in seconds to resample the traces to; by default the traces' tick length.
     """
@@ -466,8 +467,8 @@ class Egress:
     path
         Source file, for error texts.
     links
-        Links by pair (from, to). A pair of zones takes precedence over that of their regions; an absent pair within a
-        region is free and takes no time.
+        Links by pair (from, to). A pair of zones takes precedence over the pair of their regions; moves within a region
+        without a link are free and take no time.
     """
 
     path: str = ""
@@ -521,14 +522,14 @@ def region_of(zone: str) -> str:
 
 
 def resample(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
-    """Return a trace in ticks of another length: available if available for all of the tick, at the tick's first price.
+    """Return a trace with another tick length; a tick is available if all of it was, at the price of its beginning.
 
     An incomplete last tick is dropped.
 
     Parameters
     ----------
     trace
-        The trace, its ticks of any lengths.
+        The trace; its ticks may differ in length.
     tick_s
         Tick length in seconds, at least 1.
 
@@ -590,7 +591,8 @@ class SpellHistory:
         market
             Market of the jobs.
         file
-            Path of the market's recording, if it is one of several. A zone whose name occurs in the path also counts as a zone of the market.
+            Path of the market's recording, if it is one of several. Zones whose names occur in the path also count as
+            zones of the market.
         """
         begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
 
@@ -645,14 +647,15 @@ def read_history(path: str | Path, *, polarity: Polarity | None = None, skip_bad
 
 
 def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tick_s: int | None = None) -> ZoneMarket:
-    """Put zones on one grid of ticks: that of the first zone, over the time common to all.
+    """Return a market of several zones, on the ticks of the first zone, over the time that all traces cover.
 
     Parameters
     ----------
     traces, zones
         The traces, and the selected zones in order.
     tick_s
-        Tick length in seconds to resample to (`resample`); by default that of the traces.
+        Tick length in seconds, to which the traces are resampled (`resample`); by default the tick length of the
+        traces.
 
     Raises
     ------

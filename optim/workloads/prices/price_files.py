@@ -6,9 +6,9 @@
 | Azure | `prices.azure.com/api/retail/prices` (pages joined), or its columns as CSV | `Items[]` | Windows or Linux, by `productName` |
 | Google | Cloud Billing's `services.skus.list` | `skus[]` | GPU type, by `description`, each a GPU-hour |
 
-A price holds from its date until the next one of the same machine, place and product. Lists of several dates joined
-into one are a history, which `read_prices` reads. The reader drops and counts, by reason, all entries but spot and on-demand
-prices in dollars per hour.
+A price holds until the date of the next price of the same machine, zone or region, and product. Lists of several dates
+joined into one are a history, which `read_prices` reads. The reader drops and counts, by reason, all entries but spot
+and on-demand prices in dollars per hour.
 """
 
 import csv
@@ -48,10 +48,10 @@ LINUX, WINDOWS = "Linux/UNIX", "Windows"
 """Products, in Amazon's words."""
 
 MAX_OF_HEAD = 4096
-"""Number of bytes at the beginning of a JSON file in which its list's name must appear."""
+"""Number of bytes at the beginning of a JSON file within which a key of `PROVIDERS` must appear."""
 
 PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
-"""Providers by the name of their list."""
+"""Cloud providers by the key of the price list in their JSON."""
 
 GPU = re.compile(r"\b(K80|P100|P4|T4|V100|L4|A100 80GB|A100|H100 80GB|H100)\b")
 
@@ -210,7 +210,7 @@ def provider_in(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedKind:
-    """A line of a description: a machine type in a place, or entries dropped for one reason."""
+    """One line of a list's summary: a machine type in a zone or region, or the entries dropped for one reason."""
 
     provider: str
     machine: str
@@ -223,7 +223,7 @@ class ListedKind:
 
 
 def describe_list(path: str | Path) -> list[ListedKind]:
-    """Return a summary of a price list by machine, place, product and price type, with dropped entries by reason.
+    """Return a price list's summary by machine, zone or region, product and price type, and dropped entries by reason.
 
     Raises
     ------
@@ -357,13 +357,13 @@ def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
 _LOG = logging.getLogger(__name__)
 
 PRODUCT = "Linux/UNIX"
-"""Product that is read by default."""
+"""Default product (operating system) to read."""
 
 SNAPSHOTS = ("Azure", "Google")
-"""Providers whose lists have current prices, spot and on demand."""
+"""Providers whose lists have only the current prices, spot and on-demand."""
 
 NO_GAP_S = 2**40
-"""Seconds longer than any history. Price lists state how long each price holds, so that joined lists have no gaps."""
+"""Gap limit in seconds that no history reaches, for price lists: these state how long each price holds and have no gaps."""
 
 MIN_RATE = 1e-6
 """Minimum work rate of a machine, relative to a c3.xlarge."""
@@ -399,10 +399,10 @@ def read_prices(
 
     A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, with the rows
     of each market in order of time; the last of several rows with one time stamp counts. Amazon's JSON may be in any order: one answer,
-    several pages, or only the list of entries. Amazon's answers have the latest entries first, and the prices of all products
-    (operating systems), of which one is read. Price lists of Azure and Google (`read_price_list`) are read as histories,
-    joined over their dates: a price holds until the next one, and the list also has each type's on-demand price (the
-    highest over regions).
+    several pages, or only the list of entries. Amazon's answers have the latest entries first. They may have the prices
+    of several products (operating systems); only one product is read. Price lists of Azure and Google
+    (`read_price_list`) of several dates form one history: a price holds until the next one. These lists also give each
+    type's on-demand price (the highest over regions).
 
     Parameters
     ----------
@@ -414,10 +414,11 @@ def read_prices(
     rates
         Work per hour by instance type; takes precedence over the table of `work_rate`.
     product
-        Amazon's `ProductDescription`; by default ``Linux/UNIX`` if the entries name products. The product with
-        ``(Amazon VPC)`` appended replaces an absent one. For Azure's list ``Linux/UNIX`` or ``Windows``.
+        Amazon's `ProductDescription`; by default ``Linux/UNIX`` if the entries name products. If the product is absent,
+        its name with ``(Amazon VPC)`` appended is tried. For Azure's list: ``Linux/UNIX`` or ``Windows``.
     gap_s
-        Shortest time without any change that counts as a gap of the recording; by default `history_of` estimates it.
+        Minimum number of seconds without any price change that count as a gap in the recording; by default `history_of`
+        estimates it.
     work
         Unit of a machine's work; by default GPUs if every type in the file has GPUs, else vCPUs.
 
@@ -541,7 +542,7 @@ def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, I
 def _from_json(
     path: str | Path, data: bytes, product: str | None
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
-    """Read Amazon's JSON in order of time; of equal time stamps the last entry comes first, as answers begin with the latest."""
+    """Read Amazon's JSON in order of time; entries with equal time stamps are reversed, since answers begin with the latest."""
     try:
         pages = [_page(page) for page in _pages(data)]
     except InvalidProblemError as error:
@@ -584,7 +585,7 @@ def _pages(data: bytes) -> list[bytes]:
             pages.append(text[:end].encode())
             text = text[end:].lstrip()
     except (ValueError, RecursionError):
-        return [data]  # the decoder raises the precise error
+        return [data]  # decoding this document raises the precise error
     return pages or [data]
 
 
@@ -618,7 +619,7 @@ def _from_list(
 
 
 def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None) -> list[_AwsPrice]:
-    """Return one product's entries: several products in one path would be spurious price changes."""
+    """Return the entries of one product; in one history, the prices of several products would look like price changes."""
     products = sorted({entry.ProductDescription for entry in entries})
     if products == [""] and product is None:
         return entries

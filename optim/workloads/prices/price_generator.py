@@ -1,4 +1,4 @@
-"""Generator of spot price histories of the bidding era: mean-reverting base, spikes to ten times on-demand, weak correlation."""
+"""Generator of spot price histories like those of Amazon's auctions: mean-reverting base prices with spikes."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ ZONES = ("a", "b", "e")
 
 DAY_S = 24 * HOUR_S
 CAP = 10
-"""Maximum price, as a multiple of on-demand; this was Amazon's limit on bids."""
+"""Maximum price, as a multiple of the on-demand price; this was Amazon's limit on bids."""
 
 TICK_MICRO = 100
 """Prices are integer multiples of $0.0001."""
@@ -35,8 +35,9 @@ EPOCH_S = 1_420_070_400
 class PriceOptions:
     """Sizes and distributions of a generated price history.
 
-    The defaults follow the bidding era: prices of 15 to 30 % of on-demand that change every quarter
-    of an hour, and a few spikes per day, of about 20 minutes; some markets have many more than others.
+    The defaults follow recorded prices of the years in which Amazon sold spot machines by auction. Prices are mostly 15
+    to 30 % of on-demand and change every quarter of an hour. Each market has a few spikes per day of about 20 minutes;
+    some markets have many more than others.
 
     Parameters
     ----------
@@ -47,17 +48,17 @@ class PriceOptions:
     changes_per_hour
         Rate of changes of the base price.
     discount
-        Long-run base price as a share of on-demand.
+        Long-run base price as a share of the on-demand price.
     volatility
-        Standard deviation of the logarithm of the base about its mean.
+        Standard deviation of the logarithm of the base price.
     reversion_h
-        Hours in which the base's deviation shrinks by a factor e.
+        Hours in which the logarithm's expected distance from its mean shrinks by a factor e.
     spikes_per_day
-        Spikes per market and day.
+        Number of spikes per market and day.
     spike_min
         Mean length of a spike beyond its first minute, in minutes: every spike lasts one minute plus an exponential time.
     correlation
-        Share of the base's noise, and of the spikes, from events common to all markets.
+        Share of the base price's variance, and of the spikes, that is common to all markets.
     """
 
     num_types: int = 5
@@ -157,7 +158,7 @@ def _path(
     options: PriceOptions,
     rng: np.random.Generator,
 ) -> PricePath:
-    """Return the price path: the base at Poisson times, and at the beginnings and ends of spikes."""
+    """Return the price path; the price changes at Poisson times, and at the beginnings and ends of spikes."""
     number = rng.poisson(options.changes_per_hour * span_s / HOUR_S)
     times = np.concatenate([[0.0], rng.uniform(0, span_s, number), spikes[:, 0], spikes[:, 1]])
     time_s = np.unique(times[times < span_s].astype(np.int64))

@@ -2,8 +2,8 @@
 
 A file is ``{"metadata": {"gap_seconds": 600, ...}, "data": [0, 1, ...], "prices": [...]}``, where prices are optional. Two
 meanings of `data` are in use. The recordings of SkyPilot's authors count the available machines
-(https://github.com/skypilot-org/spot-traces); simulators that read them, and derived benchmarks, write 1 where
-no machine was available. The files don't state the meaning, so that the reader needs a `Polarity`.
+(https://github.com/skypilot-org/spot-traces); simulators that read them, and derived benchmarks, write 1 where no
+machine was available. The files don't state which meaning they use, so that `read_recording` needs a `Polarity`.
 """
 
 import logging
@@ -79,11 +79,11 @@ class Recording:
     zone
         The file's name without suffix.
     time_s
-        Shape (ticks + 1,): beginnings of the ticks, seconds since 1970, and the end of the last.
+        Beginning of each tick, in seconds since 1970, and the end of the last tick; shape (ticks + 1,).
     is_available
-        Shape (ticks,): whether machines were available.
+        Whether machines were available in each tick; shape (ticks,).
     price_micro
-        Shape (ticks,): spot prices, micro-dollars per hour; None if the file has none.
+        Spot price in each tick, in micro-dollars per hour, shape (ticks,); None if the file has no prices.
     """
 
     zone: str
@@ -92,7 +92,7 @@ class Recording:
     price_micro: IntArray | None
 
     def trace(self, *, on_demand_micro: int, spot_micro: int) -> AvailabilityTrace:
-        """Return the trace at these prices in micro-dollars per hour; the file's spot prices take precedence."""
+        """Return the recording as a trace with prices (micro-dollars per hour); spot prices of the file take precedence."""
         return AvailabilityTrace(
             zone=self.zone,
             resource="",
@@ -122,8 +122,8 @@ def read_recording(path: str | Path, polarity: Polarity | None) -> Recording:
     InvalidOptionError
         If `polarity` is None.
     InvalidProblemError
-        If the file is invalid: JSON of another form, empty, too large, an entry above 1 where 1 means "not available", or
-        numbers of prices and entries differ.
+        If the file is too large, has no entry or isn't JSON of this form; if an entry is above 1 although 1 means "not
+        available"; or if there are not as many prices as entries.
     """
     told = need_polarity(path, polarity)
     with naming(path):
@@ -177,7 +177,7 @@ def stem_of(path: str | Path) -> str:
 
 
 def _start_of(start: str | float | None) -> int:
-    """Return a recording's start in seconds since 1970; 0 if it is neither a date nor such a number."""
+    """Return a recording's start in seconds since 1970; 0 if the start is neither a date nor a number of such seconds."""
     if isinstance(start, str):
         parsed = utc_dates([start])
         return 0 if parsed.isna().to_numpy()[0] else int(parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)[0])
@@ -214,7 +214,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], Read], *, root: str 
     root
         Folder of the files, for the message.
     skip_bad
-        Skip unusable files with a warning each, if at least one is usable.
+        Whether to skip unusable files, with a warning each, if at least one file is usable.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Alibaba's traces of GPU clusters: tasks of 2020, pods with fractions of GPUs of 2023, services of 2025, spot jobs of 2026.
+"""Alibaba's traces of GPU clusters: tasks (2020), pods with parts of GPUs (2023), services (2025), spot jobs (2026).
 
 The reader recognises each trace by its columns, as alibaba/clusterdata publishes them.
 """
@@ -28,7 +28,7 @@ NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 
 MILLI = 1000.0
 MIB_PER_GB = 1024.0
-"""Memory is in MiB; a GB of the instance is 1024 MiB, as in the server sizes of the other traces."""
+"""The trace's memory is in MiB; a GB of an admission instance is 1024 MiB, as in the server sizes of the other traces."""
 
 DEMANDS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES, PHASE = ("creation_time", "deletion_time", "scheduled_time"), ("pod_phase",)
@@ -69,7 +69,7 @@ SERVICE = ("instance_sn", "role", "gpu_request", "creation_time", "scheduled_tim
 BEFORE = "jobs that ran before the trace began"
 
 HIGH = "HP"
-"""Type of the jobs of 2026 that preempt spot jobs."""
+"""Type of the high-priority jobs of 2026, which preempt spot jobs."""
 
 SPOT_NODES = frozenset({"node_name", "gpu_model", "gpu_capacity_num", "cpu_num"})
 """Columns of the node list of 2026."""
@@ -101,11 +101,11 @@ def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) 
     """Read the pod list and the node list of 2023.
 
     A pod with g full GPUs becomes a job that ran g workers of one GPU. A pod with part of one GPU
-    (`gpu_milli` thousandths) becomes a job of one worker with this part. A worker takes its share of the pod's CPUs
-    and memory. Run times are from `scheduled_time` to `deletion_time`, submissions are `creation_time`.
-    The reader drops and counts pending pods, which have no times, and pods without a GPU, which don't train. The run times of pods that
-    were still running when the trace was taken are lower bounds; the notes count these
-    pods. The GPUs of a node are one pool, so that parts of GPUs on different cards may add up.
+    (`gpu_milli` thousandths) becomes a job of one worker with this part. The pod's CPUs and memory are split equally
+    over its workers. A pod is submitted at `creation_time` and runs from `scheduled_time` to `deletion_time`. The
+    reader drops and counts pending pods, which have no times, and pods without a GPU, which don't train. The run times
+    of pods that were still running when the trace was taken are lower bounds; the notes count these pods. The GPUs of a
+    node are one pool, so that parts of GPUs on different cards may add up.
 
     Raises
     ------
@@ -267,7 +267,8 @@ def _submissions(path: str | Path, ids: TextArray, begin: FloatArray) -> tuple[F
     row = {name: number for number, name in enumerate(jobs["job_name"].tolist())}
     found = np.array([row.get(name, -1) for name in ids.tolist()])
     submit = np.where(found >= 0, jobs["start_time"][found], np.nan)
-    # If a job's submission is after the start of its first task, the tables disagree, and the task table counts.
+    # If the job table has a submission after the start of the first task, the tables disagree, and the task table
+    # counts.
     is_known = np.isfinite(submit) & (submit <= begin)
     user = np.where(found >= 0, jobs["user"][found], "").astype(object)
     return (

@@ -27,10 +27,10 @@ from optim.workloads.traces.job_table import (
 )
 
 ALONE = "null"
-"""Key of a job type's rate without a job that shares its GPUs."""
+"""Key of the rate of a job that shares its GPUs with no other job."""
 
 SCATTERED = "_unconsolidated"
-"""Suffix of a GPU type's name where the GPUs are on several machines."""
+"""Suffix of a GPU type's name in columns for jobs whose GPUs are on several machines."""
 
 TELL = "give Gavel's throughput table"
 
@@ -51,7 +51,8 @@ class Throughputs:
     types
         GPU types.
     alone
-        Rates of jobs that run alone, by column of the file (a GPU type, with or without `SCATTERED`), kind of job and number of GPUs.
+        Rates of jobs that run alone, by column of the file (a GPU type, with or without `SCATTERED`), job type and
+        number of GPUs.
     beside
         Rates of both jobs of each measured pair that shares its GPUs, by column and pair.
     """
@@ -63,9 +64,10 @@ class Throughputs:
     def rates(
         self, gpu_type: str, kinds: list[str], gpus: IntArray, *, is_scattered: bool = False
     ) -> tuple[FloatArray, BoolArray]:
-        """Return steps per second for each job (0 if its type has no rate), and whether they were measured.
+        """Return the steps per second of each job (0 if its job type has no rate), and whether each rate was measured.
 
-        The rate for an unmeasured number of GPUs is proportional to that of the largest measured number below, or else of the smallest.
+        For an unmeasured number of GPUs, the rate of the largest measured number below it (or else of the smallest
+        measured number) is extrapolated in proportion to the GPUs.
 
         Raises
         ------
@@ -120,7 +122,7 @@ def read_throughputs(path: str | Path) -> Throughputs:
 def _read_column(
     path: str | Path, kinds: Mapping[str, Any]
 ) -> tuple[dict[str, dict[int, float]], dict[tuple[Job, Job], tuple[float, float]]]:
-    """Return a GPU type's rates, alone and shared with another job."""
+    """Return the rates in one column: of jobs that run alone, and of pairs that share GPUs."""
     alone: dict[str, dict[int, float]] = {}
     beside: dict[tuple[Job, Job], tuple[float, float]] = {}
     for key, rates in kinds.items():
@@ -244,7 +246,7 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
 
 
 def _slowdown(table: Throughputs, gpu_type: str, kinds: list[str], gpus: IntArray, rate: FloatArray) -> FloatArray:
-    """Return the slowdown on one machine (1), and on several, in one rack or not: the table has one rate for both."""
+    """Return the slowdowns on one machine (1), in one rack, and across racks, where the last two are equal; shape (jobs, 3)."""
     scattered, is_measured = table.rates(gpu_type, kinds, gpus, is_scattered=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         slower = np.where(is_measured & (rate > 0) & (scattered > 0), np.maximum(1.0, rate / scattered), 1.0)

@@ -35,10 +35,10 @@ class ReadOptions:
     virtual_cluster
         Read only the jobs of this virtual cluster; None for all.
     gpu_type
-        Column of Gavel's throughput table.
+        GPU type (a column of Gavel's throughput table) whose speeds give the run times of Gavel's jobs.
     throughputs, nodes, steps
-        Gavel's throughput table, Alibaba's node list, Pollux' folder of step times; None to look for the published name in the
-        trace's folder.
+        Paths of Gavel's throughput table, of Alibaba's node list, and of Pollux' folder of step times. None to look for the
+        published name in the trace's folder.
     run_s
         Run time for job lists without times, whose jobs are submitted one second apart; None to reject such lists.
     """
@@ -58,16 +58,16 @@ class ReadOptions:
 VIRTUAL_CLUSTER = "virtual_cluster"
 
 CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
-"""Names of the virtual cluster's column in traces, accepted as option names."""
+"""Names of the column of virtual clusters in traces; options may use any of these names."""
 
 
 def by_one_name(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a reader's options with the virtual cluster renamed to `VIRTUAL_CLUSTER`.
+    """Return options with the one for the virtual cluster renamed to `VIRTUAL_CLUSTER`.
 
     Raises
     ------
     InvalidOptionError
-        If two of the names are given; the message writes them with `prefix`.
+        If the options have two of the names `CLUSTER_NAMES`; the message puts `prefix` before each name.
     """
     called = [name for name in given if name in CLUSTER_NAMES]
     if len(called) > 1:
@@ -106,7 +106,7 @@ class JobTable:
     duration_s
         Run time with these workers, positive; shape (jobs,).
     clock
-        Number of the job's clock: times on different clocks have different origins; shape (jobs,).
+        Number of each job's clock; times on different clocks can't be compared; shape (jobs,).
     demand
         GPUs, vCPUs and memory (GB) per worker, shape (jobs, 3).
     virtual_cluster, user, model, status, app, account, qos
@@ -118,13 +118,13 @@ class JobTable:
     gpu_type
         GPU types that the job may run on, separated by bars, "" where unknown; shape (jobs,).
     priority
-        Larger ones first, shape (jobs,).
+        Priority; jobs with larger ones run first; shape (jobs,).
     min_gpus, max_gpus
-        Range of GPU counts that the job could also run on, shape (jobs,).
+        Smallest and largest number of GPUs on which the job could run; shape (jobs,) each.
     failed_s
         Run time after which the first attempt failed, NaN if it didn't; shape (jobs,).
     failed_attempts, good_s
-        Number of failed attempts, and the run time of the successful one, 0 if there was none; shape (jobs,).
+        Number of failed attempts, and run time of the successful attempt, 0 if there was none; shape (jobs,) each.
     checkpoint_s
         Run time between two checkpoints, 0 for a job without checkpoints, NaN where unknown; shape (jobs,).
     step_time
@@ -140,7 +140,7 @@ class JobTable:
     begin
         Date and time of second 0 of all clocks.
     rows_read
-        Rows of the file.
+        Number of rows in the file.
     dropped
         Number of dropped rows by reason.
     dropped_gpu_h
@@ -150,9 +150,10 @@ class JobTable:
     nodes
         The trace's servers, if it lists them.
     estimate_s
-        Run time that the user stated, such as a time limit, NaN where unknown; shape (jobs,).
+        Run time in seconds that the user stated, such as a time limit, NaN where unknown; shape (jobs,).
     waited_s
-        Recorded waiting time: all time without GPUs from the job's submission to its end, NaN where unknown; shape (jobs,).
+        Recorded waiting time in seconds: all time without GPUs from the job's submission to its end, NaN where unknown;
+        shape (jobs,).
     """
 
     ids: tuple[str, ...]
@@ -210,13 +211,13 @@ def first_words(texts: TextArray) -> TextArray:
 
 
 def gpu_hours_of(reasons: Mapping[str, BoolArray], gpu_s: FloatArray) -> dict[str, float]:
-    """Return the GPU-hours that each reason drops, if positive; unknown ones (NaN) count as 0."""
+    """Return the GPU-hours of the rows that each reason drops, if positive; unknown GPU-times (NaN) count as 0."""
     hours = {reason: float(np.nansum(gpu_s[holds])) / 3600 for reason, holds in _first_reasons(reasons).items()}
     return {reason: held for reason, held in hours.items() if held > 0}
 
 
 def _first_reasons(reasons: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
-    """Return for each reason the rows for which it is the first that holds."""
+    """Return for each reason which rows have it as their first reason."""
     is_left = np.ones(len(next(iter(reasons.values()))), dtype=bool)
     first = {}
     for reason, holds in reasons.items():
@@ -264,7 +265,7 @@ IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:
 EPOCH = datetime(1970, 1, 1)
 
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
-"""Units of times since 1970: smallest number (a time in 1973), units per second, name. In seconds, 1e11 is the year 5138."""
+"""Units of times since 1970: the smallest number read in this unit (a time in 1973), units per second, and name."""
 
 EARLIEST_S = 1e9
 """A column whose times are all at least this (a time in 2001) counts seconds since 1970, so that dates apply to it."""
@@ -279,7 +280,7 @@ _SPAN = re.compile(
 def parse_stamps(
     path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False, is_table: bool = True
 ) -> Any:
-    """Return time stamps as a pandas series; `may_lack` accepts empty ones, and with `is_table` errors name the row.
+    """Return time stamps as a pandas series; `may_lack` allows empty fields, and with `is_table` errors name the row.
 
     Raises
     ------
@@ -311,7 +312,7 @@ def since_first(path: str | Path, column: str, texts: TextArray, form: str) -> t
 def read_times(
     path: str | Path, column: str, second: float = 1.0
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:
-    """Return a column of times, numbers or dates, as seconds; the date of second 0, if known; and remarks.
+    """Return a column of times (numbers or dates) as seconds, the date of second 0 if known, and remarks.
 
     Dates are ISO 8601, to the day, minute, second or fraction of a second. Either all have an offset from UTC, and are
     converted to UTC, or none has. Numbers too large for seconds are milli-, micro- or nanoseconds since 1970. Numbers
@@ -320,7 +321,7 @@ def read_times(
     Parameters
     ----------
     second
-        Units of the file per second, for numbers; 1 if unknown.
+        Number of the file's time units per second, for columns of numbers; 1 if unknown.
 
     Raises
     ------
@@ -368,14 +369,14 @@ def waits_until(
     *,
     is_due: NDArray[np.bool_],
 ) -> FloatArray | None:
-    """Return the time from each row's submission to the start that a column records, NaN where `is_due` is false.
+    """Return the seconds from each row's submission to the start that a column records, NaN where `is_due` is false.
 
     Parameters
     ----------
     texts
         Starts, in the form that `times_of` reads.
     submit_s, begin
-        Submissions, and the date of their second 0, None where they aren't dates.
+        Submission times in seconds, and the date of second 0; `begin` is None if the trace has no dates.
 
     Returns
     -------
@@ -435,12 +436,12 @@ def read_spans(
     is_due: NDArray[np.bool_] | None = None,
     may_lack_hours: bool = False,
 ) -> FloatArray:
-    """Return durations in seconds from seconds or [days-]hours:minutes:seconds; unreadable ones are NaN where `is_due` is false.
+    """Return durations in seconds, from seconds or [days-]hours:minutes:seconds; NaN if unreadable and not `is_due`.
 
     Parameters
     ----------
     may_lack_hours
-        Whether two numbers mean minutes:seconds; otherwise they are rejected, as they could be hours:minutes.
+        Whether a text of two numbers means minutes:seconds; otherwise it is rejected, as it could be hours:minutes.
 
     Raises
     ------
@@ -529,11 +530,15 @@ class Gangs:
     job
         Index of each row's job; jobs are in the order of their first rows.
     last
-        Row of each job's last attempt.
+        Row number of each job's last attempt.
     is_last
-        Whether a row is the last attempt of its component.
-    first_submit, workers, gpu_s
-        Per job: first submission, GPUs of the last attempts of all components, GPU-time of all rows.
+        Whether each row is the last attempt of its component.
+    first_submit
+        Each job's first submission.
+    workers
+        Each job's GPUs: the sum over the last attempts of its components.
+    gpu_s
+        Each job's GPU-time: the sum over all of its rows.
     notes
         Remarks on combined rows.
     """
@@ -567,7 +572,7 @@ class Gangs:
         )
 
     def longest(self, amounts: FloatArray) -> FloatArray:
-        """Return one amount per job: the sum over the attempts of a component, maximised over components."""
+        """Sum amounts over the attempts of each component, and return each job's maximum over its components."""
         names, component = np.unique(self.ids.astype(str), return_inverse=True)
         of_component = np.bincount(component, amounts, len(names))
         found = np.full(len(self.last), -np.inf)
@@ -581,7 +586,7 @@ class Gangs:
         return np.asarray(last_end - self.first_submit - np.bincount(self.job, elapsed, len(self.last)))
 
     def summed(self, amounts: FloatArray) -> FloatArray:
-        """Return one amount per job: the sum over its components' last attempts."""
+        """Return each job's sum of amounts over the last attempts of its components."""
         return np.bincount(self.job, amounts * self.is_last, len(self.last)).astype(np.float64)
 
 
@@ -592,8 +597,9 @@ def _jobs(number: int) -> str:
 def merge_attempts(table: JobTable) -> JobTable:
     """Return a table with one row per job: rows with equal names are attempts of one job, and repeated rows are dropped.
 
-    Run times add up, at the gang of the last attempt, so that the GPU-time stays the same. The submission is the first. The
-    recorded wait is all time until the last end in which no attempt ran. All other fields are those of the last attempt.
+    A job has the GPUs of its last attempt, and a run time that keeps the GPU-time of all attempts. It is submitted with
+    its first attempt. Its recorded wait is all time until the end of the last attempt in which no attempt ran. All
+    other fields are those of the last attempt.
     """
     if len(set(table.ids)) == len(table):
         return table

@@ -28,7 +28,7 @@ GANGS = (
     "batch.kubernetes.io/job-name",
     "job-name",
 )
-"""Labels that the pods of one gang share; the first one that a pod has counts."""
+"""Labels that the pods of one gang share; if a pod has several of them, the first in this order counts."""
 USERS = ("user", "app.kubernetes.io/created-by")
 OF_WORKLOADS = "pods of a listed workload"
 

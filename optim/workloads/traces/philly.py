@@ -39,7 +39,7 @@ STILL_RUNNING = "jobs whose last attempt has no end"
 FAILED = "Failed"
 
 PEEKED = 64
-"""Bytes at the beginning of a file by which `is_log` distinguishes a JSON list from a table."""
+"""Number of bytes at the beginning of a file from which `is_log` distinguishes a JSON list from a table."""
 
 
 class _Machine(msgspec.Struct):
@@ -94,8 +94,8 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. The reader ignores an
     attempt with neither times nor machines. A job's run time is the sum over its attempts. The job's wait is the
     remaining time from its submission to the end of the last attempt. The job's gang is that of the last attempt with machines.
-    A job without a submission time is dropped. All attempts but the last failed, and so did the last if the job's status is Failed;
-    `failed_s` is the run time of the first attempt if that failed.
+    A job without a submission time is dropped. All attempts but the last count as failed, and the last one if the job's
+    status is Failed; `failed_s` is the run time of the first attempt if it failed.
 
     Raises
     ------

@@ -46,18 +46,18 @@ class PlainForm:
     Parameters
     ----------
     submit, gpus, duration
-        Columns of numbers; times in units of `second`.
+        Required columns of submission times, GPUs and run times.
     start
         Column of the times at which jobs started in the recorded cluster, in the form of `submit`; optional, and
         empty where a start is unknown.
     estimate
         Column of run times that users stated; optional, and empty where there is none.
     second
-        Time units of the file per second.
+        Number of the file's time units per second.
     texts
-        Optional text columns, by the field of the table that they fill; `ids` are the names.
+        Optional text columns, by the field of `JobTable` that they fill; `ids` is the field of the jobs' names.
     counts
-        Optional integer columns, by the field of the table that they fill.
+        Optional integer columns, by the field of `JobTable` that they fill.
     cpus, memory_gb
         vCPUs and memory of all workers of the job; optional.
     computing, iteration
@@ -90,12 +90,12 @@ class PlainForm:
 
 
 CHECKPOINT, NO_CHECKPOINT = "checkpoint_min", "none"
-"""Minutes between a job's checkpoints, or "none"; empty to use the simulation's option."""
+"""Column of the minutes between a job's checkpoints, and its text for none; an empty field means the simulation's option."""
 PARTITION, STATE = "partition", "state"
 """Other names of the columns of virtual clusters and of status in the user's table."""
 BAR = "|"
 STEP_TIME = "step_time"
-"""Times per step in equal parts of a job's steps, separated by colons, for a job with an adaptive batch size."""
+"""Column of the times per step in equal parts of a job's steps, separated by colons, for jobs with an adaptive batch size."""
 MOST_STEP_TIME, MOST_PARTS = 1e9, 1_000
 LONGEST_MIN = 1e6
 """Maximum number of minutes between checkpoints: two years."""
@@ -107,8 +107,8 @@ _SIMULATED: dict[str, Any] = {
 }
 TIRESIAS = PlainForm(**_SIMULATED)
 MURI = PlainForm(**_SIMULATED, second=1000.0, computing="resource_time_1", iteration="iteration_time")
-"""Muri's times are milliseconds. Muri's second resource stands for the GPU: the first one takes long in jobs that load data or
-simulate environments (ShuffleNet, DQN), the third one in wide gangs."""
+"""Muri's times are milliseconds. Muri's second resource is taken for the GPU: the first resource takes long in jobs
+that load data or simulate environments (ShuffleNet, DQN), the third in large gangs."""
 HELIOS = PlainForm(
     submit="submit_time",
     gpus="gpu_num",
@@ -208,7 +208,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
 
 
 def _alike(columns: Mapping[str, NDArray[Any]], kept: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return a remark on rows that repeat another one: without names they may be separate jobs."""
+    """Return a remark on equal rows, which count as separate jobs if the table has no names."""
     pd = require_package("pandas", "reading traces")
 
     count = int(pd.DataFrame({name: values[kept] for name, values in columns.items()}).duplicated().sum())
@@ -225,7 +225,7 @@ def _waited(
     begin: datetime | None,
     kept: NDArray[np.int64],
 ) -> FloatArray | None:
-    """Return the waiting time until the recorded start, NaN where there is none."""
+    """Return the waiting time of each remaining row in seconds, NaN where no start is recorded."""
     texts = columns[column]
     is_due = np.isin(np.arange(len(texts)), kept) & (texts != "")
     waited = waits_until(path, column, texts, submit, begin, is_due=is_due)
@@ -278,7 +278,7 @@ def _checkpoints(path: str | Path, texts: TextArray) -> FloatArray:
 def _unread(
     header: tuple[str, ...], texts: Mapping[str, str], counts: Mapping[str, str], form: PlainForm
 ) -> tuple[str, ...]:
-    """Return a remark that names the unread columns, each with the known one that it resembles."""
+    """Return a remark on the ignored columns, with the known column that each resembles."""
     if form.ignored is None:
         return ()
     own = {CHECKPOINT, STEP_TIME} if form is OWN else set()
@@ -303,13 +303,13 @@ def _counts(
 
 
 def _demand(columns: Mapping[str, NDArray[Any]], gpus: NDArray[np.int64], form: PlainForm) -> FloatArray:
-    """Return GPUs, vCPUs and memory of each GPU's worker."""
+    """Return the GPUs, vCPUs and memory of each job's workers, one worker per GPU; shape (jobs, 3)."""
     none, held = np.zeros(len(gpus)), np.maximum(1, gpus)
     cpus, memory = (columns[name] / held if name in columns else none for name in (form.cpus, form.memory_gb))
     return np.stack([np.ones(len(gpus)), cpus, memory], axis=1)
 
 
 def _busy(columns: Mapping[str, NDArray[Any]], form: PlainForm) -> FloatArray:
-    """Return the share of a step that computes on the GPU, at least 0.001."""
+    """Return the share of each job's step time that computes on the GPU, at least 0.001."""
     share = columns[form.computing] / np.maximum(columns[form.iteration], 1e-9)
     return np.asarray(np.clip(share, 1e-3, 1.0))

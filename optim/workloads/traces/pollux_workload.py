@@ -15,7 +15,7 @@ FOLDERS = ("../traces", "traces")
 GPUS_A_NODE = 4
 """GPUs per machine of Pollux."""
 LOSS_POINTS = 33
-"""Points of a loss curve at equal parts of the work, including both ends."""
+"""Number of points of a loss curve, at equal parts of the work, including both ends."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,7 +100,7 @@ def read_curve(folder: str | Path, batch_size: int) -> tuple[float, FloatArray]:
     best = np.maximum.accumulate(metric) if rises else np.minimum.accumulate(metric)
     begin = (
         0.0 if rises else float(metric[0])
-    )  # before the first epoch an accuracy is 0, and a loss is at least as large as after it
+    )  # before the first epoch, an accuracy is 0, and a loss is at least that after the epoch
     left = np.abs(best[-1] - np.concatenate([[begin], best])) / max(abs(float(best[-1]) - begin), 1e-12)
     steps = np.concatenate([[0.0], iteration])
     curve = np.interp(np.linspace(0.0, steps[-1], LOSS_POINTS), steps, np.clip(left, 0.0, 1.0))
@@ -111,8 +111,8 @@ def read_workload(path: str | Path, options: ReadOptions) -> JobTable:
     """Read one of Pollux' workloads: ``name, time, application, num_replicas, batch_size``.
 
     A job runs as many iterations as its application took at this batch size until the end of the measured training. A step
-    takes the time measured on the fewest nodes. The slowdown of spread gangs is measured as well: twice as many nodes stand
-    for a gang spread over one rack, one node per GPU for a gang spread over the cluster.
+    takes the time measured on the fewest nodes. The slowdowns of spread gangs are ratios to this time: of the time on
+    twice as many nodes for a gang spread over one rack, and on one node per GPU for a gang spread over the cluster.
 
     Raises
     ------

@@ -48,11 +48,11 @@ class QueuedJob:
     submit_s, start_s
         Submission and start in seconds since 1970 in UTC; `start_s` is None for a pending job.
     limit_s
-        Limit of the run time, None if there is none.
+        Limit of the run time in seconds, None if there is none.
     user, account, partition, gpu_type
         Texts, "" where unknown; on Kubernetes the partition is the queue.
     priority
-        Larger ones first.
+        Priority; jobs with larger ones run first.
     nodes
         Names of the job's machines, each with the job's GPUs there, 0 where unknown; () if the machines are unknown.
     """
@@ -131,16 +131,16 @@ class QueueState:
         return cls(jobs=tuple(ordered), now_s=now_s, dropped=kept, notes=tuple(notes), has_partitions=has_partitions)
 
     def texts(self, name: str) -> TextArray:
-        """Return a text field, one entry per job."""
+        """Return a text field of all jobs, shape (jobs,)."""
         return np.array([getattr(job, name) for job in self.jobs], dtype=object)
 
     @property
     def limit_s(self) -> FloatArray:
-        """Limits of the run time, NaN for none; shape (jobs,)."""
+        """Limit of each job's run time in seconds, NaN for none; shape (jobs,)."""
         return np.array([np.nan if job.limit_s is None else job.limit_s for job in self.jobs])
 
     def table(self, default_s: float = 3600.0) -> JobTable:
-        """Return a table of the jobs, with the limit as run time or, without or after a limit, elapsed time plus `default_s`."""
+        """Return a table of the jobs; run times are the limits, or else (also after a limit) elapsed time plus `default_s`."""
         submit = np.array([job.submit_s for job in self.jobs])
         held = np.array([0.0 if job.start_s is None else self.now_s - job.start_s for job in self.jobs])
         limit = self.limit_s
@@ -172,7 +172,7 @@ def _priorities(jobs: Sequence[QueuedJob]) -> IntArray:
 
 
 def given_now(text: str | None, latest_s: float) -> float:
-    """Return the current time: the option's, or the latest in the file.
+    """Return the current time in seconds since 1970: the option's date, or else the latest time in the file.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def expand_list(text: str) -> list[str]:
     """
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        pieces = re.split(r"\[([^\]]*)\]", part)  # every second piece stood in brackets
+        pieces = re.split(r"\[([^\]]*)\]", part)  # every second piece was in brackets
         choices = [expand_numbers(piece) if place % 2 else [piece] for place, piece in enumerate(pieces)]
         if math.prod(map(len, choices)) > MAX_ENTRIES:
             raise InvalidProblemError(f"{part[:40]!r} stands for more than {MAX_ENTRIES:,} entries; list fewer")

@@ -73,8 +73,9 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
     The user's estimate is Timelimit, or TimelimitRaw (minutes), if present. Account and QOS are optional.
     The run time is ElapsedRaw, else Elapsed, else End minus Start. Records of one JobID are attempts of one job.
-    ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
-    The reader drops and counts job steps (``123.batch``), jobs without full GPUs of one type, and unfinished jobs.
+    ``900+0``, ``900+1`` are components of one gang, which is submitted with the first of them; its work is their total
+    GPU-time. The reader drops and counts job steps (``123.batch``), jobs without full GPUs of one type, and unfinished
+    jobs.
 
     Raises
     ------
@@ -183,7 +184,7 @@ def _read(path: str | Path, header: tuple[str, ...], more: tuple[str, ...] = ())
 
 
 def _granted(columns: Mapping[str, TextArray]) -> TextArray:
-    """Return each row's granted resources, or the requested ones of a job that never ran."""
+    """Return the resources allocated to each row's job, or those requested if the job never ran."""
     there = [columns[name] for name in RESOURCES if name in columns]
     granted = there[0].copy()
     for others in there[1:]:
@@ -192,9 +193,9 @@ def _granted(columns: Mapping[str, TextArray]) -> TextArray:
 
 
 def _cards(granted: TextArray, asked: TextArray) -> tuple[IntArray, TextArray, BoolArray, BoolArray]:
-    """Return each row's GPUs and their type ("" if unknown), and whether they are slices of GPUs, or of several types.
+    """Return each row's number of GPUs, their type ("" if unknown), and whether they are slices of GPUs or of several types.
 
-    The count is the total, or the sum over types if there is no total. The type may come from the request alone.
+    The number is the total, or the sum over types if the text has no total. The type may be in the request only.
     """
     known = {pair: cards_of(*pair) for pair in set(zip(granted.tolist(), asked.tolist(), strict=True))}
     rows = [known[pair] for pair in zip(granted.tolist(), asked.tolist(), strict=True)]
@@ -275,14 +276,14 @@ def _waited(
 
 
 def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:
-    """Return which rows equal an earlier one in all fields, as where two outputs overlap in time."""
+    """Return which rows equal an earlier row in all fields, for instance because two joined outputs overlap in time."""
     pd = require_package("pandas", "reading traces")
 
     return np.asarray(pd.DataFrame(dict(columns)).duplicated().to_numpy(), bool)
 
 
 def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: BoolArray, is_in: BoolArray) -> BoolArray:
-    """Return which components belong to jobs that lost another component, or whose components differ in type."""
+    """Return which components belong to jobs of which another component was dropped, or whose components differ in GPU type."""
     is_split = np.zeros(len(base), dtype=bool)
     is_part = is_in & np.array(["+" in name for name in ids.tolist()])
     by_job: dict[str, list[int]] = {}
@@ -302,8 +303,8 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
     """Read running and pending jobs from the output of `sacct -P`.
 
     Columns are those of `read_sacct`, and `Start` (required), `Timelimit`, `Account`, `Priority`, `NodeList`, `Reason`.
-    The current time is the latest submission, or start plus elapsed time of a running job. Each remaining task of a
-    pending job array is one job; components of one gang (``900+0``) are one job together.
+    The current time is the latest of all submissions and of the running jobs' starts plus elapsed times. Each remaining
+    task of a pending job array is one job; the components of one gang (``900+0``) together are one job.
 
     Raises
     ------

@@ -137,7 +137,7 @@ def _add(path: str | Path, each: _Job, jobs: list[QueuedJob]) -> str:
 
 
 def _nodes(each: _Job) -> tuple[tuple[str, int], ...]:
-    """Return the machines of a running job; only `gres_detail` gives its GPUs on each."""
+    """Return a running job's machines, each with the job's GPUs there; only `gres_detail` gives these numbers."""
     names = expand_list(each.nodes or "")
     details = [cards_of_gres(text) for text in each.gres_detail or ()]
     return tuple(zip(names, details if len(details) == len(names) else [0] * len(names), strict=True))

@@ -9,7 +9,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_columns, require_whole
 
 SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name"
-"""Option for quotas that aren't multiples of a machine."""
+"""Option, for an error message, to give quotas that aren't an integer number of machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
