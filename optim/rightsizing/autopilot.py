@@ -1,18 +1,19 @@
-"""Google Autopilot's recommenders: moving windows, and an ensemble of windows that selects the window of least cost.
+"""Google Autopilot's recommenders: moving windows, and an ensemble of models that follows the model of least cost.
 
 Usage is aggregated over five minutes: CPU to a histogram of the samples, memory to the peak. Weights have a half-life of 12 h
 (CPU) or 48 h (memory). The limit is the weighted average, a percentile of the load-weighted histogram, or the maximum, times a
 margin, here the multiplier m. The recommendation is the largest limit of the last hour.
 
-In the ensemble, each model m has a decay d_m and a margin M_m. Let b(x) be the smallest limit not below sample x. At
-the end of a cycle the numbers of samples above and below each limit L are
+In the ensemble, each model m has a decay d_m and a margin M_m, and the possible limits L form a grid. Let b(x) be the
+smallest limit not below sample x. At the end of a cycle the model updates its averages o and u of the numbers of
+samples above and below each limit L:
 
-    o(L) <- (1 - d) o(L) + d #{b(x) > L},    u(L) <- (1 - d) u(L) + d #{b(x) < L},
+    o(L) <- (1 - d_m) o(L) + d_m #{b(x) > L},    u(L) <- (1 - d_m) u(L) + d_m #{b(x) < L}.
 
-and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != previous L]. The recommender
-selects the model with the least smoothed cost, computed with w_o, w_u and w_c from the model's limits, plus penalties
-for changes of model and of limit. The multiplier is a factor on the limit. The weights, decays and margins are
-unpublished, so the values here are assumptions.
+The model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != previous L], where w_o, w_u and w_c are
+weights. With the same weights, the recommender computes each model's smoothed cost of its past limits, and selects the
+model for which this cost plus penalties for changes of model and of limit is least. The multiplier is a factor on the
+limit. The weights, decays and margins are unpublished, so the values here are assumptions.
 
 References
 ----------
@@ -36,7 +37,8 @@ NUM_BUCKETS = 400
 HOLD_S = 3600.0
 
 HEADROOM = 1.25
-"""Without a known limit, buckets extend to the largest training sample times this; the last bucket takes larger values."""
+"""If a container's limit is unknown, its buckets reach up to this factor times the largest training sample; the last
+bucket also counts larger values."""
 
 
 MEMORY_PERCENTILE = 0.98
@@ -116,7 +118,7 @@ MARGINS = np.array([1.0, 1.1, 1.25])
 NUM_LIMITS = 100
 
 OVERRUN, UNDERRUN, CHANGE = 8.0, 1.0, 0.1
-"""Weights of samples above a limit, of samples below it (as fractions of a cycle), and of a change."""
+"""Weights of the fraction of a cycle's samples above a limit, of the fraction below it, and of a change."""
 
 SMOOTHING = 0.3
 
@@ -160,7 +162,7 @@ class AutopilotLearning:
         costs = costs + CHANGE * (np.arange(NUM_LIMITS) != before[..., None])
         place = np.argmin(costs, axis=3)
         is_changed = place != before
-        self._place[running] = place  # only now, since `before` is a view of it
+        self._place[running] = place  # after the last use of `before`, which is a view of this array
         limit = self._margin * np.take_along_axis(limits[None], place[..., None], axis=3)[..., 0]
         self._follow(view, limit, is_changed)
         model = self._model[: len(view.past)]
@@ -171,7 +173,8 @@ class AutopilotLearning:
         count = len(view.past)
         over = (view.previous[None] > limit[:, :, None]).mean(axis=2)
         under = np.maximum(limit[:, :, None] - view.previous[None], 0.0).mean(axis=2)
-        # Scale near-idle usage by the smallest limit: otherwise one idle cycle would dominate all later costs.
+        # The unused amount is relative to usage, but at least to the smallest limit: otherwise one idle cycle would
+        # dominate all later costs.
         level = np.maximum(view.previous.mean(axis=1), self._limits[:count, :, 0])
         fresh = OVERRUN * over + UNDERRUN * under / level + CHANGE * is_changed
         cost = self._cost[:, :count]

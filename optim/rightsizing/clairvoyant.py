@@ -1,8 +1,9 @@
 """The clairvoyant plan of least allocation, and a lower bound on the allocation of any policy.
 
-A plan allocates one amount of each resource per cycle: in the first cycle the amount that all policies allocate, never
-more than the limit, and with at most the allowed violations. In cycle c it chooses a level y, either 0 or the demand of
-one of the samples (levels in between only cost more), with a cost a(y), restarts included, and violations h(y):
+A plan allocates one amount of each resource per cycle. The first cycle's amount is that of all policies, no amount
+exceeds the limit, and the violations must not exceed the allowed number H. In cycle c the plan chooses a level y,
+either 0 or the demand of one of the samples (levels in between only cost more). Level y costs a_c(y), restarts
+included, and causes violations h_c(y):
 
     minimise sum_c a_c(y_c)   subject to   sum_c h_c(y_c) <= H.
 
@@ -31,18 +32,18 @@ SLACK = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clairvoyant:
-    """A lower bound and a plan.
+    """A plan for C containers, K cycles and R resources, and a lower bound on every plan's total.
 
     Attributes
     ----------
     price
         Shape (R,): dual price of one unit of violations.
     bound
-        Shape (R,): lower bound on any plan's total, in units times samples.
+        Shape (R,): lower bound on any plan's total, in units of the resource times samples.
     allocation
-        Shape (C, K, R): the plan.
+        Shape (C, K, R): the plan's allocation.
     total
-        Shape (C, R): cost of the plan, with the restarts that a shortage of the resource causes.
+        Shape (C, R): cost of the plan, including the restarts that a shortage of the resource causes.
     """
 
     price: FloatArray
@@ -53,19 +54,19 @@ class Clairvoyant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Menu:
-    """Possible levels of a resource in each cycle, shape (C, K, n + 1), with infinite cost where unavailable."""
+    """Possible levels of a resource in each cycle, shape (C, K, n + 1); the cost of an unavailable level is infinite."""
 
     level: FloatArray
     cost: FloatArray
     violations: FloatArray
 
     def best(self, price: float) -> np.ndarray:
-        """Return the cheapest choices at a price, shape (C, K); of equally cheap ones, that with the fewest violations."""
+        """Return the index of the cheapest level in each cycle, shape (C, K); of several, that of the fewest violations."""
         last = self.level.shape[2] - 1
         return np.asarray(last - np.argmin((self.cost + price * self.violations)[:, :, ::-1], axis=2))
 
     def at(self, values: FloatArray, choice: np.ndarray) -> FloatArray:
-        """Return the values of these choices, shape (C, K)."""
+        """Return the entries of `values` at the chosen levels, shape (C, K)."""
         return np.asarray(np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0])
 
 
@@ -83,7 +84,7 @@ class _Menu:
     is_harmless=True,
 )
 def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvoyant:
-    """Return bound and plan at the allowed violations or, if `is_harmless`, without avoidable violations."""
+    """Return the bound and the plan for the allowed violations or, if `is_harmless`, without avoidable violations."""
     allowed = slo.allowed(world) * (0.0 if is_harmless else 1.0)
     solved = [_solve(_menu(world, slo, column), budget) for column, budget in enumerate(_budgets(world, slo, allowed))]
     price, bound, allocation, total = (list(part) for part in zip(*solved, strict=True))
@@ -103,7 +104,7 @@ def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: S
     series
         Series from which the world was made.
     world, optimum, slo
-        World, bound and plan on it, and requirement.
+        The world, the bound and plan on it, and the requirement.
     column
         Index of the resource.
     """
@@ -130,7 +131,7 @@ def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: S
 
 
 def _menu(world: World, slo: Slo, column: int) -> _Menu:
-    """Return the choices of a resource in each cycle; in the first cycle there is only one."""
+    """Return the possible levels of a resource in each cycle; the first cycle has only one."""
     demand, count = world.by_cycle[..., column], world.samples
     is_paper = slo.measure is Measure.UNDER_TIME
     need = UNDER_SHARE * demand if is_paper else demand
@@ -159,7 +160,7 @@ def _menu(world: World, slo: Slo, column: int) -> _Menu:
 
 
 def _weight(world: World, slo: Slo, column: int) -> FloatArray:
-    """Return the weight of a kill or of a throttled sample, shape (C, K, 1)."""
+    """Return the amount by which a kill or a throttled sample adds to the violations, shape (C, K, 1)."""
     shape = (*world.samples.shape, 1)
     if slo.measure is Measure.UNDER_TIME:
         return np.full(shape, 1.0 / world.lengths.sum())
@@ -175,7 +176,7 @@ def _num_counted_units(world: World) -> int:
 
 
 def _budgets(world: World, slo: Slo, allowed: FloatArray) -> list[float]:
-    """Return each resource's budget of violations, at least the unavoidable ones (of the first cycle, or due to limits)."""
+    """Return each resource's budget of violations: the allowed or, if more, the unavoidable ones (first cycle, limits)."""
     budgets = []
     for column, share in enumerate(allowed.tolist()):
         menu = _menu(world, slo, column)
@@ -185,7 +186,7 @@ def _budgets(world: World, slo: Slo, allowed: FloatArray) -> list[float]:
 
 
 def _solve(menu: _Menu, budget: float) -> tuple[float, float, FloatArray, FloatArray]:
-    """Return price, bound, plan, shape (C, K), and its costs, shape (C,)."""
+    """Return the dual price, the bound, the plan's levels, shape (C, K), and the containers' costs, shape (C,)."""
 
     def violations(price: float) -> float:
         return float(menu.at(menu.violations, menu.best(price)).sum())

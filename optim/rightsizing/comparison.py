@@ -1,8 +1,8 @@
 """Comparison of policies at equal risk, tuned on calibration containers and tested on others, and trade-off curves.
 
 Confidence intervals describe the tuned policy on new containers: the multipliers are the same in all resamples, and
-both policies of a comparison use the same resamples. Intervals don't include the variance of tuning, which runs with
-several seeds show.
+both policies of a comparison use the same resamples. Intervals don't include the variance of tuning; runs with several
+seeds show it.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from optim.statistics import bootstrap
 
 
 def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
-    """Return the multiplicity of each unit in each resample, shape (B, G)."""
+    """Return the multiplicity of each of G units (see `World.group`) in each of B bootstrap resamples, shape (B, G)."""
     count = world.num_units
     return np.asarray(rng.multinomial(count, np.full(count, 1.0 / count), size=number), dtype=np.int64)
 
@@ -41,7 +41,8 @@ def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> 
 class TunedRun:
     """A tuned policy on the test containers.
 
-    `total` has shape (C, R) and includes charged restarts; `bound`, shape (R,), is a lower bound on any plan's total.
+    `total`, shape (C, R), is the allocation of each container, including charged restarts. `bound`, shape (R,), is a
+    lower bound on the sum of `total` over the containers for any plan; None for policies that aren't clairvoyant.
     """
 
     tuned: Tuned
@@ -99,7 +100,7 @@ def run_policy(split: CalibrationTestSplit, name: str, slo: Slo, seed: int, stop
 
 
 def _bound(world: World, slo: Slo, *, is_harmless: bool) -> TunedRun:
-    """Return the plan of a bound, computed per resource without the cost of kills caused by other resources."""
+    """Return a clairvoyant plan with its bound, which counts, per resource, only kills that this resource causes."""
     optimum = clairvoyant(world, slo, is_harmless=is_harmless)
     met = np.ones(len(world.resources), dtype=np.bool_)
     return TunedRun(
@@ -142,9 +143,10 @@ class Row:
     required
         Allowed risk; None in the row ``all``.
     guaranteed, num_tuned
-        Guaranteed mean risk of similar containers, and number of calibration containers. With few of these the
-        guaranteed risk is above `required`. It is None without a guarantee (parts of one series, the paper's measure,
-        no multiplier that meets the requirement, clairvoyant references), and in the row ``all``.
+        Guaranteed mean risk of similar containers, and number of calibration containers. With few calibration
+        containers the guaranteed risk is above `required`. It is None in the row ``all`` and where there is no
+        guarantee: for parts of one series, the paper's measure, clairvoyant references, and if no multiplier meets the
+        requirement.
     risk, risk_low, risk_high
         Measured risk: the mean over containers of the fraction of cycles with a kill or of throttled samples, both
         without the first cycle. Under the paper's measure it is `under_time`.
@@ -164,16 +166,16 @@ class Row:
     allocation_over_demand, charge_over_demand
         Total allocation relative to demand, and the part of this ratio that is due to restarts.
     reduction, reduction_low, reduction_high
-        1 - allocation / allocation of the reference.
+        Reduction of the allocation relative to the reference policy: 1 - allocation / allocation of the reference.
     most
-        Upper bound on the reduction by any plan with the same allowed violations; None except for the clairvoyant
-        references.
+        Upper bound on the reduction of any plan with the same allowed violations; only for the clairvoyant references,
+        otherwise None.
     over_share, under_share
         Allocation above 105 % of demand, and shortage below 95 %, as fractions of total demand.
     changes
-        Changes of allocations by more than 5 %.
+        Number of changes of an allocation by more than 5 %.
     container_p05, container_p50, container_p95
-        Percentiles over containers of allocation over demand.
+        Percentiles, over the containers, of the ratio of allocation to demand.
     """
 
     policy: str
@@ -250,7 +252,7 @@ def compare_policies(
         Executor of the policies, this process by default; the rows don't depend on it.
     stop, progress
         `stop` ends the comparison early and drops the policies in progress; `progress` receives the number of completed
-        ones.
+        policies.
 
     Raises
     ------
@@ -283,7 +285,7 @@ def _rows(
     counts: IntArray,
     new_runs: Iterator[tuple[str, TunedRun | None]],
 ) -> Iterator[tuple[Row, ...]]:
-    """Yield the rows of completed policies in order; the first run is the reference's."""
+    """Yield the rows of completed policies in order; `new_runs` begins with the run of the reference policy."""
     runs = dict(itertools.islice(new_runs, 1))
     reference = runs.get(REFERENCE)
     if reference is None:
@@ -361,18 +363,18 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
 
 
 def _max_mean_reduction(run: TunedRun, frame: _Frame, compared: float) -> float:
-    """Return the upper bound on the reduction in the row ``all``, which is a mean over resources relative to demand."""
+    """Return the bound on the reduction in the row ``all``, whose allocations are means over resources, relative to demand."""
     bound = np.zeros(0) if run.bound is None else run.bound
     return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
 
 
 def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
-    """Return a resource's metrics by name of the field of `Row`."""
+    """Return the metrics of one resource, by field of `Row`."""
     return {key: values[column].item() for part in parts for key, values in part.items()}
 
 
 def _summary(run: TunedRun) -> dict[str, Any]:
-    """Return a run's metrics by name of the field of `Row`, each of shape (R,)."""
+    """Return a run's metrics, by field of `Row`; each has shape (R,)."""
     outcome = run.outcome
     demand = outcome.demand.sum(axis=0)
     total, plain = run.total.sum(axis=0), outcome.total_allocation
@@ -393,7 +395,7 @@ def risk_of(world: World, outcome: Outcome, slo: Slo, counts: IntArray | None = 
 
 
 def post_warmup_share(world: World) -> FloatArray:
-    """Return the share of its unit's post-warm-up cycles or samples in each series, shape (C, R); a unit's shares sum to 1."""
+    """Return each series' share of the post-warm-up cycles (memory) or samples (CPU) of its unit, shape (C, R)."""
     samples = world.samples[:, 1:]
     count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
     return np.asarray(post_warmup_weight(world) * count)
@@ -408,7 +410,7 @@ def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, Floa
 def _ratio(
     name: str, world: World, parts: FloatArray | IntArray, totals: FloatArray | IntArray, counts: IntArray | None
 ) -> dict[str, FloatArray]:
-    """Return the ratio of sums, shape (R,), and its interval over units if there are resamples."""
+    """Return the ratio of the sum of `parts` to that of `totals`, shape (R,), and its interval if there are resamples."""
     ratios = {name: parts.sum(axis=0) / np.maximum(totals.sum(axis=0), TINY)}
     if counts is not None:
         resampled_ratios = resampled(world, parts, counts) / np.maximum(resampled(world, totals, counts), TINY)
@@ -421,7 +423,7 @@ def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
 
 
 RISKS = (0.005, 0.25)
-"""Lowest and highest risk of a curve."""
+"""Lowest and highest risk of a trade-off curve."""
 
 NUM_POINTS = 25
 
@@ -446,7 +448,7 @@ class TradePoint:
     kills, throttled_time, delayed_share
         Number of cycles with a kill, fraction of throttled samples, and share of demand above the allocation.
     changes
-        Changes of allocations by more than 5 %.
+        Number of changes of an allocation by more than 5 %.
     """
 
     policy: str
@@ -496,9 +498,9 @@ def check_multipliers(multipliers: Sequence[float]) -> None:
 def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
     """Measure a policy at multipliers with risks from 0.5 to 25 %.
 
-    If no multiplier reaches the lower risk, the curve ends at the least risk that multipliers reach. If the risk at
-    multiplier 0 is below 25 %, the curve begins there. Multipliers differ by resource, and increase from point to
-    point.
+    If no multiplier reaches the lower risk, the curve ends at the least risk that any multiplier reaches. If the risk
+    at multiplier 0 is below 25 %, the curve begins at multiplier 0. Multipliers differ by resource, and increase from
+    point to point.
     """
     plan, number = make_plan(world, name), len(world.resources)
 
@@ -516,7 +518,7 @@ def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS)
 
 
 def _measured(world: World, plan: Plan, name: str, slo: Slo, grid: FloatArray) -> tuple[TradePoint, ...]:
-    """Measure a plan at multipliers of shape (J, R), one point per row and resource."""
+    """Measure a plan at J multipliers per resource, `grid` of shape (J, R); return one point per multiplier and resource."""
     points = []
     for row in grid:
         outcome = measure(world, plan.allocate(row), slo.restarts)

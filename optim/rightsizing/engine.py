@@ -1,9 +1,9 @@
 """Violations and metrics of an allocation on a world.
 
 An incompressible resource (memory) causes kills: a cycle with any sample above its allocation has a kill at the first
-such sample. The work since the last checkpoint is repeated after a start-up, and both are charged. The rest of the
-cycle isn't simulated again, so a cycle has at most one kill. A rate (CPU) is throttled: demand above the allocation is
-delayed work. Any excess counts, however small.
+such sample. After a start-up the container repeats the work since its last checkpoint, and both times are charged. The
+rest of the cycle isn't simulated again, so a cycle has at most one kill. A rate (CPU) is throttled: demand above the
+allocation is delayed work. Any excess counts, however small.
 
 All policies have the same first cycle, so that only the later cycles, the post-warm-up part, distinguish them.
 """
@@ -27,8 +27,8 @@ class Restarts:
     Attributes
     ----------
     checkpoint_s
-        Seconds between checkpoints, counted from a container's start; a kill loses the work since the last one. The default of
-        half an hour is near Young's rule for start-ups of minutes and one kill per day.
+        Seconds between checkpoints, from a container's start on; a kill loses the work since the last checkpoint. The
+        default of half an hour is near Young's rule for start-ups of minutes and one kill per day.
     startup_s
         Seconds until a killed container works again: scheduling, image pull, reading the checkpoint.
     """
@@ -44,7 +44,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Violations:
-    """Violations of an allocation for each container.
+    """Violations of an allocation, for C containers and R resources.
 
     Attributes
     ----------
@@ -55,13 +55,13 @@ class Violations:
     delayed
         Shape (C, R): demand above the allocation of rates, summed over samples.
     post_warmup
-        Shape (C, R): fraction of cycles with a kill, or of throttled samples, both without the first cycle; 0 if there are no
-        later cycles.
+        Shape (C, R): fraction of the cycles with a kill, or of the throttled samples, after the first cycle; 0 if there
+        are no later cycles. It is relative to all cycles or samples of the container's unit.
     restart_s
         Shape (C,): seconds of start-ups and of repeated work.
     charge
         Shape (C, R): allocation during restarts, summed over samples; for an incompressible resource at least the
-        demand at the sample of the kill. The later demand of the cycle doesn't count.
+        demand at the time of the kill.
     """
 
     kills: IntArray
@@ -73,7 +73,7 @@ class Violations:
 
 
 def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> Violations:
-    """Return the violations of an allocation, shape (C, K, R)."""
+    """Return the violations of `allocation`, which has shape (C, K, R) with K cycles."""
     demand, levels = world.by_cycle, world.is_level
     exceeds = demand > allocation[:, :, None]
     killed = exceeds.any(axis=2) & levels
@@ -95,7 +95,7 @@ def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> V
 
 
 def post_warmup_weight(world: World) -> FloatArray:
-    """Return the weight of a post-warm-up kill or throttled sample, shape (C, R); 0 without a post-warm-up part.
+    """Return the weight of one kill or throttled sample after the first cycle, shape (C, R); 0 without later cycles.
 
     All series of a unit share one weight, so that a unit's violations lie in [0, 1] for any number of series.
     """
@@ -106,19 +106,20 @@ def post_warmup_weight(world: World) -> FloatArray:
 
 
 def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
-    """Return the sums over the series of each unit, shape (G, R), from values of shape (C, R)."""
+    """Return the sums over the series of each of G units, shape (G, R), from values of shape (C, R)."""
     return group_sums(values, world.group, world.num_units)
 
 
 def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:
-    """Return the length, in samples, of the repeated work and start-up after kills at these samples of a container's run."""
+    """Return the length, in samples, of start-up and repeated work after a kill at each given sample of a container's run."""
     return np.asarray((np.mod(sample * interval_s, restarts.checkpoint_s) + restarts.startup_s) / interval_s)
 
 
 OVER_SHARE = 1.05
 
 UNDER_SHARE = 0.95
-"""Allocations within 5 % of demand count as neither over nor under it (tolerance of HotCloud 2020)."""
+"""Minimum share of demand at which an allocation isn't too small. Allocations within 5 % of demand count as neither too
+small nor too large, as in HotCloud 2020."""
 
 CHANGE = 0.05
 """Minimum relative change of an allocation that counts as a change."""
@@ -126,20 +127,20 @@ CHANGE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """Metrics of each container, each of shape (C, R).
+    """Metrics of C containers and R resources; each array has shape (C, R).
 
     Attributes
     ----------
     samples, days
         Number of samples, and their duration in days.
     demand, allocation
-        Sums over samples.
+        Sums of the demand and of the allocation over samples.
     over, under
         Sums of the allocation above 105 % of demand, and of the shortage below 95 % of demand.
     under_samples
-        Samples with less than 95 % of demand.
+        Number of samples with an allocation below 95 % of demand.
     changes
-        Changes of the allocation by more than 5 %.
+        Number of changes of the allocation by more than 5 %.
     violations
         Kills, throttling and cost of restarts.
     """
@@ -167,8 +168,8 @@ class Outcome:
     def summary(self) -> dict[str, FloatArray | IntArray]:
         """Return the metrics of a policy by name, each of shape (R,).
 
-        `under_time`, `allocation_over_demand`, `over_share` and `under_share` (allocation above 105 % and shortage below 95 % of
-        demand, over demand), `kills`, `throttled_time`, `delayed_share` (rates' demand above allocation, over demand), `changes`.
+        The names are fields of `TradePoint`, which describes them: `under_time`, `allocation_over_demand`,
+        `over_share`, `under_share`, `kills`, `throttled_time`, `delayed_share` and `changes`.
         """
         demand = self.demand.sum(axis=0)
         return {
@@ -183,7 +184,7 @@ class Outcome:
         }
 
     def container_percentiles(self, levels: tuple[float, ...] = (0.05, 0.5, 0.95)) -> FloatArray:
-        """Return percentiles over containers of allocation over demand, shape (levels, R)."""
+        """Return percentiles, over the containers, of the ratio of allocation to demand; shape (levels, R)."""
         return np.asarray(np.quantile(_over(self.allocation, self.demand), levels, axis=0))
 
 
@@ -200,7 +201,7 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
     world
         Containers.
     allocation
-        Shape (C, K, R): allocation in each cycle.
+        Shape (C, K, R): allocation of each container and resource in each of K cycles.
     restarts
         Cost of a kill; None for the defaults.
     """

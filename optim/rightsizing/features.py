@@ -3,9 +3,9 @@
 An incompressible resource can't be used beyond its limit: a container that tries to is killed, and starts again. If the
 series don't record kills, a sample close to the limit counts as a kill if the next sample is below half of the limit.
 At a kill only a lower bound of the demand is known: the demand is censored, so its quantiles are Kaplan-Meier
-estimates. The request of a killed container is at least that of the Vertical Pod Autoscaler after a kill: a fifth above
-the limit, and for memory at least 100 MiB above it. The request of a container that reaches its limit without being
-killed is at least the limit. In both cases the request may exceed the limit.
+estimates. After a kill, a container's request is at least that of the Vertical Pod Autoscaler: a fifth above the limit,
+and for memory at least 100 MiB above it. If a container reaches its limit without a kill, its request is at least the
+limit. In both cases the request may exceed the limit.
 
 Features are relative to the container's current level, so that containers of different sizes are comparable; the level itself is
 also a feature.
@@ -32,17 +32,17 @@ FALL = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Uncensored:
-    """Series in which lower bounds of demand replace the samples that limits censored.
+    """Series of S segments and R resources, in which lower bounds of demand replace the samples that limits censored.
 
     Attributes
     ----------
     series
-        The series, in which the sample at each kill is the insufficient amount, the array `kills` has no unknown
-        values, and limits that were reached are NaN (unknown).
+        The series. The sample at each kill is the insufficient amount, the array `kills` has no unknown values, and
+        limits that were reached are NaN (unknown).
     kills
-        Shape (S, R): number of kills per segment and resource.
+        Shape (S, R): number of kills.
     kills_per_day
-        Shape (S, R): these kills per day, over the time from a segment's first sample to its last.
+        Shape (S, R): number of kills per day, over the time from a segment's first sample to its last.
     minimum
         Shape (S, R): minimum request. After a kill it follows the rule of the Vertical Pod Autoscaler; otherwise it is
         the limit if that was reached, and 0 if not.
@@ -63,9 +63,9 @@ class Uncensored:
 def uncensor(series: ContainerSeries) -> Uncensored:
     """Return the series with lower bounds of demand where containers reached limits of incompressible resources.
 
-    Kills are those recorded in `ContainerSeries.kills`. Where these are unknown, a sample at the limit counts as a kill
-    if the next one is below half of the limit. The insufficient amount is the limit, or the peak so far if the limit is
-    unknown; it is at least the sample.
+    Kills are those recorded in `ContainerSeries.kills`. Where `kills` is unknown, a sample at the limit counts as a
+    kill if the next sample is below half of the limit. The insufficient amount of a kill is the limit, or the peak so
+    far if the limit is unknown, but at least the sample.
     """
     shape = (series.num_segments, len(series.resources))
     is_level = np.array([resource.is_level for resource in series.resources])
@@ -125,17 +125,18 @@ MAX_AFTER = 40
 TINY = 1e-9
 
 FLOOR = 0.02
-"""Minimum level as a share of the maximum so far, so that an idle container doesn't appear to grow a thousandfold."""
+"""Minimum of a container's level as a share of its maximum so far; otherwise an idle container would seem to grow a
+thousandfold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Features:
-    """Features of containers at N moments.
+    """Features of containers at N moments, with R resources.
 
     Attributes
     ----------
     values
-        Shape (N, F): the features.
+        Shape (N, F): F features per moment.
     level
         Shape (N, R): positive level to which demands are relative: for a rate the mean of the last cycle, for an incompressible
         resource the last sample.
@@ -147,24 +148,25 @@ class Features:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Examples:
-    """Moments of training containers, and the cycle after each.
+    """N moments in the series of training containers, and the demand of R resources in the cycle after each moment.
 
     Attributes
     ----------
     features
-        Features at N moments.
+        Features at the moments.
     after
-        Shape (N, n', R): logarithm of demand over the level, in at most MAX_AFTER evenly spaced samples of the next cycle.
+        Shape (N, n', R): logarithm of the ratio of demand to the level, in n' evenly spaced samples (at most MAX_AFTER)
+        of the next cycle.
     is_there
-        Shape (N, n'): whether these samples exist; at least one of each example does.
+        Shape (N, n'): whether the container still ran at each sample; it did at one or more samples of each example.
     peak
-        Shape (N, R): log ratio of the next cycle's peak to the level.
+        Shape (N, R): logarithm of the ratio of the next cycle's peak to the level.
     is_censored
         Shape (N, R): whether `peak` is a lower bound because the cycle contains a kill.
     share
-        Shape (N, R): weight of a violation in a sample of the next cycle. It is 1 / s for a rate and 1 / (c k) for an
-        incompressible resource, with s and c the numbers of the unit's samples and cycles after its first cycle, and k
-        the number of samples of the next cycle.
+        Shape (N, R): weight of a violation in one sample of the next cycle. It is 1 / s for a rate and 1 / (c k) for an
+        incompressible resource. Here s and c are the unit's numbers of samples and of cycles after the first cycle, and
+        k is the number of samples in the next cycle.
     """
 
     features: Features
@@ -178,7 +180,7 @@ class Examples:
 def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
     """Return examples of the training containers: moments with a complete past cycle and at least one later sample.
 
-    In a series shorter than a cycle, moments begin at its middle, with a shorter past.
+    In a series shorter than a cycle, the first moment is the series' middle, so that the past is shorter than a cycle.
 
     Parameters
     ----------
@@ -234,7 +236,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
 
 
 def post_warmup_parts(series: ContainerSeries, width: int) -> IntArray:
-    """Return the numbers of samples and of cycles after the first cycle, of each segment's unit, shape (S, 2), at least 1 each."""
+    """Return the numbers of samples and cycles after the first cycle in each segment's unit, at least 1 each; shape (S, 2)."""
     samples, unit = np.maximum(series.lengths - width, 0), series.unit_index
     of_unit = group_sums(np.stack([samples, -(-samples // width)], axis=1), unit, int(unit.max()) + 1)
     return np.maximum(of_unit[unit], 1).astype(np.int64)
@@ -263,9 +265,9 @@ def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray
     Parameters
     ----------
     values
-        Shape (samples, R): all samples; features use only those before their moment.
+        Shape (samples, R): all samples; the features use only the samples before each moment.
     now
-        Shape (N,): indices of samples, at least 1.
+        Shape (N,): indices of the samples at the moments, at least 1.
     world
         World with cycle length and resources.
     phase
@@ -296,11 +298,11 @@ def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray
 
 
 CLIP = 10.0
-"""Maximum of ratios; larger ones are clipped."""
+"""Maximum of the ratios among the features; larger ratios are clipped."""
 
 
 def _phase_features(phase: IntArray, now: IntArray, num_phases: int) -> FloatArray:
-    """Return indicators of the current phase, and how long it has lasted, shape (N, K + 1)."""
+    """Return indicators of the current phase, and the logarithm of its duration so far (plus 1); shape (N, K + 1)."""
     change = np.flatnonzero(np.diff(phase, prepend=phase[0] - 1))
     begun = change[np.searchsorted(change, now - 1, side="right") - 1]
     current = (phase[now - 1, None] == np.arange(num_phases)).astype(np.float64)

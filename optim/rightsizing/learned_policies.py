@@ -1,17 +1,18 @@
 """Policies that learn from similar past states: nearest neighbours and forests, with forecasts and a price on risk.
 
-A forecast is a distribution of the need: the peak of the coming cycle for an incompressible resource, any of its samples for a
-rate. At price m^2 a container gets the allocation y that minimises
+A forecast is a distribution of the need: for an incompressible resource the peak of the coming cycle, for a rate a
+random sample of the coming cycle. At price m^2 a container gets the allocation y that minimises
 
     y + m^2 s w P(need > y),
 
-where s is the mean demand of training containers and w the weight of a violation, which is smaller in containers that run longer.
-Among all allocations with the same average violations this one allocates least. The price is the square of the multiplier, so
-that multipliers up to 1024 reach any safety; calibration corrects errors of the distribution.
+where s is the mean demand of training containers and w the weight of a violation, which is smaller in containers that
+run longer. Among all rules with the same average number of violations, this rule allocates least. The price is the
+square of the multiplier, so that multipliers up to 1024 suffice for any risk; calibration corrects errors of the
+distribution.
 
 Both policies use the same `features`, which with phases include the current phase and its duration so far.
 
-The forest is a quantile regression forest (Meinshausen, "Quantile regression forests", JMLR 7, 2006). The forest's samples from
+The forest is a quantile regression forest (Meinshausen, "Quantile regression forests", JMLR 7, 2006). Samples from the forest's
 leaves are pooled with the nearest neighbours of `knn`: their errors differ, and the pool saves more than either.
 """
 
@@ -32,31 +33,31 @@ from optim.rightsizing.vpa import OOM_FACTOR
 from optim.rightsizing.world import World
 
 TAIL = 24
-"""Number of points beyond the last quantile."""
+"""Number of points in the tail of a forecast, beyond the last quantile."""
 
 TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
-"""The points lie d = 0.25, 0.25 x 1.3, ... tail scales above the last quantile; the risk falls by the factor (1 + d / 4)^-4,
-at first like exp(-d), then more slowly."""
+"""Distance d of the first point from the last quantile (in scales of the tail), the ratio of successive distances, and
+the power p of the tail: the risk falls by the factor (1 + d / p)^-p, at first like exp(-d), then more slowly."""
 
 MIN_TAIL = 0.005
 
 TAIL_SHARE = 0.05
-"""Ratio of two distances in log need: the scale of the tail above the last quantile, over the distance from the median to that
-quantile. The scale is at least MIN_TAIL."""
+"""Scale of the tail, as a share of the distance from the median to the last quantile, both of log needs; the scale is
+at least MIN_TAIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Forecast:
-    """Forecast distributions of the needs of A containers.
+    """Forecast distributions of the needs of A containers for R resources, as Q quantiles each.
 
     Attributes
     ----------
     need
-        Shape (A, R, Q): increasing quantiles; NaN if unknown, as in the first cycle.
+        Shape (A, R, Q): quantiles in increasing order; NaN if unknown, as in the first cycle.
     risk
         Shape (Q,): probability that the need exceeds each quantile, decreasing.
     scale
-        Shape (R,): amount of a resource that corresponds to a price of one.
+        Shape (R,): amount of each resource that a violation of weight 1 costs at price 1.
     weight
         Shape (A, R): weight of a violation, 1 on average over training containers.
     """
@@ -67,7 +68,7 @@ class Forecast:
     weight: FloatArray | None = None
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return the allocation of least priced cost (of several, the largest), at most the limit, shape (A, R)."""
+        """Return the allocation of least cost with priced violations (the largest of several), at most the limit."""
         value = np.empty(self.need.shape[:2])
         last = len(self.risk) - 1
         for column, price in enumerate((multiplier**2 * self.scale).tolist()):
@@ -78,20 +79,20 @@ class Forecast:
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
     def at_risk(self, share: float) -> FloatArray:
-        """Return the smallest quantile that needs exceed with probability at most `share`, shape (A, R)."""
+        """Return the smallest quantile that the need exceeds with probability at most `share`, shape (A, R)."""
         is_safe = self.risk <= share
         return self.need[:, :, int(is_safe.argmax()) if is_safe.any() else -1]
 
 
 def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return quantiles and risks with a heavy tail beyond the last quantile, so that a price can reach any safety.
+    """Return quantiles (no longer logarithms) and risks, with a heavy tail beyond the last quantile for very small risks.
 
     Parameters
     ----------
     log_need
         Shape (..., Q): logarithms of quantiles, increasing.
     risk
-        Shape (Q,): as in `Forecast`, above 0.
+        Shape (Q,): probability that the need exceeds each quantile, above 0.
     """
     middle = int(np.argmin(np.abs(risk - 0.5)))
     top = log_need[..., -1:]
@@ -138,8 +139,8 @@ class KnnQuantiles:
     has_phases
         Whether similarity includes the current phase.
     is_whole
-        Whether a complete cycle must follow each state, see `examples_of`; then the ends of containers are unknown, and all
-        violations have the same weight.
+        Whether a complete cycle must follow each state, see `examples_of`. If so, the ends of containers count as
+        unknown, and all violations have the same weight.
     """
 
     def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
@@ -158,7 +159,7 @@ class KnnQuantiles:
         return self.forecast([view_features(view, self._world, has_phases=self._has_phases)])
 
     def forecast(self, parts: Sequence[Features]) -> Forecast:
-        """Return the distributions of needs after the most similar states."""
+        """Return the distributions of the needs that followed the most similar states."""
         features = joined(parts)
         neighbours = self._similar(features)
         outcomes = [self._outcome_quantiles(rows, column) for column, rows in enumerate(neighbours)]
@@ -169,7 +170,7 @@ class KnnQuantiles:
         return Forecast(need=features.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
 
     def _similar(self, features: Features) -> list[NDArray[np.intp]]:
-        """Return the indices of the similar examples for each resource, shape (A, number)."""
+        """Return the indices of the examples most similar to each container, shape (A, number), one array per resource."""
         _, neighbours = self._tree.query((features.values - self._mean) / self._deviation, k=self._number)
         neighbours = neighbours.reshape(len(features.level), self._number)
         return [
@@ -177,7 +178,7 @@ class KnnQuantiles:
         ]
 
     def _weight(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
-        """Return the weight of a violation in these examples, relative to all examples, shape (A,)."""
+        """Return the mean weight of a violation in the neighbouring examples, relative to that in all examples, shape (A,)."""
         share, samples = self._examples.share[:, column], self._examples.is_there.sum(axis=1)
         baseline = float((share * samples).sum() / samples.sum())
         return np.asarray(
@@ -185,7 +186,7 @@ class KnnQuantiles:
         )
 
     def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
-        """Return quantiles of the log needs (relative to the level) after these examples, shape (A, Q)."""
+        """Return quantiles of the log needs, relative to the level, in the neighbouring examples; shape (A, Q)."""
         if self._world.is_level[column]:
             peak, is_censored = (each[neighbours, column] for each in (self._examples.peak, self._examples.is_censored))
             if is_censored.any():
@@ -230,7 +231,7 @@ def survival_quantiles(
     data", 1981.
     """
     number = values.shape[1]
-    # At equal values uncensored ones precede censored ones.
+    # Among equal values, uncensored values precede censored values.
     order = np.lexsort((is_censored, values), axis=1)
     ordered, is_bound = np.take_along_axis(values, order, axis=1), np.take_along_axis(is_censored, order, axis=1)
     at_risk = number - np.arange(number)
@@ -252,10 +253,11 @@ NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
 DRAWS_OF_A_LEAF = 4
 
 NEIGHBOUR_WEIGHT = 4
-"""Multiplicity of each of the 50 nearest neighbours, so that they form a third of the pool and the leaves two thirds."""
+"""Multiplicity of each nearest neighbour in the pool; the neighbours form a third of the pool, samples from leaves the rest."""
 
 LEVELS = np.array([0.5, 0.8, 0.95])
-"""Trees predict these quantiles and the mean of a rate's samples in the next cycle; of an incompressible resource, the peak."""
+"""For a rate, the trees predict these quantiles and the mean of the samples in the next cycle; for an incompressible
+resource, they predict the peak."""
 
 
 FOREST = "As `knn`, pooled with the samples in the same leaves of a random forest (extra `learn`; runs only if named)."
@@ -274,7 +276,7 @@ FOREST = "As `knn`, pooled with the samples in the same leaves of a random fores
     has_phases=True,
 )
 class Forest(KnnQuantiles):
-    """Forecast of needs from the states in the same leaves and from the nearest ones.
+    """Forecast of needs from the training states in the same leaves of a random forest, and from the nearest training states.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
-"""Recurring jobs with requests by phase: packed on equal servers by an admission solver, then replayed with their true series.
+"""Packing of recurring jobs with requests by phase on equal servers, by an admission solver, and replay of their true series.
 
-A run is a maximal sequence of samples in one phase, and its level is their mean. A job's previous execution gives its sequence of
-runs. Other containers give the quantiles of the ratio of samples to the level of their run: q_z is the (1 - risk)-quantile in
-phase z. A run in phase z at level v requests v q_z, so that a share `risk` of its samples exceeds the request.
+A run is a maximal sequence of samples in one phase; its level is the mean of these samples. A job's previous execution
+gives its sequence of runs. Other containers give quantiles of the ratio of a sample to the level of its run; q_z is the
+(1 - risk)-quantile in phase z. The request for a run in phase z at level v is v q_z, so that a share `risk` of the
+run's samples exceeds the request.
 """
 
 import copy
@@ -104,7 +105,7 @@ def admission_instance(
 
 
 def _segments(demand: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the slots at which demands change, and the demands in millionths, rounded up."""
+    """Return the slots at which the demand changes, and the demand from each of them on, in millionths, rounded up."""
     micro = np.ceil(demand * MICRO - 1e-6).astype(np.int64)
     start = np.flatnonzero(np.concatenate([[True], (np.diff(micro, axis=0) != 0).any(axis=1)]))
     return start, micro[start]
@@ -129,8 +130,8 @@ class PhaseSpread:
     Attributes
     ----------
     quantiles
-        Shape (K + 1, R, 1001): quantiles of demand over the level by phase; the last row is for samples without a
-        phase.
+        Shape (K + 1, R, 1001): quantiles of the ratio of demand to level, for K phases and R resources. The last row is
+        for samples without a phase.
     """
 
     quantiles: FloatArray
@@ -143,7 +144,7 @@ class PhaseSpread:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """Runs of phases in a job's previous execution.
+    """The N runs of phases in a job's previous execution.
 
     Attributes
     ----------
@@ -152,7 +153,7 @@ class Profile:
     dwell
         Shape (N,): length of each run in samples, not necessarily an integer.
     level
-        Shape (N, R): mean demand of each run.
+        Shape (N, R): mean demand of each run for R resources.
     """
 
     phase: IntArray
@@ -189,7 +190,7 @@ def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile
     values
         Shape (samples, R): demand.
     labels
-        Shape (samples,); samples without a phase count as an additional phase K.
+        Shape (samples,): phase of each sample; samples without a phase (-1) count as an additional phase K.
     num_phases
         Number of phases K.
     """
@@ -203,7 +204,7 @@ def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile
 
 
 def perturbed(profile: Profile, error: float, rng: np.random.Generator) -> Profile:
-    """Return a profile with lengths and levels multiplied by random factors exp(error N(0, 1)), for differences between executions."""
+    """Return a profile whose lengths and levels differ by random factors exp(error N(0, 1)), as between two executions."""
     dwell = profile.dwell * np.exp(error * rng.normal(size=profile.dwell.shape))
     level = profile.level * np.exp(error * rng.normal(size=(1, profile.level.shape[1])))
     return Profile(phase=profile.phase, dwell=dwell, level=level)
@@ -217,7 +218,7 @@ def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_sa
     profile
         Profile of the job; its last run extends to the end of the last slot.
     factor
-        Shape (K + 1, R), see `PhaseSpread.factor`.
+        Shape (K + 1, R): factors from levels to requests by phase, see `PhaseSpread.factor`.
     num_slots, slot_samples
         Number of slots of work, and samples per slot.
 
@@ -248,13 +249,13 @@ class Replay:
     Attributes
     ----------
     overload
-        Share of the samples of busy servers in which the demand exceeds the capacity.
+        Share of the busy servers' samples in which demand exceeds the capacity.
     excess
-        Demand above the capacity, over total demand.
+        Demand above the capacity, as a share of total demand.
     under_time
         Share of all containers' samples in which the request is less than 95 % of demand.
     used
-        Demand over the capacity of all servers in slots in which at least one is busy.
+        Demand as a share of the capacity of all servers, over the slots in which at least one server is busy.
     """
 
     overload: FloatArray
@@ -317,16 +318,16 @@ def _share(part: FloatArray, total: int) -> FloatArray:
 
 
 TYPICAL_LEVEL = 0.5
-"""Quantile of the jobs' peaks in proportion to which servers are sized: the median."""
+"""Quantile of the jobs' peaks to which server capacities are proportional: the median."""
 
 
 class Sizing(StrEnum):
     """Rule for sizing requests."""
 
     PEAK = "peak"
-    """The job's largest sample in all its slots; demand never exceeds it."""
+    """In all slots the job's largest sample, which demand never exceeds."""
     FLAT = "flat"
-    """The job's (1 - risk)-quantile in all its slots."""
+    """In all slots the (1 - risk)-quantile of the job's samples."""
     PHASE = "phase"
     """Request by phase, see `demand_by_slot`."""
 
@@ -338,13 +339,13 @@ class PackingOptions:
     Attributes
     ----------
     risk
-        Share of samples that may exceed the request, with sizing ``phase`` in each phase.
+        Share of samples that may exceed the request; with sizing ``phase``, the share in each phase.
     profile_error
         Standard deviation of the logarithms of errors in the profile's levels and lengths.
     num_servers
         Number of equal servers.
     jobs_per_server
-        Capacity of a server in multiples of the median peak of each resource.
+        Capacity of a server, as a multiple of the jobs' median peak of each resource.
     slot_s
         Seconds per slot.
     horizon_hours
@@ -374,7 +375,7 @@ class PackingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackingRow:
-    """Results of a sizing.
+    """Results of one rule for sizing requests.
 
     Attributes
     ----------
@@ -383,7 +384,7 @@ class PackingRow:
     jobs, admitted
         Numbers of submitted and of admitted jobs.
     work, gain
-        Packed work in slots, and its relative gain over sizing by peaks.
+        Packed work in slots, and its gain relative to sizing by peaks.
     bound
         Proven bound on the work with these requests; None if the solver proves none.
     overload, excess, under_time, used
@@ -413,7 +414,7 @@ def pack(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[PackingRow]:
-    """Yield one row per sizing, peaks first.
+    """Yield one row per rule for sizing requests; sizing by peaks is first.
 
     Parameters
     ----------
@@ -424,13 +425,13 @@ def pack(
     phases
         Phases of the training containers and the jobs.
     options
-        Jobs, servers and sizing.
+        Options of jobs, servers and sizing.
     seed
-        Seed of arrivals and of errors of profiles.
+        Seed of the arrivals and of the errors in the profiles.
     engine
         Execution engine, this process by default; the result is the same for every engine.
     stop, progress
-        `stop` ends the comparison early, after the sizings in progress; `progress` receives the number of completed sizings.
+        `stop` ends the comparison after the sizings in progress; `progress` receives the number of completed sizings.
 
     Raises
     ------

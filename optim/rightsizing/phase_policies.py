@@ -1,7 +1,7 @@
 """Policies by phase: a rule of HotCloud 2020, and a rule that puts a price on the risk of a shortage.
 
-The rule of HotCloud 2020 uses absolute statistics over all containers, and so allocates the same to small and large
-ones.
+The rule of HotCloud 2020 uses absolute statistics over all containers, so that it allocates the same to small and large
+containers.
 
 For the other rule, at sampled times of the training containers, the demand of the next cycle is divided by the
 container's current level. The distribution of this ratio per phase describes how a phase continues, including its
@@ -41,18 +41,18 @@ TINY = 1e-12
     traits=(Trait.PHASES,),
 )
 def phase_rule(world: World) -> Rule:
-    """Return the rule that allocates the current phase's mean over all training containers plus m standard deviations."""
+    """Return the rule that allocates mean plus m standard deviations of the phase's samples in all training series."""
     mean, deviation = group_moments(world.training.values, require_phases(world.training_phase), world.num_phases)
     return Rule(lambda view: Estimate(base=of_phase(mean, view.phase_now), spread=of_phase(deviation, view.phase_now)))
 
 
 def of_phase(table: FloatArray, phase: IntArray) -> FloatArray:
-    """Return the row of each phase, shape (A, R), NaN where the phase is unknown."""
+    """Return the table's row for the phase of each of A containers, shape (A, R), NaN where the phase is unknown."""
     return np.where((phase >= 0)[:, None], table[phase], np.nan)
 
 
 def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
-    """Return each container's mean since its current phase began, shape (A, R)."""
+    """Return each container's mean demand since its current phase began, shape (A, R)."""
     differs = phase[:, ::-1] != phase[:, -1:]
     length = np.where(differs.any(axis=1), differs.argmax(axis=1), phase.shape[1])
     is_own = np.arange(phase.shape[1])[::-1] < length[:, None]
@@ -60,7 +60,7 @@ def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
 
 
 STRIDE = 4
-"""Every STRIDE-th sample is used for ratios, since neighbours hardly differ."""
+"""Ratios are taken at every STRIDE-th sample, since adjacent samples hardly differ."""
 
 LEVELS = np.linspace(0.0, 1.0, 201)
 
@@ -142,9 +142,9 @@ def _phase_and_level(world: World, *, has_phases: bool) -> tuple[IntArray, Float
 def next_ratios(
     series: ContainerSeries, labels: IntArray, level: FloatArray, width: int, num_phases: int
 ) -> FloatArray:
-    """Return quantiles of demand in the next `width` samples over the current level, by phase, shape (K, R, 201).
+    """Return quantiles of the ratio of the next `width` samples to the current level, by phase, shape (K, R, 201).
 
-    A phase without samples gets the quantiles of all phases pooled; without any samples all quantiles are 1.
+    A phase without samples has the quantiles of all phases together; without any samples all quantiles are 1.
     """
     place = series.place
     remaining = np.repeat(series.lengths, series.lengths) - 1 - place
@@ -164,14 +164,14 @@ def next_ratios(
 
 
 def run_level(series: ContainerSeries, labels: IntArray) -> FloatArray:
-    """Return the mean since the current run began, at each sample, shape (T, R)."""
+    """Return at each sample the mean demand since its run of equal phases began, shape (T, R)."""
     run = run_numbers(labels, series.segment)
     first = np.concatenate([[0], np.flatnonzero(np.diff(run)) + 1])[run]
     return _mean_since(series, first)
 
 
 def cycle_level(series: ContainerSeries, width: int) -> FloatArray:
-    """Return the mean of the last `width` samples of the segment, at each sample, shape (T, R)."""
+    """Return at each sample the mean demand of the segment's last `width` samples, shape (T, R)."""
     first = np.arange(series.num_samples) + 1 - width
     return _mean_since(series, np.maximum(first, series.starts[series.segment]))
 

@@ -19,7 +19,7 @@ from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_c
 
 TRAINING_SHARE = 0.8
 HISTORY = 3
-"""Scored samples have at least this many earlier samples, for every encoder. Samples without a phase count as one class."""
+"""For all encoders, only samples with at least this many earlier samples are scored. Samples without a phase form one class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Recovery:
     ami
         Adjusted mutual information.
     f1
-        F1 of each true phase after matching; None if no sample has that phase.
+        F1 of each true phase, after fitted phases are matched with true ones; None if no sample has the true phase.
     num_phases
         Number of fitted phases.
     confusion
@@ -65,7 +65,7 @@ class RecoverySummary:
     ari, ari_low, ari_high
         Mean adjusted Rand index and its 95 % interval (Student's t over the seeds); None with one seed.
     ari_inner, ami
-        Means, see `Recovery`.
+        Means of `Recovery.ari_inner` and of `Recovery.ami`.
     f1
         Mean F1 by true phase, over the seeds that have the phase; None if no seed has it.
     seeds, ari_by_seed
@@ -98,7 +98,7 @@ def recover(
     Parameters
     ----------
     options
-        Options of the generated containers, training and test together.
+        Options of the generated containers, which include training and test containers.
     encoder, encoder_options
         Name and options of the encoder.
     seed
@@ -106,7 +106,7 @@ def recover(
     num_phases
         Number of phases to fit; None to choose it automatically.
     test_drift
-        Drift of the test containers; 0 for that of `options`, as for the training containers.
+        Drift of the test containers; 0 to use the drift in `options`, as for the training containers.
     **parameters
         Further parameters of `PhaseModel`.
     """
@@ -157,11 +157,11 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
         return "score"
 
     def name(self, piece: tuple[str, int]) -> str:
-        """Return encoder and seed."""
+        """Return a label with encoder and seed."""
         return f"{piece[0]}, seed {piece[1]}"
 
     def kind(self, piece: tuple[str, int]) -> str:
-        """Return the encoder, whose loops are compiled once per process."""
+        """Return the encoder's name; its loops are compiled once per process."""
         return piece[0]
 
     def do(self, piece: tuple[str, int], stop: StoppingCriterion, progress: Progress) -> Recovery:
@@ -179,7 +179,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
     def by_encoder(
         self, encoders: Sequence[str], seeds: Sequence[int], engine: Engine, stop: Interruption, progress: Progress
     ) -> Iterator[list[Recovery]]:
-        """Yield each encoder's rows over all seeds in turn; after a requested `stop`, only encoders with all seeds done."""
+        """Yield the rows of each encoder over all seeds; after a `stop`, only of encoders with all seeds done."""
         pieces = [(encoder, seed) for encoder in encoders for seed in seeds]
         results = in_order(engine.run(self, pieces, stop, progress))
         for _, group in groupby(results, key=lambda row: row.encoder):
@@ -191,7 +191,7 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
 def _scored(
     encoder: str, seed: int, num_phases: int, truth: IntArray, labels: IntArray, scored: Any, inner: Any
 ) -> Recovery:
-    """Return the scores of labels compared with the truth."""
+    """Return an encoder's scores: its labels compared with the true phases."""
     return Recovery(
         encoder=encoder,
         seed=seed,

@@ -21,16 +21,16 @@ from optim.rightsizing.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CycleView:
-    """Information at the beginning of a cycle: the past of the A containers that are still running.
+    """Information at the beginning of a cycle: the past of the A containers that are still running, for R resources.
 
     Attributes
     ----------
     cycle
         Index of the cycle that begins, at least 1: in cycle 0 all policies allocate the same.
     past
-        Shape (A, cycle n, R): demand so far; complete, since running containers have run from the start.
+        Shape (A, cycle n, R): demand in all earlier cycles, in which these containers have run throughout.
     phase
-        Shape (A, cycle n): phases so far; None without phases.
+        Shape (A, cycle n): phase of each earlier sample; None without phases.
     allocation
         Shape (A, R): allocation in the previous cycle.
     limit
@@ -69,7 +69,8 @@ class Estimate:
     Attributes
     ----------
     base, spread, floor
-        Shape (A, R); `spread` is nonnegative. NaN in `base` or `spread` means unknown, as in the first cycle.
+        Shape (A, R) each: terms of the allocation of A containers and R resources. `spread` is nonnegative. NaN in
+        `base` or `spread` means unknown, as in the first cycle.
     """
 
     base: FloatArray
@@ -77,7 +78,7 @@ class Estimate:
     floor: FloatArray | float = 0.0
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return the allocation, at most the limit, and `unknown` where the estimate is NaN."""
+        """Return the allocation, at most the limit; it is `unknown` where the estimate is NaN."""
         value = np.maximum(self.base + multiplier * self.spread, self.floor)
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
@@ -86,7 +87,7 @@ class Answer(Protocol):
     """A policy's answer: an allocation that grows with the multiplier; see `Estimate` and `Forecast`."""
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return the allocation, shape (A, R), at most the limit, and `unknown` where the answer is NaN."""
+        """Return the allocation, shape (A, R), at most the limit; it is `unknown` where the answer is NaN."""
 
 
 class Stepper(Protocol):
@@ -135,7 +136,7 @@ class Rule:
 
 
 def scaled_by(value: FloatArray) -> Estimate:
-    """Return the estimate that is the multiplier m times the value."""
+    """Return the estimate of an allocation of m times the value, with the multiplier m."""
     return Estimate(base=np.zeros_like(value), spread=value)
 
 
@@ -185,7 +186,8 @@ class SteppedPlan:
     world
         Containers.
     start
-        Function that starts the policy on a world, of whose demand it may use only that of the training containers.
+        Function that starts the policy on a world; from the world's demand it may use only that of the training
+        containers.
     has_feedback
         Whether answers depend on past allocations.
     """
@@ -225,12 +227,12 @@ def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
 
 
 REFERENCE = "prev-step-rules"
-"""Policy compared with which reductions are reported."""
+"""Reference policy: reductions are relative to its allocation."""
 
 CLAIRVOYANT, HARMLESS = "clairvoyant", "oracle-zero-violation"
 
 BOUNDS = (CLAIRVOYANT, HARMLESS)
-"""Names of the clairvoyant plans of least allocation, with the allowed violations and with none; they are not tuned."""
+"""Names of the clairvoyant plans of least allocation, with the allowed violations and without violations; not tuned."""
 
 
 class Trait(StrEnum):

@@ -7,9 +7,9 @@ may come in blocks of any size.
 Kills and throttling are described by a guarantee and by expected values. The guarantee of the multipliers holds on
 average over containers like those used for tuning, and over their cycles, for any forecast; it doesn't hold for a
 single container. The expected value for a single container comes from its forecast and has no guarantee. With too few
-containers for tuning, the required share can't be guaranteed. Each request is then at least the container's peak so far
-(for incompressible resources), and at least the forecast's quantile at the required share, so that no container is
-expected to exceed this share.
+containers for tuning, the allowed share of violations can't be guaranteed. Each request is then at least the
+container's peak so far (for incompressible resources), and at least the forecast's quantile for the allowed share, so
+that no container is expected to exceed this share.
 """
 
 import json
@@ -32,13 +32,13 @@ from optim.rightsizing.tuning import Draws, Slo, Tuned, draw_needs, num_needed, 
 from optim.rightsizing.world import World, make_world
 
 MAX_LEARNED = 400
-"""Maximum number of containers for learning and tuning together, unless the required shares need more."""
+"""Maximum number of containers for learning and tuning together, unless the guarantee of the allowed shares needs more."""
 
 SPARE = 3
-"""Containers to choose for each one that tuning needs: half of them serve for learning, and some are too short for tuning."""
+"""Ratio of the chosen containers to those that tuning needs: half serve for learning, and some are too short for tuning."""
 
 ROUNDING = 1e-9
-"""Shares that differ by at most this count as equal."""
+"""Maximum difference of two shares that count as equal."""
 
 CPU_LIMIT_RISK = 0.001
 """Share of samples that exceed a recommended CPU limit according to the forecast."""
@@ -77,20 +77,20 @@ class Amount:
     request
         Request in the resource's unit; for an incompressible resource also the limit.
     limit
-        Limit of a rate: the amount that one sample in a thousand exceeds according to the forecast, at least the
-        request and at most the present limit.
+        Limit of a rate: the amount that, by the forecast, one sample in a thousand exceeds; at least the request, and
+        at most the present limit. For an incompressible resource, see `request`.
     quantile
         Quantile level of the request in the forecast of the next cycle's peak (incompressible) or samples (rate).
     reason
         Explanation of the request.
     compared_with, saving
-        The amount with which the request is compared, ``limit`` (the present limit) or, without one, ``peak so far``;
-        and the share by which the request is lower than this amount.
+        Name of the amount with which the request is compared: ``limit`` (the present limit) or, without a limit, ``peak
+        so far``; and the share by which the request is lower than this amount.
     expected_kills_per_day, expected_throttled
         Expected values according to the forecast, if each cycle of a day were like the next one: kills for an
         incompressible resource (at most one per cycle), throttled share for a rate.
     past_kills_per_day
-        Past kills per day at the limit of an incompressible resource, see `uncensor`.
+        Number of past kills per day for lack of an incompressible resource, see `uncensor`.
     """
 
     request: float
@@ -115,7 +115,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Usage:
-    """Past usage of a resource by a container; `is_raised`: whether the request was raised to its minimum."""
+    """Past usage of a resource by a container; `is_raised` states whether the request was raised to its minimum."""
 
     limit: float
     peak: float
@@ -130,8 +130,8 @@ class _Usage:
 class _Ends:
     """Data at the ends of the series of A containers.
 
-    `last` and `latest` are the indices of each container's last segment in `grid` and in `seen`. `limit`, shape (A, R),
-    is infinite where the limit is unknown, or was reached and so doesn't bound the need.
+    `last` and `latest` are the indices of each container's last segment in `grid` and in `seen`, respectively. `limit`,
+    shape (A, R), is infinite where the limit is unknown, or was reached and so doesn't bound the need.
     """
 
     seen: Uncensored
@@ -143,12 +143,13 @@ class _Ends:
 
 
 class Recommender:
-    """Learned and tuned rule for recommendations.
+    """Recommender of requests, with a learned forecast and tuned multipliers.
 
     Parameters
     ----------
     series
-        Containers for learning and tuning, of at least two units (pods); of many units, a random sample is used.
+        Containers for learning and tuning, from at least two units (pods). If there are many units, a random sample is
+        used.
     options
         Options of the recommendations.
     seed
@@ -157,7 +158,7 @@ class Recommender:
     Raises
     ------
     InvalidProblemError
-        If there are fewer than two units, or none has a complete cycle.
+        If there are fewer than two units, or no unit has a complete cycle.
     """
 
     def __init__(self, series: ContainerSeries, options: RecommendOptions, seed: int) -> None:
@@ -196,11 +197,11 @@ class Recommender:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """Resources that series must have."""
+        """Resources that all series must have."""
         return self._world.resources
 
     def promise(self) -> str:
-        """Describe the guarantee of the multipliers, on average over exchangeable containers."""
+        """Return a description of the multipliers' guarantee, which holds on average over exchangeable containers."""
         min_share = 1.0 / (self.num_tuned + 1)
         shares = " and ".join(
             f"{100 * max(share, min_share):.3g} % of {what}"
@@ -240,7 +241,7 @@ class Recommender:
     def _exceeding(
         self, recommendations: Sequence[Recommendation], column: int, share: float, what: str
     ) -> Iterator[str]:
-        """Warn if containers have more expected violations than are allowed on average."""
+        """Yield a warning if any container has more expected violations than are allowed on average."""
         name = self.resources[column].name
         expected = np.array([1.0 - recommendation.amounts[name].quantile for recommendation in recommendations])
         worst = int(expected.argmax()) if len(recommendations) else 0
@@ -258,7 +259,7 @@ class Recommender:
         min_covered = num_to_cover(len(draws.need), self._allowed)
 
         class Drawn:
-            """Plan for the drawn cycles only, with allocations of shape (n, R)."""
+            """Plan for the n drawn cycles only, with allocations of shape (n, R)."""
 
             def allocate(self, multiplier: FloatArray) -> FloatArray:
                 allocations = [
@@ -320,7 +321,7 @@ class Recommender:
             yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
 
     def requests_at(self, series: ContainerSeries, multipliers: Sequence[float]) -> FloatArray:
-        """Return each container's request with M given multipliers, without a guarantee, shape (M, A, R).
+        """Return the requests of A containers for each of M given multipliers, without a guarantee, shape (M, A, R).
 
         Requests respect the minimum after kills. They don't decrease with the multiplier, which is at least 0.
 
@@ -356,13 +357,13 @@ class Recommender:
         )
 
     def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
-        """Return each container's peak so far, shape (A, R): for rates only over the last segment, otherwise over all."""
+        """Return each container's peak so far, shape (A, R): for rates in the last segment, otherwise in all segments."""
         on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
         begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
 
     def _minimum(self, answer: Forecast, peak: FloatArray) -> FloatArray:
-        """Return the minimum allocation of resources without a guarantee, shape (A, R); 0 for the others."""
+        """Return the minimum allocation of the resources without a guarantee, 0 for those with one; shape (A, R)."""
         columns = range(len(self._allowed))
         asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
         return np.where(self._is_guaranteed, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
@@ -411,7 +412,7 @@ def recommend_blocks(recommender: Recommender, blocks: Iterable[ContainerSeries]
 
 
 SCHEMA = "optim/recommendation/2"
-"""Version 1 had `kills_per_day` instead of `past_kills_per_day`, and no warnings."""
+"""Schema of the JSON. Version 1 had `kills_per_day` instead of `past_kills_per_day`, and no warnings."""
 
 MIB_PER_GIB = 1024.0
 
@@ -517,5 +518,5 @@ FILE_ROUNDING = 1e-6
 
 
 def _text(name: str) -> str:
-    """Return a plain name in quotes."""
+    """Return a name in quotes; names that match `PLAIN` need no YAML escapes."""
     return json.dumps(name)

@@ -1,4 +1,4 @@
-"""Policies that use the previous cycle, a window or no history, and references that know the coming cycle.
+"""Policies that use the previous cycle, a window, or no history, and reference policies that know the coming cycle.
 
 References
 ----------
@@ -109,7 +109,7 @@ def exponential_smoothing(world: World) -> Rule:
     traits=(Trait.PLAN,),
 )
 def current_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each cycle."""
+    """Return the plan that allocates m times the maximum of the current cycle."""
     peak = world.by_cycle.max(axis=2)
     return _plan(world, np.zeros_like(peak), peak)
 
@@ -123,7 +123,7 @@ def current_maximum(world: World) -> AffinePlan:
     traits=(Trait.PLAN,),
 )
 def current_rules(world: World) -> AffinePlan:
-    """Return the plan mean + m standard deviations of each cycle."""
+    """Return the plan that allocates mean plus m standard deviations of the current cycle."""
     count = np.maximum(world.samples, 1)[..., None]
     mean = world.by_cycle.sum(axis=2) / count
     away = np.where(world.is_sample[..., None], world.by_cycle - mean[:, :, None], 0.0)
@@ -139,13 +139,13 @@ def current_rules(world: World) -> AffinePlan:
     traits=(Trait.PLAN,),
 )
 def whole_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each container's entire run."""
+    """Return the plan that always allocates m times the maximum of the container's entire run."""
     peak = world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]
     return _plan(world, np.zeros_like(peak), peak)
 
 
 def _plan(world: World, base: FloatArray, spread: FloatArray) -> AffinePlan:
-    """Return the plan base + m spread, after the first cycle."""
+    """Return the plan that allocates base + m spread in all cycles after the first."""
     base, spread = base.copy(), spread.copy()
     base[:, 0], spread[:, 0] = world.first, 0.0
     return AffinePlan(world, Estimate(base=base, spread=spread))

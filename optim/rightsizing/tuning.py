@@ -4,8 +4,8 @@ Multipliers are tuned by split conformal prediction. From each of n units (conta
 one cycle after the first is sampled, with its need: the peak of an incompressible resource, a random sample of a rate.
 Cycles of a container aren't exchangeable, but containers are. The smallest multiplier whose allocation covers at least
 ceil((n + 1)(1 - a)) of the n draws covers a draw from a new container with probability at least 1 - a, over containers
-and draws. On average at most a fraction a of a new container's cycles after the first is killed, or of its samples
-throttled.
+and draws. So, on average over new containers, at most a fraction a of the cycles after the first have a kill, or of the
+samples are throttled.
 
 References
 ----------
@@ -28,7 +28,7 @@ from optim.rightsizing.policy import Plan
 from optim.rightsizing.world import World
 
 IsMet = Callable[[FloatArray], NDArray[np.bool_]]
-"""Function that returns whether an allocation, shape (C, K, R), meets the requirement of each resource, shape (R,)."""
+"""Function from an allocation, shape (C, K, R), to whether it meets the requirement of each resource, shape (R,)."""
 
 MAX_MULTIPLIER = 1024.0
 """Maximum multiplier."""
@@ -47,7 +47,7 @@ class Tuned:
     Attributes
     ----------
     multiplier
-        Shape (R,).
+        Shape (R,): multiplier of each resource.
     is_reached
         Shape (R,): whether the requirement is met; if not, the multiplier is the maximum.
     """
@@ -59,8 +59,9 @@ class Tuned:
 def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
     """Return the smallest nonnegative multipliers whose allocation meets the requirement.
 
-    The requirement must be monotone: all larger allocations meet it as well. With feedback (kills raise later estimates)
-    allocations may decrease with the multiplier; then the result meets the requirement, and slightly smaller values don't.
+    The requirement must be monotone: if an allocation meets it, all larger allocations do. If kills raise later
+    estimates (feedback), an allocation may decrease with the multiplier. Then the result meets the requirement, and
+    slightly smaller values don't, but even smaller values may.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ class Slo:
         return self.measure is Measure.HARM
 
     def allowed(self, world: World) -> FloatArray:
-        """Return the allowed fraction of each resource, shape (R,)."""
+        """Return the allowed fraction of violations for each resource, shape (R,)."""
         if self.measure is Measure.UNDER_TIME:
             return np.full(len(world.resources), self.under_time)
         return np.where(world.is_level, self.kills, self.throttled)
@@ -149,7 +150,7 @@ class Slo:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draws:
-    """One draw per unit: its series, its cycle, and its need; all arrays have shape (n, R)."""
+    """One draw per unit and resource: the series, the cycle and the need; each array has shape (n, R) for n units."""
 
     series: IntArray
     cycle: IntArray
@@ -164,8 +165,8 @@ class Draws:
 def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False) -> Draws:
     """Sample a cycle after the first from each unit that has one.
 
-    For an incompressible resource all these cycles are equally likely, for a rate in proportion to their numbers of
-    samples. With `is_whole`, only complete cycles are sampled.
+    For an incompressible resource all of the unit's cycles after the first are equally likely; for a rate their
+    probabilities are proportional to their numbers of samples. With `is_whole`, only complete cycles are sampled.
     """
     samples = world.samples[:, 1:]
     if is_whole:
@@ -192,14 +193,14 @@ def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False
 
 
 def num_drawn(world: World) -> int:
-    """Return the number of units from which `draw_needs` samples a cycle that may be incomplete."""
+    """Return the number of units from which `draw_needs` samples a cycle without `is_whole`."""
     return len(np.unique(world.group[(world.samples[:, 1:] > 0).any(axis=1)]))
 
 
 def guaranteed(world: World, slo: Slo) -> FloatArray:
-    """Return the risk that tuning guarantees for new containers, shape (R,): the allowed fraction, or 1 / (n + 1) if n is small.
+    """Return the risk that tuning on n units guarantees for new containers: the allowed fraction, or 1 / (n + 1) if larger.
 
-    NaN under the paper's measure, which has no guarantee.
+    The shape is (R,). The risk is NaN under the paper's measure, which has no guarantee.
     """
     if not slo.is_charged:
         return np.full(len(world.resources), np.nan)
@@ -207,20 +208,20 @@ def guaranteed(world: World, slo: Slo) -> FloatArray:
 
 
 def min_covered(number: int, share: float) -> int:
-    """Return how many of n draws to cover so that a new draw is covered with probability 1 - `share`; above n if n is small."""
+    """Return how many of n draws to cover for coverage 1 - `share` of a new draw; more than n if n is too small."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)
 
 
 def num_needed(share: float) -> int:
-    """Return the fewest draws with which a coverage of 1 - `share` can be guaranteed, about 1 / share - 1."""
+    """Return the minimum number of draws with which a coverage of 1 - `share` can be guaranteed, about 1 / share - 1."""
     return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
 
 
 def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
     """Return the test of allocations on a world of calibration containers.
 
-    With fewer than `num_needed` units no allocation has the guarantee; then all draws must be covered, and the guaranteed risk
-    is 1 / (n + 1).
+    With fewer than `num_needed` units the allowed risk can't be guaranteed. Then all n draws must be covered, and the
+    guaranteed risk is 1 / (n + 1).
     """
     allowed = slo.allowed(world)
     if slo.measure is Measure.UNDER_TIME:
@@ -229,11 +230,11 @@ def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
 
 
 def covering(draws: Draws, allowed: FloatArray) -> IsMet:
-    """Return the test whether at most the allowed fraction of draws, shape (R,), is uncovered."""
+    """Return a test whether an allocation covers enough of the draws for the allowed fractions, shape (R,)."""
     min_number = num_to_cover(len(draws.need), allowed)
     return lambda allocation: draws.covered(allocation) >= min_number
 
 
 def num_to_cover(number: int, allowed: FloatArray) -> IntArray:
-    """Return how many of n draws must be covered for each allowed uncovered fraction: all if n is too small."""
+    """Return how many of `number` draws must be covered for each allowed fraction; all of them if `number` is too small."""
     return np.array([min(min_covered(number, share), number) for share in allowed.tolist()])

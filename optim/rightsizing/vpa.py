@@ -60,7 +60,7 @@ class Buckets:
 
 
 class DecayingHistograms:
-    """One histogram per row. Instead of decaying the weights of old samples, later samples get larger weights.
+    """Histograms, one per row. Instead of decaying the weights of old samples, later samples get larger weights.
 
     Parameters
     ----------
@@ -75,17 +75,17 @@ class DecayingHistograms:
         self.weight = np.zeros((rows, buckets.count))
 
     def add(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
-        """Add one sample to each of the given rows, which must differ."""
+        """Add one sample to the histogram of each given row; the rows must differ."""
         self.weight[rows, self.buckets.find(value)] += weight * decay(time_s)
 
     def subtract(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
-        """Remove a sample that was added; weights below the threshold of empty buckets become 0."""
+        """Remove a sample that was added earlier; weights below `EPSILON` become 0."""
         bucket = self.buckets.find(value)
         remaining = self.weight[rows, bucket] - weight * decay(time_s)
         self.weight[rows, bucket] = np.where(remaining < EPSILON, 0.0, remaining)
 
     def percentile(self, level: float, count: int) -> FloatArray:
-        """Return a percentile of the first `count` histograms, shape (count,): the upper end of its bucket, 0 if empty."""
+        """Return a percentile of each of the first `count` histograms: the upper end of the percentile's bucket, 0 if empty."""
         weight = self.weight[:count]
         is_full = weight >= EPSILON
         last = self.buckets.count - 1
@@ -100,7 +100,7 @@ class DecayingHistograms:
 
 
 def decay(time_s: float) -> float:
-    """Return the factor on the weight of a sample at a time: it doubles every half-life."""
+    """Return the weight factor of a sample at a given time, which doubles every half-life."""
     return float(2.0 ** (time_s / HALF_LIFE_S))
 
 
@@ -133,12 +133,12 @@ OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
     traits=(Trait.FEEDBACK,),
 )
 class VerticalPodAutoscaler:
-    """Kubernetes' recommender, one histogram per container and resource; for incompressible resources, of daily peaks.
+    """Kubernetes' recommender, with a histogram of samples (rates) or daily peaks (incompressible) per container.
 
     Parameters
     ----------
     world
-        Containers; none gets less than 25 milli-cores and 250 MiB.
+        Containers; each gets at least 25 milli-cores and 250 MiB.
     """
 
     def __init__(self, world: World) -> None:
@@ -169,7 +169,7 @@ class VerticalPodAutoscaler:
     def _observe(self, value: FloatArray, time_s: float) -> None:
         """Add one sample of each running container, shape (A, R)."""
         rows = self._rows[: len(value)]
-        # The first sample opens the first window.
+        # The first window begins at the first sample.
         window = int((time_s - self._begin_s) // PEAK_WINDOW_S)
         if window != self._window:
             self._window = window
@@ -181,7 +181,7 @@ class VerticalPodAutoscaler:
                 histogram.add(rows, value[:, column], RATE_WEIGHT, time_s)
 
     def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
-        """Replace the current window's peak by a value that is larger; peaks have the time of the window's end."""
+        """Replace the current window's peak in rows where the value is larger; a peak counts at the end of its window."""
         end_s = self._begin_s + (self._window + 1) * PEAK_WINDOW_S
         old = self._peak[rows, column]
         is_larger = value > old
@@ -192,7 +192,7 @@ class VerticalPodAutoscaler:
         self._peak[larger, column] = value[is_larger]
 
     def _record_kills(self, view: CycleView) -> None:
-        """Record a larger peak for incompressible resources that caused a kill in the previous cycle."""
+        """Record a raised peak for each incompressible resource that caused a kill in the previous cycle."""
         for column, resource in enumerate(self._resources):
             if not resource.is_level:
                 continue
@@ -203,7 +203,7 @@ class VerticalPodAutoscaler:
 
 
 def samples_a_minute(interval_s: float) -> int:
-    """Return the number of samples between runs of the recommender, which runs every minute."""
+    """Return the number of samples per run of the recommender, which runs every minute; at least 1."""
     return max(1, round(SAMPLE_S / interval_s))
 
 

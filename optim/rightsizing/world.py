@@ -17,15 +17,15 @@ CYCLE_S = 600.0
 """Ten minutes between decisions, as in HotCloud 2020, section 4."""
 
 POOLED_LEVEL = 0.95
-"""Quantile of all training samples that each container is allocated in its first cycle."""
+"""Level of the quantile of all training samples that containers are allocated in the first cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseLabels:
     """Phases of the simulated containers and of the training containers.
 
-    A label may depend only on its sample and earlier ones. Labels can come from any source: the truth of a generator, a fitted
-    model, a rule.
+    A label may depend only on its sample and earlier samples. Labels can come from any source: a generator's true
+    phases, a fitted model, or a rule.
 
     Attributes
     ----------
@@ -49,10 +49,11 @@ class World:
     Attributes
     ----------
     resources
-        R resources.
+        The R resources.
     values
-        Shape (C, K n, R): demand, with K the maximum number of cycles and n the samples per cycle; 0 after a container's end.
-        Demand above a container's limit is capped at the limit, since no policy can allocate more.
+        Shape (C, K n, R): demand of C containers, with K the maximum number of cycles and n the number of samples per
+        cycle; 0 after a container's end. Demand above a container's limit is capped at the limit, since no policy can
+        allocate more.
     lengths
         Shape (C,): number of samples of each container, decreasing.
     group
@@ -123,7 +124,7 @@ class World:
 
     @property
     def is_sample(self) -> NDArray[np.bool_]:
-        """Whether the container has this sample, shape (C, K, n)."""
+        """Whether the container still runs at this sample, shape (C, K, n)."""
         return np.arange(self.cycle_samples) < self.samples[:, :, None]
 
     @property
@@ -225,7 +226,7 @@ class WorldOptions:
     encoder
         Encoder of the phase model, or ``truth`` for the true phases of generated series.
     num_phases
-        Number of phases; None for the model's choice.
+        Number of phases; None to let the model choose it.
     test_share
         Fraction of containers for testing.
     calibration_share
@@ -357,7 +358,7 @@ def prepare_split(
 def find_phases(
     training: ContainerSeries, parts: Sequence[ContainerSeries], options: WorldOptions, seed: int
 ) -> tuple[PhaseLabels, ...]:
-    """Return phases of the given parts and of the training part, from a model fitted on the training part only."""
+    """Return the phases of each of `parts` and of the training series, from a model fitted on the training series only."""
     if options.encoder == TRUTH:
         number = len(training.phase_names)
         return tuple(PhaseLabels(labels=_truth(part), training=_truth(training), num_phases=number) for part in parts)
