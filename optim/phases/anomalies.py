@@ -14,7 +14,7 @@ from optim.phases.encoders.hmm import HmmEncoder
 from optim.phases.preprocessing import ScaledSeries, Scaling
 
 DOUBT_ERRORS = 2.0
-"""Increase of a drift trigger's slack, in standard errors of the calibration's mean."""
+"""Number of standard errors of the calibration's mean by which a drift trigger's slack is increased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,12 @@ class Calibration:
     Attributes
     ----------
     threshold
-        Samples with a higher score are anomalies.
+        Score above which a sample is an anomaly.
     rate
         Share of held-out samples above the threshold, or an upper bound on it (see `calibrate`).
     mean, deviation
-        Mean and standard deviation of a new container's mean score. The latter includes the sampling error of the mean.
+        Mean and standard deviation of a new container's mean score. The standard deviation includes the sampling error
+        of `mean`.
     num_containers
         Number of containers in the calibration.
     """
@@ -41,7 +42,7 @@ class Calibration:
 
 
 def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0.0) -> Calibration:
-    """Set the threshold so that at most a share `rate` of held-out samples is above it, and that it is at least `noise`.
+    """Set the threshold to at least `noise`, such that at most a share `rate` of held-out samples is above it.
 
     Parameters
     ----------
@@ -52,8 +53,8 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
     rate
         Allowed share of samples above the threshold, in (0, 1).
     noise
-        Largest score due to rounding and sensor noise: lower bound of the threshold, and of the standard deviation of a
-        container's mean.
+        Largest score due to rounding and sensor noise. It is a lower bound of the threshold, and of the standard
+        deviation of a container's mean score.
 
     Raises
     ------
@@ -70,7 +71,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
     means = container_means(scores, owner)
     spread = float(means.std(ddof=1) * np.sqrt(1 + 1 / len(means))) if len(means) > 1 else 0.0
     return Calibration(
-        # The smallest observed score with at most this share above it.
+        # The smallest observed score with at most a share `rate` of the scores above it.
         threshold=max(float(np.quantile(scores, 1 - rate, method="higher")), noise),
         rate=rate,
         mean=float(means.mean()),
@@ -86,13 +87,13 @@ def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
 
 
 class DriftTrigger:
-    """Cumulative sum of the excess of containers' mean scores over the calibration's; it detects small but lasting excesses.
+    """Cumulative sum of the excess of containers' mean scores over the calibration's mean; detects small lasting shifts.
 
-    The sum is ``s <- max(0, s + z - slack)`` with z a container's `excess`. It triggers as soon as s exceeds `limit`,
-    until `reset`. The slack is increased by two standard errors of the calibration's mean, whose error would otherwise
-    accumulate to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many containers, a false alarm
-    occurs about once in 930 containers, and a shift of one standard deviation is found after about ten (Montgomery, Introduction
-    to Statistical Quality Control, table of average run lengths of the one-sided sum).
+    The sum is ``s <- max(0, s + z - slack)`` with z a container's `excess`. The trigger fires as soon as s exceeds `limit`,
+    and stays on until `reset`. The slack is increased by two standard errors of the calibration's mean, since the error of
+    this mean would otherwise add up to a false alarm. With normal z, slack 0.5, limit 5 and a calibration from many
+    containers, a false alarm occurs about once in 930 containers, and a shift of one standard deviation is found after
+    about ten containers (Montgomery, Introduction to Statistical Quality Control, table of average run lengths).
 
     Parameters
     ----------
@@ -135,7 +136,7 @@ class DriftTrigger:
         return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
-        """Restart the sum, after an update of the model."""
+        """Set the sum to 0, after an update of the model."""
         self.sum = 0.0
         self.is_triggered = False
 
@@ -143,7 +144,7 @@ class DriftTrigger:
 DELAYS = 3
 
 MIN_ERROR = 1e-3
-"""Lower limit of the standard deviation of scaled errors: smaller errors are rounding and sensor noise."""
+"""Lower limit of the standard deviation of forecast errors in scaled units: smaller errors are rounding and sensor noise."""
 
 
 class AnomalyKind(StrEnum):
@@ -158,12 +159,14 @@ class AnomalyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearForecast:
-    """The best linear forecast of a sample from the three previous ones.
+    """The best linear forecast of a sample from the three previous samples, for R resources.
 
     Attributes
     ----------
-    matrix, bias
-        Shape (3 R, R) and (R,).
+    matrix
+        Shape (3 R, R): coefficients of the three previous samples, oldest first.
+    bias
+        Shape (R,): constant term.
     deviation
         Shape (R,): standard deviation of the errors on the training series, at least `MIN_ERROR`.
     """
@@ -187,12 +190,12 @@ class LinearForecast:
         return np.asarray(windows[:, -1] - history @ self.matrix - self.bias)
 
     def scores(self, series: ScaledSeries) -> FloatArray:
-        """Return ``log(1 + mean over resources of squared errors, each divided by its standard deviation)`` at ``series.ends(3)``."""
+        """Return ``log(1 + mean over resources of (error / deviation)^2)`` at ``series.ends(3)``, shape (n,)."""
         return np.asarray(np.log1p(((self.errors(series) / self.deviation) ** 2).mean(axis=1)))
 
     @property
     def min_score(self) -> float:
-        """Score up to which errors are rounding and sensor noise: above 0 if training series were constant."""
+        """Largest score due to rounding and sensor noise; 0 unless the training series were constant."""
         return float(np.log(2.0)) if (self.deviation <= MIN_ERROR).all() else 0.0
 
 
@@ -223,7 +226,7 @@ class Scoring:
         return scores
 
     def owned_scores(self, grid: ContainerSeries, kind: AnomalyKind) -> tuple[FloatArray, IntArray]:
-        """Return the available scores, shape (n,), and the container of each."""
+        """Return the scores of all samples with enough history, shape (n,), and the container of each."""
         scores = self.scores(grid, kind)
         known = np.isfinite(scores)
         return scores[known], grid.owner[known]
@@ -246,6 +249,6 @@ class Scoring:
 
 
 def anomaly_kinds(encoder: Encoder) -> tuple[AnomalyKind, ...]:
-    """Return the scores that an encoder allows, the one that finds most faults last."""
+    """Return the anomaly scores that an encoder allows; the score that finds most faults is last."""
     specific = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
     return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in specific.items() if isinstance(encoder, owner)))

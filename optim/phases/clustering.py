@@ -13,7 +13,7 @@ from optim.models.containers.series import Resource
 
 
 def group_sums(values: FloatArray | IntArray, group: IntArray, num_groups: int) -> FloatArray:
-    """Return the sum of each group's rows, shape (groups, R), from values (n, R) and the group of each row (n,)."""
+    """Return the sum of each group's rows, shape (groups, R), from values of shape (n, R) and each row's group, shape (n,)."""
     return np.stack([np.bincount(group, weights=column, minlength=num_groups) for column in values.T], axis=1)
 
 
@@ -53,7 +53,7 @@ def confusion(truth: IntArray, labels: IntArray) -> IntArray:
 
 
 def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
-    """Return the adjusted Rand index: 1 for equal partitions, with mean 0 for independent ones.
+    """Return the adjusted Rand index: 1 for equal partitions, and 0 on average for independent partitions.
 
     References
     ----------
@@ -66,12 +66,12 @@ def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
         return 1.0
     expected = rows * columns / every
     max_together = (rows + columns) / 2
-    # One cluster in both, or only singletons in both: equal partitions.
+    # Both partitions have one cluster, or only clusters of one sample: they are equal.
     return 1.0 if max_together == expected else (together - expected) / (max_together - expected)
 
 
 def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
-    """Return mutual information adjusted for chance, over the mean of both entropies: 1 for equal partitions.
+    """Return the mutual information, adjusted for chance and relative to the mean of both entropies: 1 for equal partitions.
 
     References
     ----------
@@ -93,7 +93,7 @@ def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
 
 
 def _expected_information(row: int, column: int, total: int) -> float:
-    """Return a cell's mean contribution to the information over all tables with these margins; its count is hypergeometric."""
+    """Return a cell's expected contribution to the mutual information, over all tables with these margins."""
     from scipy.special import gammaln
 
     count = np.arange(max(1, row + column - total), min(row, column) + 1)
@@ -107,7 +107,7 @@ def _expected_information(row: int, column: int, total: int) -> float:
 
 
 def matched_f1(truth: IntArray, labels: IntArray) -> FloatArray:
-    """Return F1 of each true class, after the one-to-one matching of labels to classes that matches most samples."""
+    """Return the F1 score of each true class, after labels are matched one-to-one with classes to match most samples."""
     from scipy.optimize import linear_sum_assignment
 
     table = confusion(truth, labels)
@@ -136,10 +136,10 @@ def _pairs(counts: FloatArray) -> FloatArray:
 MIN_CLUSTERS, MAX_CLUSTERS = 2, 12
 
 MIN_GAIN = 0.02
-"""Minimum decrease of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
+"""Minimum decrease of the held-out sum of squares from k - 1 to k clusters, relative to the sum of squares of one cluster."""
 
 MIN_STABILITY = 0.8
-"""Minimum mean agreement of partitions fitted on different halves of the containers."""
+"""Minimum mean adjusted Rand index of partitions fitted on different halves of the containers."""
 
 NUM_HALVES = 10
 
@@ -158,7 +158,7 @@ class CountRow:
     num_clusters
         Number of clusters k.
     held_out
-        Held-out sum of squares as a share of that of one cluster.
+        Held-out sum of squares, relative to the held-out sum of squares of one cluster.
     gain
         Decrease of `held_out` from k - 1 to k clusters.
     stability
@@ -187,8 +187,8 @@ def fit_clusters(
 ) -> FloatArray:
     """Return the centres (k, width) of k-means with k-means++ seeds, the best of `restarts` runs.
 
-    `most_clusters` pads the arrays, so that one compilation serves every k up to it; without it each k is compiled, but
-    runs faster.
+    With `most_clusters` the arrays are padded, so that one compilation serves every k up to this number. Without it,
+    each k is compiled separately, but runs faster.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def fit_clusters(
 
 
 def assign(embeddings: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the nearest centre of each embedding, the first one in a tie."""
+    """Return the index of the centre nearest to each embedding, the first in a tie."""
     return np.asarray(np.argmin(squared_distances(embeddings, centres), axis=1), dtype=np.int64)
 
 
@@ -233,7 +233,7 @@ def squared_distances(embeddings: FloatArray, centres: FloatArray) -> FloatArray
 def choose_count(
     training: FloatArray, owner: IntArray, held_out: FloatArray, seed: int, candidates: Sequence[int] | None = None
 ) -> tuple[int, tuple[CountRow, ...]]:
-    """Return the largest number of clusters that improves the fit enough and is stable, or 2 if none does, and the criteria.
+    """Return the largest number of clusters that fits well enough and is stable (2 if none is), and the criteria.
 
     Parameters
     ----------
@@ -290,12 +290,12 @@ def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resou
 
 
 def updated_centres(centres: FloatArray, weights: FloatArray, embeddings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Move each centre to the mean of its previous embeddings and of further ones that are nearest to it.
+    """Move each centre to the mean of its previous embeddings and of the further embeddings nearest to it.
 
     Parameters
     ----------
     centres
-        Shape (K, width).
+        Shape (K, width): the centres.
     weights
         Shape (K,): number of previous embeddings of each centre.
     embeddings
@@ -304,7 +304,7 @@ def updated_centres(centres: FloatArray, weights: FloatArray, embeddings: FloatA
     Returns
     -------
     tuple of numpy.ndarray
-        Centres and weights, shapes as given.
+        New centres and weights, with the shapes of the arguments.
     """
     count = len(centres)
     labels = assign(embeddings, centres)
@@ -324,7 +324,7 @@ def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray,
 
 
 def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
-    """Return weights, 0 or 1, that select random halves of the containers or, of a single container, of its embeddings."""
+    """Return weights (0 or 1) that select random halves of the containers or, if there is only one, of its embeddings."""
     groups = np.unique(owner)
     if len(groups) < 2:
         owner = groups = np.arange(len(owner))
@@ -335,7 +335,7 @@ def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
 
 
 def _stability(embeddings: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
-    """Return the mean agreement, on held-out embeddings, of the partitions fitted on any two of the halves."""
+    """Return the mean adjusted Rand index, on held-out embeddings, over all pairs of partitions fitted on the halves."""
     labels = [
         assign(
             held_out,

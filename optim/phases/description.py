@@ -29,17 +29,17 @@ class PhaseStatistics:
     mean, deviation
         Shape (K, R): mean and population standard deviation over all samples of a phase.
     within
-        Shape (K, R): root mean square deviation of samples from the mean of their run.
+        Shape (K, R): root mean square of the differences between samples and the mean of their run of equal phases.
     quantiles
         Shape (K, R, 201): quantiles 0, 0.005, ..., 1.
     slope
-        Shape (K, R): mean slope of a straight line through a window, units per second.
+        Shape (K, R): mean over the windows of the slope of a fitted straight line, in units of the resource per second.
     rising
         Shape (K, R): share of windows with a positive slope.
     window_deviation
         Shape (K, R): mean over the windows of the standard deviation within a window.
     autocorrelation
-        Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 for constant samples.
+        Shape (K, R): correlation of successive samples of a run, around the run's mean; 0 for constant samples.
     """
 
     count: IntArray
@@ -62,7 +62,7 @@ class PhaseStatistics:
         return at_level(self.quantiles, level)
 
     def merged(self, other: "PhaseStatistics") -> "PhaseStatistics":
-        """Return the statistics of both sets of samples; means and deviations exact, quantiles to half a per cent."""
+        """Return the statistics of both sets of samples together; means and standard deviations are exact, quantiles aren't."""
         total = np.maximum(self.count + other.count, 1)
         share, other_share = (self.count / total)[:, None], (other.count / total)[:, None]
         mean = share * self.mean + other_share * other.mean
@@ -89,7 +89,7 @@ class PhaseStatistics:
 
 
 def at_level(quantiles: FloatArray, level: float) -> FloatArray:
-    """Return a quantile from those at equally spaced levels 0, ..., 1, the last axis of a table."""
+    """Return a quantile by interpolation in a table, whose last axis has quantiles at equally spaced levels 0, ..., 1."""
     place = level * (quantiles.shape[-1] - 1)
     lower = min(int(place), quantiles.shape[-1] - 2)
     weight = place - lower
@@ -106,14 +106,15 @@ def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -
     weights
         Shape (K,): non-negative weights of sum 1.
     level
-        In [0, 1].
+        Level of the quantile, in [0, 1].
     """
     known = weights > 0
     points = np.unique(quantiles[known])
     below, up_to = np.zeros(len(points)), np.zeros(len(points))
     for weight, distribution in zip(weights[known].tolist(), quantiles[known], strict=True):
         between = np.interp(points, distribution, LEVELS, left=0.0, right=1.0)
-        # At equal quantiles the distribution jumps from the first of their levels to the last.
+        # Where successive quantiles are equal, the distribution function jumps from the first of their levels to the
+        # last.
         first, last = (
             np.searchsorted(distribution, points, side="left"),
             np.searchsorted(distribution, points, side="right") - 1,
@@ -135,7 +136,7 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
     series
         Series on a grid.
     labels
-        Shape (T,): phase of each sample; negative ones are ignored.
+        Shape (T,): phase of each sample; samples with a negative phase are ignored.
     num_phases
         Number of phases K.
     num_delays
@@ -171,11 +172,11 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
 def _autocorrelation(
     values: FloatArray, around: FloatArray, run: IntArray, labels: IntArray, num_phases: int
 ) -> FloatArray:
-    """Return the correlation of neighbouring samples of a run around its mean, shape (K, R)."""
+    """Return the correlation of successive samples of a run, around the run's mean, for each phase; shape (K, R)."""
     known, follows = np.flatnonzero(labels >= 0), np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
     product = group_sums(around[follows] * around[follows + 1], labels[follows], num_phases)
     square, size = (group_sums(part[known] ** 2, labels[known], num_phases) for part in (around, values))
-    # Equal values differ from their mean by rounding errors.
+    # Constant samples differ from their mean by rounding errors only.
     varies = square > 1e-18 * size
     return np.where(varies, product / np.where(varies, square, 1.0), 0.0)
 
@@ -190,12 +191,12 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
     shares
         Shape (S, K): share of each phase, in S mixtures; NaN in an unknown mixture.
     level
-        In [0, 1].
+        Level of the quantile, in [0, 1].
 
     Returns
     -------
     numpy.ndarray
-        Shape (S, R), units of the resources; NaN for an unknown mixture.
+        Quantile of each mixture and resource, in units of the resource, NaN for an unknown mixture; shape (S, R).
 
     Raises
     ------
@@ -214,7 +215,7 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
 
 
 def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:
-    """Return slope (units per second) and deviation of the window that ends at each sample, NaN without history."""
+    """Return slope (per second) and standard deviation of the window that ends at each sample, NaN without history."""
     interval_s = series.interval_s if series.interval_s is not None else 1.0
     ends, windows = series.ends(num_delays), series.windows(num_delays)
     clock = (np.arange(num_delays + 1) - num_delays / 2) * interval_s

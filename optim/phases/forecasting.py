@@ -13,25 +13,26 @@ from optim.core.errors import InvalidOptionError
 from optim.phases.sequences import PhaseRuns, change_transitions, sample_transitions
 
 MAX_DWELL = 512
-"""Samples after which a hazard is constant."""
+"""Number of samples in a phase after which its hazard is constant."""
 
 SHRINKAGE = 5.0
-"""Number of runs at risk at which a hazard is half-way to the phase's mean hazard."""
+"""Weight of the phase's mean hazard in an estimated hazard, as a number of runs at risk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DwellModel:
-    """Distributions of the dwell time, the number of samples of a run, of K phases.
+    """Distributions of the dwell times of K phases; a dwell time is the number of samples of a run, at most L here.
 
     Attributes
     ----------
     hazard
-        Shape (K, L): probability that a run ends after ``l + 1`` samples, given that it lasted so long. This is Kaplan-Meier's ratio of
-        ends to runs at risk, shrunk to the phase's mean hazard with the weight of `SHRINKAGE` runs.
+        Shape (K, L): probability that a run of at least ``l + 1`` samples ends after ``l + 1`` samples. This is Kaplan
+        and Meier's ratio of ends to runs at risk, shrunk to the phase's mean hazard with the weight of `SHRINKAGE`
+        runs.
     survival
         Shape (K, L): Kaplan-Meier estimate of the probability that a run is longer than ``l + 1`` samples.
     mean, p90
-        Shape (K,): mean dwell time, of runs cut at L samples, and its 90 % quantile.
+        Shape (K,) each: mean dwell time, with runs cut at L samples, and 90 % quantile of the dwell time.
     """
 
     hazard: FloatArray
@@ -43,8 +44,8 @@ class DwellModel:
 def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
     """Estimate hazards; the last run of a segment is censored, as its full length is unknown.
 
-    With d ends among n runs at risk, and h the phase's mean hazard, the hazard is ``(d + 5 h) / (n + 5)``; `survival`, `mean` and
-    `p90` are Kaplan and Meier's, with ``d / n``.
+    With d ends among n runs at risk, and h the phase's mean hazard, the hazard is ``(d + 5 h) / (n + 5)``. The
+    estimates `survival`, `mean` and `p90` are those of Kaplan and Meier, with ``d / n``.
 
     References
     ----------
@@ -58,7 +59,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
         is_ended = (np.arange(len(phase)) < len(phase) - 1) & (dwell <= MAX_DWELL)
         np.add.at(events, (phase[is_ended], place[is_ended]), 1)
     at_risk = leaves[:, ::-1].cumsum(axis=1)[:, ::-1]
-    # A phase without an observed end gets the smallest hazard that its time at risk allows.
+    # The added half end gives a phase without an observed end a small positive hazard.
     pooled = (events.sum(axis=1) + 0.5) / (at_risk.sum(axis=1) + 1.0)
     hazard = (events + SHRINKAGE * pooled[:, None]) / (at_risk + SHRINKAGE)
     plain = np.where(at_risk > 0, events / np.maximum(at_risk, 1.0), 0.0)
@@ -70,7 +71,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
 
 
 CONTINUATION = 4
-"""Number of phases after a match that a prototype forecast uses, and of last phases that it matches within a path."""
+"""Number of phases after a match that a prototype forecast uses, and maximum number of last phases that it matches."""
 
 
 class ForecastMethod(StrEnum):
@@ -79,9 +80,10 @@ class ForecastMethod(StrEnum):
     MARKOV = "markov"
     """The next sample's phase depends only on the current one; dwell times are geometric."""
     SEMI_MARKOV = "semi-markov"
-    """Dwell times follow the observed hazards, and changes depend on the phase that ends."""
+    """Dwell times follow the observed hazards, and the next phase depends on the phase that ends."""
     PROTOTYPE = "prototype"
-    """Dwell times as in semi-Markov; changes follow the training paths with the same beginning, or else the same last phases."""
+    """Dwell times are as in `SEMI_MARKOV`; the next phases are those of training paths with the same beginning or last
+    phases."""
     SAME = "same"
     """The phase stays: the baseline for the other methods."""
 
@@ -111,7 +113,7 @@ class PhaseForecaster:
         Parameters
         ----------
         phases
-            The phases so far, without repeated neighbours; the last one is the current phase.
+            The sequence of phases so far; successive phases differ, and the last is the current phase.
         dwell
             Samples spent in the current phase, at least 1.
         num_steps
@@ -174,7 +176,7 @@ class PhaseForecaster:
         return probabilities
 
     def _continuations(self, phases: tuple[int, ...]) -> Counter[tuple[int, ...]]:
-        """Count the continuations of training paths that begin with these phases or, if none does, contain the last of them."""
+        """Count the continuations, in training paths, of all these phases from a path's beginning, or else of the last ones."""
         ways: Counter[tuple[int, ...]] = Counter()
         for path, number in self._paths.items():
             if len(path) > len(phases) and path[: len(phases)] == phases:
@@ -190,7 +192,7 @@ class PhaseForecaster:
         return ways or Counter({(): 1})
 
     def _along(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
-        """Return the forecast of a container that takes these phases in turn, and then changes as training containers did."""
+        """Return the forecast of a container that goes through the phases `way`, and then as training containers do."""
         key = (way, min(dwell, MAX_DWELL), num_steps)
         if key not in self._chains:
             self._chains[key] = self._chain(way, dwell, num_steps)
@@ -205,7 +207,7 @@ class PhaseForecaster:
         for step in range(num_steps):
             state, gone = _aged(state, hazard)
             state[1:, 0] += gone[:-1]
-            # After the last of these phases, the Markov chain of samples continues.
+            # After the last phase of `way`, the forecast follows the Markov chain of samples.
             beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
             np.add.at(probabilities[step], list(way), state.sum(axis=1))
             probabilities[step] += beyond
@@ -213,7 +215,7 @@ class PhaseForecaster:
 
 
 def _aged(state: FloatArray, hazard: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the remaining probability, one sample older, and the probability that leaves each row; the last age is open-ended."""
+    """Return the probability that stays in each phase, one sample older, and the probability that leaves each phase."""
     leaving = state * hazard
     stays = state - leaving
     older = np.zeros_like(state)
@@ -225,7 +227,7 @@ def _aged(state: FloatArray, hazard: FloatArray) -> tuple[FloatArray, FloatArray
 def forecast_segments(
     forecaster: PhaseForecaster, runs: PhaseRuns, num_steps: int, method: ForecastMethod | str
 ) -> FloatArray:
-    """Return the probability of each phase after the end of each segment, shape (S, num_steps, K); NaN without a run."""
+    """Return the phases' probabilities after the end of each segment, NaN without a run; shape (S, num_steps, K)."""
     probabilities = np.full((runs.num_segments, num_steps, forecaster.num_phases), np.nan)
     for segment, (begin, end) in enumerate(zip(runs.offsets[:-1].tolist(), runs.offsets[1:].tolist(), strict=True)):
         if end > begin:
@@ -245,8 +247,8 @@ def forecast_scores(
 ) -> dict[int, tuple[float, float]]:
     """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
 
-    Both scores are proper: a true forecast has the lowest mean score. The log-loss is infinite, and so is its mean, if a forecast
-    excludes the actual phase; the Brier score, at most 2, also compares such forecasts.
+    Both scores are proper: the true probabilities have the lowest mean score. The log-loss is infinite, and so is its
+    mean, if a forecast excludes the actual phase. The Brier score is at most 2 and can compare such forecasts as well.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The phase model of container metrics: fit, label, forecast, watch, update, save and load."""
+"""The phase model of container metrics: fits, labels, forecasts, anomaly scores, updates, and files."""
 
 import json
 import warnings
@@ -58,7 +58,7 @@ DEFAULT_ENCODER = "hmm"
 
 @dataclass(kw_only=True, eq=False)
 class PhaseParameters:
-    """The parameters of `PhaseModel`, stored unchecked; each is checked where it is used."""
+    """The parameters of `PhaseModel`; they are stored unchecked, and each is checked where it is used."""
 
     encoder: str = DEFAULT_ENCODER
     encoder_options: Mapping[str, Any] | None = None
@@ -75,7 +75,7 @@ class PhaseParameters:
     seed: int = 0
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; none has nested parameters, so that `deep` has no effect."""
+        """Return the parameters by name; `deep` has no effect, since no parameter has parameters of its own."""
         del deep
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -120,9 +120,9 @@ class Pipeline:
     scaling
         Fitted scaling.
     encoder
-        Fitted encoder; may be unfitted if only `scaled` is called.
+        Fitted encoder; an unfitted encoder suffices for calls of `scaled`.
     is_padded
-        Whether the first sample is repeated as history, so that every sample has an embedding.
+        Whether the first sample of each segment is repeated as its history, so that every sample has an embedding.
     """
 
     scaling: Scaling
@@ -142,16 +142,16 @@ class Pipeline:
         return embeddings, grid.ends(self.encoder.num_delays)
 
     def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
-        """Return each sample's phase, shape (T,): the majority of the last samples' nearest centres; -1 without history.
+        """Return each sample's phase, the most frequent nearest centre of the last samples; -1 without history; shape (T,).
 
         Parameters
         ----------
         grid
             Series of T samples.
         centres
-            Shape (K, width).
+            Shape (K, width): centres of the clusters.
         smoothing
-            Number of labels for the majority, at least 1.
+            Number of last samples, the current one included, whose nearest centres are counted; at least 1.
         """
         labels = np.full(grid.num_samples, UNKNOWN_PHASE, dtype=np.int64)
         embeddings, rows = self.embeddings(grid)
@@ -162,7 +162,7 @@ class Pipeline:
 
 
 def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) -> IntArray:
-    """Return at each sample the most frequent label among the last `size` ones of its segment, this sample's included.
+    """Return at each sample the most frequent of the segment's last `size` labels, including the sample's own label.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) ->
     lengths
         Number of labels of each segment, zeros allowed.
     size
-        Number of labels for the majority; in a tie the sample's label wins, then the lowest.
+        Number of labels that are counted; in a tie the sample's own label wins, then the lowest label.
     num_labels
         Number of distinct labels.
     """
@@ -216,7 +216,7 @@ class FittedPhases(PhaseParameters):
 
     @property
     def default_score(self) -> AnomalyKind:
-        """Score used by default: among the calibrated scores, the one that finds most faults."""
+        """Default anomaly score: the calibrated score that finds most faults."""
         self._require_fit()
         return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
 
@@ -259,7 +259,7 @@ class FittedPhases(PhaseParameters):
         Returns
         -------
         numpy.ndarray
-            Shape (S, num_steps, K); NaN for a segment without a phase.
+            Shape (S, num_steps, K) for S segments and K phases; NaN for a segment without a phase.
         """
         phased = self.label(series)
         runs = runs_of(phased.labels, phased.series.lengths, self.min_dwell)
@@ -272,15 +272,15 @@ class FittedPhases(PhaseParameters):
         num_steps: int = 40,
         method: ForecastMethod | str = ForecastMethod.SEMI_MARKOV,
     ) -> FloatArray:
-        """Return the quantile at `level` of the demand over the next `num_steps` samples, with equal weights.
+        """Return the quantile at `level` of the demand in the next `num_steps` samples, which count equally.
 
-        The demand is a mixture of the phases' distributions over the training containers, weighted by the forecast shares of
-        the next samples.
+        The demand's distribution is a mixture of the phases' distributions in the training containers, weighted by the
+        forecast shares of the phases in these samples.
 
         Returns
         -------
         numpy.ndarray
-            Shape (S, R); NaN for a segment without a phase.
+            Shape (S, R) for S segments and R resources; NaN for a segment without a phase.
         """
         shares = self.forecast(series, num_steps, method).mean(axis=1)
         return demand_quantiles(self.statistics_, shares, level)
@@ -304,7 +304,7 @@ class FittedPhases(PhaseParameters):
         return container_means(*self._scoring.owned_scores(grid, self._kind(kind)))
 
     def drift_trigger(self, kind: AnomalyKind | str | None = None) -> DriftTrigger:
-        """Return a trigger that reports when containers deviate from those of the fit."""
+        """Return a trigger that fires when the scores of further containers exceed those of the calibration."""
         self._require_fit()
         return DriftTrigger(self.calibrations_[str(self._kind(kind))])
 
@@ -331,7 +331,7 @@ class FittedPhases(PhaseParameters):
         return prefix_tree(packed_sequences(self.runs_))
 
     def prototypes(self) -> Prototypes:
-        """Return the fewest paths that cover 90 % of the containers."""
+        """Return the smallest set of paths that 90 % of the containers follow."""
         self._require_fit()
         return prototypes(packed_sequences(self.runs_))
 
@@ -394,7 +394,7 @@ class TrainingSplit:
     training
         Series to which scaling, encoder and clusters are fitted.
     held_out
-        Series that determine the number of phases and the order of changes, and calibrate scores.
+        Series that determine the number of phases and the order of the change model, and calibrate scores.
     every
         All series, in their order.
     """
@@ -405,7 +405,7 @@ class TrainingSplit:
 
 
 def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.random.Generator) -> TrainingSplit:
-    """Hold out a fifth of the containers; if only one is long enough, both parts consist of all containers.
+    """Hold out a fifth of the containers; if only one is long enough, both parts have all containers.
 
     Parameters
     ----------
@@ -447,8 +447,8 @@ def find_clusters(
     Returns
     -------
     tuple
-        Centres, shape (K, width); number of training embeddings of each, shape (K,); and the rows of `choose_count`, empty
-        if `num_phases` was given.
+        Centres, shape (K, width); number of training embeddings of each centre, shape (K,); and the rows of
+        `choose_count`, empty if `num_phases` was given.
     """
     embeddings, rows = pipeline.embeddings(split.training)
     owner = split.training.owner[rows]
@@ -470,7 +470,7 @@ def find_clusters(
 
 
 USUAL_PHASES = 5
-"""Number of phases in AI4DL (HotCloud 2020), a hint for encoders that need the number before it is known."""
+"""Number of phases in AI4DL (HotCloud 2020), used for encoders that need a number of phases before it is determined."""
 
 STATISTICS_DELAYS = 3
 
@@ -493,13 +493,13 @@ class PhaseModel(FittedPhases):
     has_logarithm
         Whether resources are scaled by their logarithm.
     is_padded
-        Whether the first sample is repeated as history, so that every sample has a phase.
+        Whether the first sample of each segment is repeated as its history, so that every sample has a phase.
     smoothing
         Number of last samples whose nearest clusters vote on the phase; 1 for no smoothing.
     min_dwell
-        Minimum samples of a run in sequences; shorter runs are merged into the previous one.
+        Minimum number of samples of a run in sequences; shorter runs are merged into the previous run.
     order
-        Number of phases on which the next phase depends; None for the order with the best held-out likelihood.
+        Number of last phases on which the next phase depends; None for the number with the best held-out likelihood.
     anomaly_rate
         Share of held-out samples that count as anomalies.
     seed
@@ -514,7 +514,7 @@ class PhaseModel(FittedPhases):
     runs_
         Runs of all training containers.
     order_, order_likelihoods_
-        Order of the change model, and held-out likelihoods of orders 1, 2, ....
+        Order of the change model, and mean held-out log-likelihood of each tried order (1, 2, ...).
     count_rows_
         Rows of `choose_count`; empty if `num_phases` was given.
     calibrations_
@@ -532,8 +532,8 @@ class PhaseModel(FittedPhases):
     def fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Find the phases of containers.
 
-        A fifth of the containers is held out to determine the number of phases and the order of changes, and to calibrate
-        the anomaly scores. Statistics, runs, tree and graph use all containers.
+        A fifth of the containers is held out to determine the number of phases and the order of the change model, and
+        to calibrate the anomaly scores. Statistics, runs, tree and graph use all containers.
 
         Parameters
         ----------
@@ -584,14 +584,14 @@ class PhaseModel(FittedPhases):
     def partial_fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Update with further containers: centres move, statistics and runs grow; scaling, encoder and names stay.
 
-        Each centre becomes the mean of its previous embeddings and those that are now nearest to it. The anomaly scores
-        are calibrated again, on the further containers alone. On an unfitted model, this is `fit`.
+        Each centre becomes the mean of its previous embeddings and of the new embeddings nearest to it. The anomaly
+        scores are calibrated again, with the further containers only. On an unfitted model, this is `fit`.
         """
         del y
         if not hasattr(self, "centres_"):
             return self.fit(series)
         grid = self.prepare(series).series
-        # All checks come before the first change.
+        # All checks precede the first change, so that an error leaves the model unchanged.
         calibrations = self._scoring.calibrations(grid, self.anomaly_rate)
         embeddings, _ = self._pipeline.embeddings(grid)
         self.centres_, self.weights_ = updated_centres(self.centres_, self.weights_, embeddings)
@@ -640,7 +640,7 @@ PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
         "statistics": ("statistics_", PhaseStatistics),
     }
 )
-"""Attribute and dataclass of each part of a model that consists of arrays, by the prefix of their names."""
+"""Attribute and dataclass of each part of a model that consists of arrays, by the prefix of the arrays' names."""
 
 
 def save_model(model: "PhaseModel", path: str | Path) -> None:
@@ -773,7 +773,7 @@ def _check_arrays(model: "PhaseModel", arrays: Arrays) -> None:
 
 
 def _check_relations(model: "PhaseModel") -> None:
-    """Raise ValueError unless arrays agree with each other."""
+    """Raise ValueError unless the arrays are consistent with each other."""
     offsets, quantiles = model.runs_.offsets, model.statistics_.quantiles
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(model.runs_.phase) or (np.diff(offsets) < 0).any():
         raise ValueError("'runs.offsets' must increase from 0 to the number of runs")

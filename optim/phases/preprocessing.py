@@ -11,7 +11,7 @@ from optim.core.limits import current_limits
 from optim.models.containers.series import ContainerSeries, Segmented
 
 CLOCK_TOL = 1e-9
-"""Relative tolerance for time stamps that are multiples of the interval."""
+"""Relative tolerance with which time stamps count as multiples of the interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,16 +31,16 @@ class Grid:
 
 
 def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Grid:
-    """Put series on a grid of `interval_s`.
+    """Convert series to a grid of times `interval_s` apart.
 
     Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate
     is the mean of a point's samples, an incompressible resource their maximum, so that peaks remain. A point without a
-    sample repeats the previous one. A new segment begins where neighbouring samples are more than `max_gap_s` apart.
+    sample repeats the previous point. A new segment begins where successive samples are more than `max_gap_s` apart.
 
     Parameters
     ----------
     series
-        Any series; those already on this grid without gaps are returned unchanged.
+        Any series; series that are already on this grid, without gaps, are returned unchanged.
     interval_s
         Seconds between points.
     max_gap_s
@@ -51,7 +51,7 @@ def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Gri
     InvalidOptionError
         If the interval isn't positive, is longer than `max_gap_s`, or gives more points than `ReadLimits.rows`.
     InvalidProblemError
-        If most neighbouring samples are more than `max_gap_s` apart.
+        If most successive samples are more than `max_gap_s` apart.
     """
     if not 0 < interval_s <= max_gap_s:
         raise InvalidOptionError(
@@ -81,7 +81,7 @@ def _require_neighbours(step: FloatArray, interval_s: float, max_gap_s: float) -
 
 
 def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np.bool_]) -> Grid:
-    """Resample, with a new segment wherever two neighbours aren't joined."""
+    """Resample; a new segment begins wherever `is_joined` is false for two successive samples."""
     begins = np.flatnonzero(np.concatenate([[True], ~is_joined]))
     part = np.cumsum(np.concatenate([[1], (~is_joined).astype(np.int64)])) - 1
     origin = series.time_s[begins]
@@ -132,7 +132,7 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
 
 
 def _summed(kills: FloatArray, row: IntArray, total: int) -> FloatArray:
-    """Return the number of kills in each grid point's samples, NaN where all are unknown, shape (total, R)."""
+    """Return the number of kills at each grid point, NaN where it is unknown for all of its samples; shape (total, R)."""
     is_known = np.isfinite(kills)
     number, known = (
         np.stack([np.bincount(row, column, total) for column in amounts.T], axis=1)
@@ -143,7 +143,7 @@ def _summed(kills: FloatArray, row: IntArray, total: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScaledSeries(Segmented):
-    """Scaled samples of many segments.
+    """Scaled samples of S segments, with R resources.
 
     Attributes
     ----------
@@ -180,10 +180,11 @@ class ScaledSeries(Segmented):
 def split_containers(
     series: ContainerSeries, share: float, rng: np.random.Generator, min_samples: int = 1
 ) -> tuple[IntArray, IntArray]:
-    """Split the containers at random, and return the segments of both parts; the second, held out, has the share `share`.
+    """Split the containers at random, and return the segments of both parts; the second has a share `share` of the units.
 
-    All segments of a container, and all containers of a unit (a pod), are in one part. Units without a segment of at least
-    `min_samples` are never held out, as they have no embedding. With a single such unit, both parts are all containers.
+    All segments of a container, and all containers of a unit (a pod), are in one part. Units whose segments are all shorter
+    than `min_samples` are never in the second part, as they have no embedding. If only one unit has a longer segment, both
+    parts have all containers.
     """
     owner = series.unit_index
     eligible = np.unique(owner[series.lengths >= min_samples])
@@ -197,10 +198,10 @@ def split_containers(
 
 
 MIN_SHARE = 0.01
-"""Offset of the logarithm as a share of a resource's mean; it suppresses differences between smaller values."""
+"""Offset added before the logarithm, as a share of a resource's mean; it suppresses differences between smaller values."""
 
 MAX_SCORE = 10.0
-"""Values are clipped at this number of standard deviations."""
+"""Scaled values are clipped at this number of standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -210,9 +211,9 @@ class Scaling:
     Attributes
     ----------
     offset
-        Shape (R,): offset before the logarithm; NaN for a resource without logarithm.
+        Shape (R,): offset added before the logarithm; NaN for a resource without logarithm.
     mean, deviation
-        Shape (R,): mean and standard deviation of the training samples, after the logarithm.
+        Shape (R,) each: mean and standard deviation of the training samples, after the logarithm.
     """
 
     offset: FloatArray
@@ -221,7 +222,7 @@ class Scaling:
 
     @classmethod
     def fit(cls, values: FloatArray, *, has_logarithm: bool) -> "Scaling":
-        """Return the scaling of training samples (T, R); a constant resource has standard deviation 1."""
+        """Return the scaling fitted to training samples, shape (T, R); a constant resource gets standard deviation 1."""
         width = values.shape[1]
         average = values.mean(axis=0)
         offset = np.where(average > 0, MIN_SHARE * average, 1.0) if has_logarithm else np.full(width, np.nan)

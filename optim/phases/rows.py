@@ -17,7 +17,7 @@ from optim.phases.sequences import pack, runs_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A model's result for a container.
+    """A model's anomaly result for one container.
 
     Attributes
     ----------
@@ -28,13 +28,13 @@ class Reading:
     anomalies
         Number of samples above the calibrated threshold.
     score
-        Mean score; `score`, `excess` and `drift_sum` are None if no sample has enough history.
+        Mean anomaly score. `score`, `excess` and `drift_sum` are None if no sample has enough history.
     excess
         Number of standard deviations by which the score is above the calibration's mean.
     drift_sum
         Cumulative sum of the drift trigger after this container.
     is_update_due
-        Whether the trigger has fired, at this container or before.
+        Whether the drift trigger has fired, at this container or an earlier one.
     """
 
     container: str
@@ -61,7 +61,7 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
     Returns
     -------
     tuple of Reading
-        One per container, over all its parts between gaps.
+        One result per container, over all of its segments.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def phase_rows(model: FittedPhases) -> Rows:
 
 
 def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
-    """Return the model's summary, with `ari` on the series of the fit if their true phases are known."""
+    """Return the model's summary, with the adjusted Rand index `ari` on these series if their true phases are known."""
     ranked, phased = model.prototypes(), model.label(series)
     truth, ari = phased.series.phase, None
     if truth is not None:
@@ -140,7 +140,7 @@ def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
 
 
 def sequence_rows(model: FittedPhases, series: ContainerSeries) -> Rows:
-    """Return one row per container without gaps, or per part between gaps: its phases, and its anomalies."""
+    """Return one row per segment (a container, or its part between two gaps): the phases and the anomalies."""
     phased = model.label(series)
     scores = model.anomaly_scores(phased.series)
     threshold = model.calibrations_[model.default_score].threshold
@@ -171,7 +171,7 @@ def edge_rows(model: FittedPhases, order: int | None = None) -> Rows:
 def score_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, methods: Sequence[ForecastMethod | str]
 ) -> Rows:
-    """Return one row per method and horizon, of at most `num_steps` samples, with its scores on these series."""
+    """Return one row per method and horizon (up to `num_steps` samples) with the forecast's scores on these series."""
     phased = model.label(series)
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     horizons = tuple(horizon for horizon in HORIZONS if horizon <= num_steps) or (num_steps,)
@@ -185,7 +185,7 @@ def score_rows(
 def forecast_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, level: float, method: ForecastMethod | str
 ) -> Rows:
-    """Return one row per segment: its phase, the forecast, and the quantile of its demand; all None if its phase is unknown."""
+    """Return one row per segment: phase, forecast and demand quantile; these are None if the phase is unknown."""
     phased = model.label(series)
     ahead = model.forecast(phased.series, num_steps, method)
     demand = model.demand_quantile(phased.series, level, num_steps, method)

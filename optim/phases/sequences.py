@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import networkx as nx
 
 PERIODS = (1, 2, 3)
-"""Lengths of repeated blocks, in order of the search; 1 only joins equal neighbours."""
+"""Lengths of the blocks whose repetitions are collapsed, in the order of the search; length 1 joins equal neighbours."""
 
 
 def pack(tokens: Sequence[str | int]) -> tuple[str, ...]:
     """Replace each block that is repeated at least twice by one token ``(x y)+``.
 
-    Blocks of two tokens come first, then those of three; of several repetitions the leftmost is replaced, with all its
-    repeats. The replacement continues until nothing changes, so that the function is idempotent, and blocks may be nested. Equal
-    neighbours become one token.
+    Equal neighbours become one token. Then blocks of two tokens are replaced, then blocks of three, each from left to
+    right with all its repetitions. The replacement continues until nothing changes, so that the function is idempotent,
+    and blocks may be nested.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class PhaseRuns:
     dwell
         Shape (N,): number of samples of each run.
     offsets
-        Shape (S + 1,): runs of segment s are ``offsets[s]`` to ``offsets[s + 1]``.
+        Shape (S + 1,): the runs of segment s have the indices from ``offsets[s]`` to ``offsets[s + 1] - 1``.
     """
 
     phase: IntArray
@@ -97,7 +97,7 @@ class PhaseRuns:
                 yield self.phase[begin:end], self.dwell[begin:end]
 
     def joined(self, other: "PhaseRuns") -> "PhaseRuns":
-        """Return these runs followed by those of further segments."""
+        """Return the runs of these segments followed by the runs of the segments of `other`."""
         return PhaseRuns(
             phase=np.concatenate([self.phase, other.phase]),
             dwell=np.concatenate([self.dwell, other.dwell]),
@@ -117,7 +117,7 @@ def runs_of(labels: IntArray, lengths: IntArray, min_dwell: int = 1) -> PhaseRun
     lengths
         Shape (S,): number of samples of each segment.
     min_dwell
-        Minimum samples of a run.
+        Minimum number of samples of a run.
     """
     segment = np.repeat(np.arange(len(lengths)), lengths)
     known = labels >= 0
@@ -159,9 +159,9 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
     Parameters
     ----------
     labels
-        Shape (T,); samples without a phase form separate runs.
+        Shape (T,): label of each sample; samples without a phase form separate runs.
     segment
-        Shape (T,): segment of each sample; its samples are in order of time.
+        Shape (T,): segment of each sample; the samples of a segment are in order of time.
     """
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
@@ -169,10 +169,10 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
 
 
 SMOOTHING = 0.5
-"""Pseudo-count of each transition."""
+"""Pseudo-count added to the count of each transition."""
 
 MIN_SEEN = 5
-"""Minimum number of occurrences of a context that is used."""
+"""Minimum number of occurrences at which a context is used."""
 
 MAX_ORDER = 4
 
@@ -192,7 +192,7 @@ def sample_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOO
 
 
 def change_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
-    """Return probabilities of the next, different phase, shape (K, K) with zeros on the diagonal.
+    """Return the probabilities of the next phase after each phase, shape (K, K), with zeros on the diagonal.
 
     The probabilities are conditional on a change, so that ends of containers don't count. If there is only one phase,
     it follows itself.
@@ -212,7 +212,7 @@ def _normalised(counts: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeModel:
-    """Probability of the next phase, or the end, given the last m phases.
+    """Probabilities of the next phase or the container's end, given the last m phases (the context).
 
     Attributes
     ----------
@@ -221,7 +221,8 @@ class ChangeModel:
     order
         Number m of last phases.
     counts
-        Counts of each symbol after each context of at most m symbols, for frequent contexts only.
+        Number of occurrences of each symbol (a phase or `END`) after each context of at most m symbols. Contexts of two
+        or more symbols are included if they occur at least `MIN_SEEN` times.
     """
 
     num_phases: int
@@ -231,9 +232,9 @@ class ChangeModel:
     def probabilities(self, history: Sequence[int]) -> FloatArray:
         """Return the probabilities of phases 0 to K - 1 and, last, of the end, given all phases so far; shape (K + 1,).
 
-        Estimates after contexts of all lengths are interpolated. With N the occurrences and T the distinct followers of
-        a context, its weight is N / (N + T), and the rest of the weight goes to the next shorter context (Witten and
-        Bell 1991, doi:10.1109/18.87000, method C). The current phase has probability zero.
+        Estimates from contexts of all lengths are interpolated. A context with N occurrences and T distinct followers
+        has weight N / (N + T); the rest of the weight goes to the next shorter context (Witten and Bell 1991,
+        doi:10.1109/18.87000, method C). The current phase has probability zero.
         """
         padded = (START, *history)
         symbols = [*range(self.num_phases), END]
@@ -286,7 +287,7 @@ def fit_changes(runs: PhaseRuns, num_phases: int, order: int) -> ChangeModel:
 
 
 def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> tuple[int, tuple[float, ...]]:
-    """Return the order with the highest held-out likelihood, the lowest in a tie, and the likelihoods of 1, 2, ..."""
+    """Return the order with the highest held-out likelihood (the lowest in a tie), and the likelihood of each order."""
     likelihoods = tuple(
         fit_changes(training, num_phases, order).log_likelihood(held_out) for order in range(1, MAX_ORDER + 1)
     )
@@ -294,10 +295,10 @@ def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> t
 
 
 def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "nx.DiGraph[Context]":
-    """Return the graph of changes: one node per context of `order` phases, with beginnings and ends.
+    """Return the graph of changes of phase, with one node per context of `order` phases, and nodes for start and end.
 
-    Edges have `count` and `probability`, their share of the departures from a node. Nodes have `label`, and `count`,
-    the number of entries; for orders above one, contexts with fewer than five occurrences are left out.
+    An edge has `count`, and `probability`: its share of the departures from its first node. A node has `label`, and
+    `count`: its number of visits. For orders above one, contexts with fewer than five occurrences are left out.
     """
     import networkx as nx
 
@@ -329,7 +330,7 @@ def _label(context: Context, names: Sequence[str]) -> str:
 Path = tuple[str, ...]
 
 COVERAGE = 0.9
-"""Share of containers that prototypes cover."""
+"""Share of the containers that must follow one of the prototypes."""
 
 
 def packed_sequences(runs: PhaseRuns) -> list[Path]:
@@ -366,7 +367,7 @@ def prefix_tree(sequences: Iterable[Sequence[str]]) -> "nx.DiGraph[Path]":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prototypes:
-    """The fewest paths that cover a share of containers.
+    """The smallest set of paths (sequences of phases) that a given share of the containers follows.
 
     Attributes
     ----------
@@ -375,7 +376,7 @@ class Prototypes:
     counts
         Number of containers that follow each path.
     coverage
-        Share of containers covered by the first one, two, ... of all distinct paths.
+        Share of the containers that follow one of the first k of all distinct paths, for k = 1, 2, ...
     """
 
     paths: tuple[Path, ...]
@@ -389,9 +390,9 @@ class Prototypes:
 
 
 def prototypes(sequences: Iterable[Sequence[str]], coverage: float = COVERAGE) -> Prototypes:
-    """Return the fewest paths that cover a share of the sequences.
+    """Return the smallest set of paths that a share `coverage` of the sequences follows.
 
-    Each sequence follows one path, so the most frequent paths are the fewest.
+    Each sequence follows exactly one path, so the set consists of the most frequent paths.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class Encoder(ABC):
 
     @property
     def num_delays(self) -> int:
-        """Samples of history before the first embedding of a segment."""
+        """Number of samples in a segment before the first sample that has an embedding."""
         return int(self.options.num_delays)
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
@@ -43,14 +43,14 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return one embedding per row in ``series.ends(num_delays)``, from samples up to this row, shape (n, width)."""
+        """Return the embedding of each row in ``series.ends(num_delays)``, from samples up to the row; shape (n, width)."""
 
     def arrays(self) -> Arrays:
         """Return the fitted parameters as plain arrays."""
         return {}
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return the expected form of `arrays`, with ``W`` for an embedding's width; raise ValueError for incompatible options."""
+        """Return the expected shapes of `arrays`, with ``W`` for an embedding's width, or raise ValueError for bad options."""
         del num_resources
         return {}
 
@@ -72,7 +72,8 @@ class RawWindowOptions:
     Attributes
     ----------
     num_delays
-        Samples of history in a window; three plus the current sample are a minute at 15 s.
+        Number of samples before the current sample in a window; three of them and the current sample are a minute at 15
+        s.
     """
 
     num_delays: int = 3
@@ -96,7 +97,7 @@ class RawWindowEncoder(Encoder):
 
 
 MIN_VARIANCE_SHARE = 1e-4
-"""Share of the greatest variance below which a direction is noise, and left out of whitened embeddings."""
+"""Principal components with less variance than this share of the largest are noise; whitened embeddings omit them."""
 
 
 class Spread(StrEnum):
@@ -160,7 +161,7 @@ class WindowStatisticsOptions:
     Attributes
     ----------
     num_delays
-        Samples of history in a window.
+        Number of samples before the current sample in a window.
     spread
         Normalisation of the statistics.
     """

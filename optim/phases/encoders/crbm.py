@@ -1,10 +1,10 @@
 """Hidden units of a conditional restricted Boltzmann machine.
 
 The method is that of Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
-management, HotCloud 2020): k-means on the hidden units' probabilities. The options ``autoregression=trained``,
-``output=probability``, ``pooling=1``, ``spread=none`` are the paper's, with up to 2,000 epochs; the defaults did best on
-generated containers. With either set of options, histories have the same order in training and in use, an embedding belongs to
-its window's last sample, and samples without history have no embedding instead of zeros.
+management, HotCloud 2020): k-means on the hidden units' probabilities. The paper's options are
+``autoregression=trained``, ``output=probability``, ``pooling=1``, ``spread=none`` and up to 2,000 epochs; the defaults
+did best on generated containers. With all options, training and encoding order the samples of a history in the same
+way, an embedding belongs to its window's last sample, and samples without history have no embedding instead of zeros.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ EPOCHS_A_CALL = 10
 VALIDATION_SHARE = 0.1
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
 MAX_WEIGHT = 1e15
-"""Bound on plausible trained weights; squares of larger ones could overflow in single precision."""
+"""Upper limit of plausible trained weights; squares of larger weights could overflow in single precision."""
 
 RIDGE = 1e-6
 """Ridge term of the least-squares autoregression per window, which keeps it solvable if a resource is constant."""
@@ -42,7 +42,7 @@ class Autoregression(StrEnum):
     TRAINED = "trained"
     """Trained with the other parameters."""
     MIN_SQUARES = "least-squares"
-    """Fixed at the best linear forecast, so that the hidden units model its residuals."""
+    """Fixed at the best linear forecast, so that the hidden units model the forecast's residuals."""
 
 
 class Output(StrEnum):
@@ -61,16 +61,17 @@ class CrbmOptions:
     num_delays, num_hidden
         Numbers of samples of history and of hidden units; the defaults are the paper's.
     num_epochs, patience
-        Maximum epochs, and epochs without a better forecast of held-out series before training stops.
+        Maximum number of epochs, and number of epochs without a better forecast of held-out series after which training
+        stops.
     learning_rate, batch_size, num_gibbs_steps
         Parameters of contrastive divergence.
     autoregression
-        Treatment of the direct connections.
+        Treatment of the direct connections from history to sample.
     output
-        Probabilities as in the paper, or their logits.
+        Output of a hidden unit: its probability as in the paper, or the logit.
     pooling
-        Number of last hidden outputs whose standard deviation is computed; the embedding is its square root. It measures a
-        unit's activity at any level, and emphasises small differences. 1 for the output itself.
+        Number of a hidden unit's last outputs that are combined into the square root of their standard deviation. This
+        measures the unit's activity at any level, and emphasises small differences. 1 for the output itself.
     spread
         Normalisation of the embeddings.
     """
@@ -228,7 +229,7 @@ class CrbmEncoder(Encoder):
 
 
 def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
-    """Return at each output the standard deviation of the last `size` outputs of its segment, of all if fewer; shape (n, H)."""
+    """Return at each sample the standard deviation of the segment's last `size` outputs (or fewer), shape (n, H)."""
     if not len(outputs):
         return np.zeros_like(outputs)
     counts = np.maximum(series.lengths - num_delays, 0)
@@ -247,7 +248,7 @@ def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int,
 
 
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the last rows of training windows, and of windows in held-out segments; all windows twice if segments are few."""
+    """Return the ends of the windows in training and in held-out segments; with few segments, twice those of all windows."""
     ends = series.ends(num_delays)
     segment = series.segment[ends]
     usable = np.unique(segment)
@@ -261,7 +262,7 @@ def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntAr
 def _with_autoregression(
     parameters: "CrbmParameters", series: ScaledSeries, ends: IntArray, autoregression: Autoregression
 ) -> "CrbmParameters":
-    """Return the CRBM, with the best linear forecast as its direct connections for ``least-squares``."""
+    """Return the CRBM; for ``least-squares``, with the best linear forecast as direct connections."""
     import jax.numpy as jnp
 
     if autoregression == Autoregression.TRAINED:
@@ -273,7 +274,7 @@ def _with_autoregression(
 
 
 def least_squares(series: ScaledSeries, ends: IntArray, num_delays: int) -> tuple[FloatArray, FloatArray]:
-    """Return matrix (num_delays R, R) and bias (R,) of the best linear forecast of a sample from its history."""
+    """Return the matrix, shape (num_delays R, R), and bias, shape (R,), of the best linear forecast from the history."""
     history = series.values[ends[:, None] + np.arange(-num_delays, 0)].reshape(len(ends), -1)
     inputs = np.concatenate([history, np.ones((len(ends), 1))], axis=1)
     square = inputs.T @ inputs + RIDGE * len(ends) * np.eye(inputs.shape[1])

@@ -14,7 +14,7 @@ from optim.phases.encoders.base import Arrays, Encoder
 from optim.phases.preprocessing import ScaledSeries
 
 MAX_VALUE, MIN_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
-"""Bounds on parameters and log-probabilities, and tolerance on probabilities, in single precision."""
+"""Upper limit of parameters, lower limit of log-probabilities, and tolerance of sums of probabilities in single precision."""
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
 
@@ -32,10 +32,10 @@ class HmmOptions:
     stickiness
         Pseudo-counts of transitions from each state to itself.
     num_restarts, max_iterations
-        Number of restarts of the fit, and maximum iterations of each. On generated containers, twelve restarts on 200
-        series found phases as well with the worst of ten seeds as six restarts on 100 series did on average.
+        Number of restarts of the fit, and maximum number of iterations of each.
     max_series, max_samples
-        Maximum series and samples to fit on; beyond this the fit uses random series, and random crops of long ones.
+        Maximum numbers of series and of samples to fit on; larger data are reduced to random series, and to random
+        crops of long series.
     """
 
     num_states: int | None = None
@@ -61,7 +61,7 @@ class HmmEncoder(Encoder):
 
     @property
     def num_delays(self) -> int:
-        """Samples of history: one if means depend on the previous sample, else none."""
+        """Number of earlier samples that an embedding needs: 1 if means depend on the previous sample, else 0."""
         return int(self.options.is_autoregressive)
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
