@@ -1,7 +1,7 @@
 """Random words and a shuffle as functions of a counter: no state is stored, and each element can be computed independently.
 
-Threefry is written out round by round, so that the compiler fuses it with its users and vectorises both. JAX's
-generator has a rolled loop over rounds on CPUs, and that prevents the fusion.
+Threefry is written out round by round, so that the compiler fuses it with the operations on its results and vectorises
+both. JAX's generator loops over the rounds on CPUs, which prevents this fusion.
 """
 
 import jax
@@ -15,7 +15,7 @@ _HALF_WORD = 1 << 16
 
 
 def seed_words(key: jax.Array, count: int) -> jax.Array:
-    """Return `count` words, shape (count,) uint32, that represent a key of any of JAX's generators."""
+    """Return `count` words derived from a key of any of JAX's generators; uint32, shape (count,)."""
     return jax.random.bits(key, (count,), jnp.uint32)
 
 
@@ -25,9 +25,9 @@ def threefry(seed: jax.Array, low: jax.Array, high: jax.Array) -> tuple[jax.Arra
     Parameters
     ----------
     seed
-        Shape (2,), uint32.
+        Shape (2,), uint32: the cipher's key.
     low, high
-        Counters, uint32, of one shape; `high` may be a scalar.
+        Lower and upper words of the counters, uint32, of one shape; `high` may be a scalar.
 
     Returns
     -------
@@ -56,12 +56,12 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
     Parameters
     ----------
     seed
-        Shape (2,), uint32.
+        Shape (2,), uint32: the seed.
     draw
         Scalar uint32: number of the draw for this seed. Different draws use different random words.
     probability
-        Shape (rows, columns), fewer than 2^32 elements. An element's draw depends on its row, its column and the number
-        of columns. More rows of padding change no draw.
+        Shape (rows, columns), fewer than 2^32 elements: probability of a one. The random word of an element depends on its
+        row, its column and the number of columns, so that further rows of padding change no element.
 
     Notes
     -----
@@ -73,7 +73,7 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
 
 
 def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Array:
-    """Return the words that `bernoulli` compares with probabilities times 2^24: uint32 below 2^24, (rows, columns)."""
+    """Return the words below 2^24 that `bernoulli` compares with 2^24 times the probabilities; uint32, (rows, columns)."""
     half = -(-columns // 2)
     counter = jnp.arange(rows * half, dtype=jnp.uint32).reshape(rows, half)
     words = jnp.concatenate(threefry(seed, counter, draw), axis=1)[:, :columns]
@@ -89,9 +89,9 @@ def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.A
     Parameters
     ----------
     seed
-        Shape (`SHUFFLE_ROUNDS`,), uint32.
+        Shape (`SHUFFLE_ROUNDS`,), uint32: one word per round.
     index
-        Any shape, int32 or uint32, below ``outer * inner``.
+        Indices below ``outer * inner``, int32 or uint32, of any shape.
     outer, inner
         Bases of the two digits; their product is below 2^31.
 

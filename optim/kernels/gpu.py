@@ -19,7 +19,7 @@ import jax
 from jax import lax
 
 STAGES = 1
-"""Loop iterations whose reads Triton overlaps. With more, Triton reads memory before an earlier iteration has written it."""
+"""Number of loop iterations whose reads Triton overlaps. With more, it reads memory before an earlier iteration writes it."""
 
 
 @cache
@@ -56,13 +56,13 @@ def call(
     kernel, operands, results
         The kernel, the arrays that it reads, and shape and type of the arrays that it writes.
     grid
-        Number of programs along each axis.
+        Number of programs along each axis of the grid.
     warps
-        Warps of 32 threads per program.
+        Number of warps (32 threads each) per program.
     in_place
         Map from the index of an operand to the index of the result that reuses its memory.
     interpret
-        Interpret the kernel on any device; slow, for tests.
+        Whether to interpret the kernel, which any device can do; slow, for tests.
     """
     from jax.experimental import pallas
 

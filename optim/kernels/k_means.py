@@ -12,7 +12,7 @@ from optim.core.errors import InvalidOptionError, check_in
 FULL = lax.Precision.HIGHEST
 
 _Progress = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
-"""Centres, labels, distances, iterations, and whether a point has changed its cluster."""
+"""State of a restart: centres, labels, distances, number of iterations, and whether a point has changed its cluster."""
 
 
 class Clusters(NamedTuple):
@@ -21,11 +21,11 @@ class Clusters(NamedTuple):
     Attributes
     ----------
     centres
-        Shape (k, p).
+        Shape (k, p): the centres.
     inertia
-        Scalar: weighted sum of squared distances to the nearest centre.
+        Scalar: weighted sum of the points' squared distances to the nearest centre.
     num_iterations
-        Scalar int32: Lloyd's iterations of the best restart.
+        Scalar int32: number of Lloyd's iterations of the best restart.
     """
 
     centres: jax.Array
@@ -48,16 +48,17 @@ def fit(
     Parameters
     ----------
     points
-        Shape (n, p), float32.
+        Shape (n, p), float32: n points.
     key
-        Key of all random seeds.
+        Key of all random draws.
     num_clusters
         Number k of clusters.
     most_clusters
-        Number of centres to compile for, at least k; by default k. One compilation then serves every k up to this number,
-        with the same results.
+        Maximum number of clusters to compile for, by default k. One compilation serves every k up to this number, with the
+        same results.
     num_restarts
-        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The one with the least inertia is returned.
+        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The clusters with the least inertia are
+        returned.
     max_iterations
         Maximum number of iterations per restart; a restart also ends once no point changes its cluster.
     weights
@@ -66,8 +67,8 @@ def fit(
     Returns
     -------
     Clusters
-        A local minimum. A cluster that loses all its points restarts from the point farthest from its centre. Where
-        there are fewer distinct points than clusters, centres coincide.
+        A local minimum. A cluster that loses all its points restarts from the point farthest from its centre. If there
+        are fewer distinct points than clusters, centres coincide.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def _fit(
     num_restarts: int,
     max_iterations: int,
 ) -> Clusters:
-    # Relative to the mean, the squares of points and centres are small, and their differences lose fewer digits.
+    # With the mean subtracted, the squares of points and centres are small, and their differences lose fewer digits.
     origin = jnp.sum(weights[:, None] * points, axis=0) / jnp.maximum(jnp.sum(weights), 1e-30)
     columns = (points - origin[None, :]).T
 
@@ -125,7 +126,7 @@ def _fit(
 
 @partial(jax.jit)
 def assign(centres: jax.Array, points: jax.Array) -> jax.Array:
-    """Return the index of each point's nearest centre, the first among equals; shape (n,), int32."""
+    """Return the index of each point's nearest centre, the first in a tie; shape (n,), int32."""
     origin = jnp.mean(centres, axis=0)
     return _nearest((points - origin[None, :]).T, centres - origin[None, :])[0]
 
@@ -140,7 +141,7 @@ def inertia(centres: jax.Array, points: jax.Array) -> jax.Array:
 def plus_plus(
     points: jax.Array, weights: jax.Array, key: jax.Array, num_clusters: int | jax.Array, width: int
 ) -> jax.Array:
-    """Draw k points, each with probability proportional to its weight times squared distance to the nearest earlier one.
+    """Draw k points, each with probability proportional to weight times squared distance to the nearest point drawn before.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def plus_plus(
     Returns
     -------
     jax.Array
-        Shape (width, p), zeros beyond the k-th row. Once all distinct points are drawn, points repeat.
+        The points, shape (width, p), and zeros after the k-th row. Once all distinct points are drawn, points repeat.
     """
     first = points[jax.random.categorical(jax.random.fold_in(key, 0), jnp.log(weights))]
     centres = jnp.zeros((width, points.shape[1]), points.dtype).at[0].set(first)
@@ -172,7 +173,7 @@ def plus_plus(
 def _nearest(
     columns: jax.Array, centres: jax.Array, num_clusters: jax.Array | int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Return for each point (column) the nearest of the first `num_clusters` centres, and its squared distance."""
+    """Return for each point (column) the index of the nearest of the first `num_clusters` centres and its squared distance."""
     squares = jnp.sum(centres * centres, axis=1)
     if num_clusters is not None:
         squares = jnp.where(jnp.arange(centres.shape[0]) < num_clusters, squares, jnp.inf)

@@ -1,9 +1,10 @@
 """Batched min-plus recursions in JAX: the best completion of many jobs at once.
 
-For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over slots; all jobs advance
+C_t[d] is the least cost of d worker-slots of a job's work by slot t, and table_t[Y] is the cost of Y workers in slot t.
+For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over the slots; all jobs advance
 together, padded to the largest target. On a CPU a loop over jobs that stops early is faster (see the benchmark suite
 `pricing`). On an accelerator the batch fills the machine. On an NVIDIA GPU one Pallas kernel visits all slots of all
-jobs, and skips states that a job can't reach.
+jobs, and skips entries that a job can't reach.
 """
 
 from functools import partial
@@ -18,8 +19,8 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels import gpu
 
 STRIDE_BYTES, TURN_BYTES, FEW_COUNTS = 4096, 64, 32
-"""Settings of the Pallas kernel: bytes of states per step, bytes of costs per turn of the inner loop, and maximum number of
-counts for which four warps suffice."""
+"""Settings of the Pallas kernel: bytes of the state per step, bytes of costs per turn of the inner loop, and maximum
+number of worker counts for which four warps suffice."""
 
 
 class PricedJobs(NamedTuple):
@@ -28,11 +29,11 @@ class PricedJobs(NamedTuple):
     Attributes
     ----------
     worker_demand, ps_demand
-        Shape (jobs, resources): demands of one worker and one PS.
+        Demand of one worker and of one PS, shape (jobs, resources) each.
     worker_limit, ps_limit, ps_needed
-        As for `slot_tables`.
+        Limits and numbers of PSs, see `slot_tables`.
     value, target
-        As for `best_payoffs`.
+        Values and work of the jobs, see `best_payoffs`.
     """
 
     worker_demand: jax.Array
@@ -61,9 +62,9 @@ def payoffs_at_prices(
     jobs
         The jobs.
     worker, ps
-        Shape (classes, slots, resources): prices of a unit of each resource.
+        Prices of a unit of each resource on servers for workers and for PSs, shape (classes, slots, resources) each.
     worker_extra, ps_extra
-        Shape (jobs, classes, slots): extra cost of one worker (PS) of a job; None for 0.
+        Additional cost of one worker and of one PS of a job, shape (jobs, classes, slots) each; None for 0.
     width
         Largest target of all jobs.
     """
@@ -84,16 +85,16 @@ def slot_tables(
     ps_limit: jax.Array,
     ps_needed: jax.Array,
 ) -> jax.Array:
-    """Return the least cost of Y workers and their PSs for every job and slot, infinity where impossible.
+    """Return the least cost of Y workers and their PSs for every job, slot and Y; infinity where this is impossible.
 
     Parameters
     ----------
     worker_cost, worker_limit
-        Shape (jobs, slots, classes): cost of one worker, and maximum number of workers, by server class.
+        Cost of one worker, and maximum number of workers, by server class; shape (jobs, slots, classes) each.
     ps_cost, ps_limit
-        Likewise for parameter servers (PSs).
+        The same for parameter servers (PSs).
     ps_needed
-        Shape (jobs, largest Y + 1): PSs that Y workers need; negative where Y exceeds the job's maximum.
+        Shape (jobs, largest Y + 1): number of PSs that Y workers need; negative where Y exceeds the job's maximum.
 
     Returns
     -------
@@ -110,8 +111,8 @@ def slot_tables(
 def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax.Array:
     """Return the cost of the `count` cheapest units, infinity if all limits together allow fewer.
 
-    `count` has shape (jobs or 1, slots or 1, counts). Classes of equal cost are used in their order. Classes are few, so
-    each is compared with all others instead of sorting.
+    `count` has shape (jobs or 1, slots or 1, counts). Classes of equal cost are used in their order. There are few
+    classes, so each is compared with all others instead of sorting.
     """
     columns = [(cost[:, :, column], limit[:, :, column]) for column in range(cost.shape[-1])]
 
@@ -144,7 +145,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     target
         Shape (jobs,): work to complete, in worker-slots, from 1 to `width`.
     width
-        Largest target; fixes the state's shape (jobs, width + 1).
+        Largest target; it determines the shape (jobs, width + 1) of the recursion's state.
 
     Raises
     ------
@@ -153,8 +154,9 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
 
     Notes
     -----
-    O(jobs x slots x width x Y) operations, in O(slots) sequential steps: one loop. On an accelerator, each step is one
-    reduction over all Y, so the launches per slot do not grow with Y. A CPU loops over Y, which needs less memory.
+    The function performs O(jobs x slots x width x Y) operations in one loop of O(slots) sequential steps. On an
+    accelerator, each step is one reduction over all Y, so the launches per slot do not grow with Y. A CPU loops over Y,
+    which needs less memory.
     """
     if tables.ndim != 3 or 0 in tables.shape[1:] or value.shape != tables.shape[:2]:
         raise InvalidOptionError(
@@ -167,7 +169,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
 
 
 def _slot_by_slot(tables: jax.Array, value: jax.Array, target: jax.Array, *, width: int) -> tuple[jax.Array, jax.Array]:
-    """Advance all jobs together: the reference for `in_one_launch`, and its fallback."""
+    """Compute `best_payoffs` with all jobs together, slot by slot: the reference for `in_one_launch`, and its fallback."""
     num_jobs = tables.shape[0]
     start = jnp.full((num_jobs, width + 1), jnp.inf, tables.dtype).at[:, 0].set(0.0)
 
@@ -186,9 +188,9 @@ def in_one_launch(
 ) -> tuple[jax.Array, jax.Array]:
     """Compute `best_payoffs` by one launch of one kernel: a block of threads goes through the slots of a job.
 
-    The state is in two rows of memory that stay in the cache. In each slot the kernel computes one row from the other, several
-    entries at a time, up to the job's target. Infinite entries before the first entry serve as padding. The kernel
-    skips slots in which no work is possible, and slots after the last slot of positive value.
+    The state of the recursion is in two rows of memory that stay in the cache. In each slot the kernel computes one row
+    from the other, several entries at a time, up to the job's target. Each row begins with infinite entries as padding.
+    The kernel skips slots in which no work is possible, and slots after the last slot of positive value.
 
     Parameters
     ----------
@@ -269,9 +271,9 @@ def by_count(state: jax.Array, table: jax.Array) -> jax.Array:
     Parameters
     ----------
     state
-        Shape (jobs, width + 1).
+        Shape (jobs, width + 1): least costs before the slot.
     table
-        Shape (jobs, largest Y + 1).
+        Shape (jobs, largest Y + 1): costs of Y workers in the slot.
     """
     padded, length, num_counts = _padded(state, table), state.shape[1], table.shape[1]
 

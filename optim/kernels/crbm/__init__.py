@@ -1,7 +1,7 @@
-"""Conditional restricted Boltzmann machine: Gaussian visibles given their past, binary hiddens.
+"""Conditional restricted Boltzmann machine (CRBM): Gaussian visible units given their past, binary hidden units.
 
 Series of any lengths are concatenated along time; `window_ends` lists the samples that have enough history. Every function
-builds a window's history from the series itself, in one order: oldest frame first, within a frame by feature.
+builds a window's history from the series itself, in one order: the oldest frame (sample) first, and by feature in a frame.
 """
 
 from optim.kernels.crbm.divergence import Sampling as Sampling

@@ -1,13 +1,14 @@
-"""Contrastive divergence on one batch, with all parameters in one matrix.
+"""Contrastive divergence on one batch, with all parameters of `CrbmParameters` in one matrix.
 
-With a window's history u and sample v in a column ``z = (u, v, 1)`` and the matrix
+With a window's history u and sample v in a column ``z = (u, v, 1)``, V visible and H hidden units, and the matrix
 
     P = [ A^T  0    a ]      (V rows)
         [ B^T  W^T  b ]      (H rows)
 
-the product ``P z`` stacks the visibles' dynamic bias and the hiddens' input. The gradient is nearly one product as well.
-With the residuals ``e = v - v_k`` and ``r = p_0 - p_k``, the product ``(e, r) z^T`` contains the gradients of A, B and
-both biases, and the part ``r v^T`` of W's. The rest of W's gradient is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
+the product ``P z`` stacks the visible units' dynamic bias and the hidden units' input. Let p_0 be the hidden units'
+probabilities given the sample, and v_k and p_k the sample and the probabilities after k Gibbs steps. With the residuals
+``e = v - v_k`` and ``r = p_0 - p_k``, the product ``(e, r) z^T`` contains the gradients of A, B and both biases, and
+the part ``r v^T`` of W's gradient. The rest of W's gradient is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
 """
 
 from enum import StrEnum
@@ -36,7 +37,8 @@ class Divergence(NamedTuple):
     Attributes
     ----------
     gradient
-        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); the entries at P's block of zeros have no meaning.
+        Direction of ascent for the packed parameters, shape (V + H, D + V + 1) with D the length of a history. The
+        entries at P's block of zeros have no meaning.
     squared_error
         Shape (V,): squared error of the reconstruction, summed over the windows with mask 1.
     activity
@@ -97,9 +99,9 @@ def contrastive_divergence(
     num_visible
         Number V of visibles.
     num_gibbs_steps
-        Number k of Gibbs steps. The last step's hiddens enter as probabilities, as do those of the data.
+        Number k of Gibbs steps. In the gradient, the hidden units are probabilities, both for the data and after the last step.
     sampling
-        Form in which hiddens enter the reconstruction.
+        Form in which hidden units enter the reconstruction.
 
     References
     ----------
@@ -120,7 +122,8 @@ def contrastive_divergence(
         if sampling == Sampling.BERNOULLI:
             hidden = bernoulli(seed, first_draw + jnp.uint32(step), probability)
         error = sample - bias - jnp.matmul(weights.T, hidden, precision=FULL)
-        # Only the visibles change between steps, so the input follows from the first one: v_k W = v W - e W.
+        # Only the visible units change between steps, so the hidden input follows from the first step's: v_k W = v W -
+        # e W.
         probability = jax.nn.sigmoid(first_input - jnp.matmul(weights, error, precision=FULL))
     error = error * mask[None, :]
     change = (first - probability) * mask[None, :]

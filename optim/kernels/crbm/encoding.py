@@ -12,7 +12,7 @@ from optim.kernels.crbm.windows import windows_of
 
 @partial(jax.jit)
 def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
-    """Return the hiddens' log-odds for each window, before the sigmoid.
+    """Return the log-odds of the hidden units for each window, the input of the sigmoid.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array
     Returns
     -------
     jax.Array
-        Shape (n, H); NaN where `ends` is negative, so that padding can't be taken for a code.
+        Log-odds of H hidden units, shape (n, H); NaN where `ends` is negative, so that padding can't be taken for a
+        code.
     """
     windows = windows_of(parameters, series, ends)
     logits = hidden_input(parameters, *split_windows(parameters, windows)).T

@@ -14,13 +14,13 @@ FULL = lax.Precision.HIGHEST
 
 
 def split_windows(parameters: CrbmParameters, windows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return histories (D, n) and samples (V, n) of windows ((d + 1) V, n)."""
+    """Split windows, shape ((d + 1) V, n), into histories, shape (D, n), and samples, shape (V, n)."""
     length = parameters.autoregression.shape[0]
     return windows[:length], windows[length:]
 
 
 def visible_mean(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
-    """Return the visibles' dynamic bias ``A^T u + a``, shape (V, n)."""
+    """Return the visible units' dynamic bias ``A^T u + a``, shape (V, n)."""
     return jnp.matmul(parameters.autoregression.T, history, precision=FULL) + parameters.visible_bias[:, None]
 
 
@@ -57,7 +57,7 @@ def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) 
     Returns
     -------
     jax.Array
-        Shape (n,); NaN where `ends` is negative.
+        Free energy at each of `ends`, shape (n,); NaN where `ends` is negative.
     """
     windows = windows_of(parameters, series, ends)
     return jnp.where(ends < 0, jnp.nan, window_free_energy(parameters, windows))

@@ -17,7 +17,7 @@ FIELD_STEPS = 5
 
 
 def _forecast(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
-    """Return forecasts (V, n) from histories (D, n)."""
+    """Return forecasts, shape (V, n), from histories, shape (D, n)."""
     bias = visible_mean(parameters, history)
     sample = history[-parameters.num_visible :]
     for _ in range(FIELD_STEPS):
@@ -35,7 +35,7 @@ def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> 
     Returns
     -------
     jax.Array
-        Shape (n, V), in the order of `ends`. The samples at `ends` themselves aren't used.
+        Expected sample at each of `ends`, shape (n, V). The samples at `ends` themselves aren't used.
     """
     history, _ = split_windows(parameters, windows_of(parameters, series, ends))
     return _forecast(parameters, history).T
@@ -45,7 +45,7 @@ def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> 
 def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
     """Return the mean squared error of `forecast` by feature, shape (V,).
 
-    Windows with negative ends are ignored; the error is NaN if there are no others.
+    Windows with negative ends are ignored; the error is NaN if all ends are negative.
     """
     history, sample = split_windows(parameters, windows_of(parameters, series, ends))
     error = sample - _forecast(parameters, history)
@@ -61,7 +61,7 @@ def spectral_radius(parameters: CrbmParameters) -> float:
     """
     matrix = np.asarray(parameters.autoregression, np.float64)
     width = parameters.num_visible
-    # In each step every frame of the history (oldest first) moves up by one, and the new sample becomes the newest frame.
+    # In each step the history (oldest frame first) loses its oldest frame, and the new sample becomes the newest frame.
     companion = np.zeros((len(matrix), len(matrix)))
     companion[:-width, width:] = np.eye(len(matrix) - width)
     companion[-width:] = matrix.T
@@ -95,15 +95,15 @@ def roll_out(
     num_steps, num_chains
         Number of samples to continue by, and number of independent continuations.
     num_gibbs_steps
-        Number of Gibbs steps between hiddens and visibles per sample.
+        Number of Gibbs steps between hidden and visible units per sample.
     is_noisy
-        Whether each sample is drawn with unit variance around its mean given the hidden units; otherwise it is that
-        mean. The hidden units are drawn in both cases.
+        Whether each sample is drawn with unit variance around its mean given the hidden units; otherwise the sample is
+        this mean. The hidden units are drawn in both cases.
 
     Returns
     -------
     jax.Array
-        Shape (num_chains, num_steps, V).
+        Continuations, shape (num_chains, num_steps, V).
     """
     num_visible = parameters.num_visible
     if history.shape != (parameters.num_delays, num_visible):

@@ -1,15 +1,16 @@
 """The batches of an epoch on a GPU: many small batches per launch, or one launch per large batch.
 
-With one launch per batch, launches would dominate an epoch of small batches. One block of threads therefore processes all
-batches in order, one thread per window. The block loads the windows of the next batch while it computes the current one.
-It reads the parameters from memory for each batch, and writes them back.
+With one kernel launch per batch, launches would dominate an epoch of small batches. One block of threads therefore
+processes all batches in order, one thread per window. The block loads the windows of the next batch while it computes
+the current one. It reads the parameters from memory for each batch, and writes them back.
 
 All sums over a batch are entries of one product of two matrices. Each row of a matrix is one quantity over all windows:
 
-- left: errors of the visibles, then p_0 - p_k, p_k and p_0 (the hiddens' probabilities before and after the Gibbs steps);
-- right: samples and histories, ones, and errors of the visibles.
+- left: errors of the visible units, then p_0 - p_k, p_k and p_0 (the hidden units' probabilities before and after the k Gibbs
+  steps);
+- right: samples and histories, ones, and errors of the visible units.
 
-The parameters' matrix P (see `divergence`) is permuted so that visibles come first in its rows and in its columns
+The parameters' matrix P (see `divergence`) is permuted so that visible units come first in its rows and in its columns
 (sample, history, one), and is padded with zeros to a square.
 """
 
@@ -26,25 +27,25 @@ from optim.kernels.counter_random import drawn
 
 FULL = lax.Precision.HIGHEST
 PRODUCT = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
-"""Precision of products of blocks: three TF32 products on tensor cores, which equal float32 up to the last bits."""
+"""Precision of products of blocks: three TF32 products on tensor cores, whose sum equals float32 up to the last bits."""
 
 MIN_SIDE, HEIGHT, LOG2_E = 16, 64, float(np.log2(np.e))
-"""Minimum side of a matrix in a product of blocks, and minimum height at which all warps share one product."""
+"""Minimum side of a matrix in a product of blocks; minimum height at which all warps share one product; log2(e)."""
 
 TILE, WARPS = 128, 4
-"""Windows that a block of threads processes at a time, and the number of warps that share them."""
+"""Number of windows that a block of threads processes at a time, and number of warps that share them."""
 
 MAX_WEIGHTS = 512
 """Maximum number of entries of P, each of which is a separate variable in the kernel."""
 
 LARGEST_BATCH = 256
-"""Maximum windows of a batch for the kernel with one block; larger batches are cut into tiles, one block per tile."""
+"""Maximum number of windows per batch for the kernel with one block; larger batches are cut into tiles, one block per tile."""
 
 BLOCKS, CHUNK, UNROLLED = 128, 4, 16
 """Maximum number of blocks that sum a batch, number of block sums read at a time, and launches per unrolled loop turn."""
 
 LAUNCH_WINDOWS = 1 << 20
-"""Windows for which random words are generated at once, before the launch that uses them."""
+"""Number of windows for which random words are generated at once, before the launch that uses them."""
 
 
 def _filled(least: int) -> int:
@@ -101,10 +102,10 @@ class Steps(NamedTuple):
     Attributes
     ----------
     support, step, decay, sparsity
-        For each parameter: whether it is trained, its learning rate, its weight decay, and (for hidden biases) the
-        gradient per unit by which the activity is below its target.
+        For each parameter: whether it is trained, its learning rate, its weight decay, and, for a hidden unit's bias,
+        the factor on the difference between target and activity in the gradient.
     numbers
-        Momentum, maximum norm of a gradient, and the hiddens' target activity: shape (3,), or three numbers in a kernel.
+        Momentum, maximum norm of a gradient, and the hidden units' target activity: shape (3,), or three numbers in a kernel.
     """
 
     support: jax.Array
@@ -143,14 +144,14 @@ def epoch(
     steps: Steps,
     sizes: Sizes,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Perform one step per batch; return parameters, velocity, and the squared errors (V,) summed over all windows.
+    """Perform one step per batch; return parameters, velocity, and the sum of squared errors over all windows, shape (V,).
 
     Parameters
     ----------
     square, velocity
         The parameters and the last step, in the layout of `squared`.
     series
-        Shape (T, V).
+        Shape (T, V): concatenated series.
     order
         Shape (batches, batch), int32: positions of the windows' last samples; negative entries are padding.
     seed
@@ -206,7 +207,8 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
 
             def one(place: jax.Array, carry: Any) -> Any:
                 sums, inputs, end = carry
-                # Prefetch for later turns: the inputs of the next tile, and the windows' ends of the tile after it.
+                # Prefetch for later turns: the inputs of the next tile, and the ends of the windows of the tile after
+                # that.
                 following = number * tiles + place + 1
                 ahead = read(end, jnp.minimum(following, last)), ends_of(jnp.minimum(following + 1, last))
                 return sums + _product(weights, inputs, sizes), *ahead
@@ -229,7 +231,7 @@ def _in_one_block(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, car
 
 
 def _in_many_blocks(inputs: tuple[jax.Array, ...], steps: Steps, sizes: Sizes, carry: Any) -> Any:
-    """Perform the steps with one launch per batch: every block performs the previous batch's step, and then sums some tiles.
+    """Perform the steps with one launch per batch: each block performs the previous batch's step, then sums some tiles.
 
     All blocks compute the same parameters, and write them to the same memory. One more launch performs the last step.
     """
@@ -320,7 +322,7 @@ def _read_ends(ends: Any, sizes: Sizes, number: jax.Array) -> jax.Array:
 
 
 def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: jax.Array) -> tuple[Any, ...]:
-    """Return a tile's inputs, its mask of windows, and its random words by step and hidden unit, (1, tile) each."""
+    """Return a tile's inputs, mask of windows, and random words by step and hidden unit, of shape (1, tile) each."""
     batch, lane = (each if each.ndim == 0 else each[None, :] for each in _place(sizes, number))
     begin = (jnp.maximum(end - sizes.num_delays, 0) * sizes.num_visible)[None, :]
     offsets = (*range(sizes.length, sizes.num_inputs), *range(sizes.length))
@@ -335,7 +337,7 @@ def _read_tile(words: Any, series: Any, sizes: Sizes, end: jax.Array, number: ja
 
 
 def _read_weights(machine: Any, sizes: Sizes) -> list[list[jax.Array]]:
-    """Return the entries of P, row by row, without the block of zeros between visibles."""
+    """Return the entries of P, row by row, without its block of zeros."""
     rows, columns = range(sizes.num_visible + sizes.num_hidden), range(sizes.num_inputs + 1)
     return [[machine[row, column] for column in columns if max(row, column) >= sizes.num_visible] for row in rows]
 
@@ -403,7 +405,7 @@ def _stepped(
     sizes: Sizes,
     *where: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return parameters and velocity after the step for a batch's sums, and the squared errors on a square's diagonal."""
+    """Return parameters and velocity after a batch's step, and a matrix with the squared errors on its diagonal."""
     visible, hidden, last = sizes.num_visible, sizes.num_hidden, sizes.num_inputs
     shape = (sizes.side, sizes.side)
     row, column = (

@@ -11,7 +11,7 @@ INITIAL_DEVIATION = 0.01
 
 
 class CrbmParameters(NamedTuple):
-    """Parameters for V visibles, H hiddens and d frames of history; the history of a window has D = d V entries.
+    """Parameters for V visible units, H hidden units and d frames of history; a window's history has D = d V entries.
 
     With a window's sample v and history u the dynamic biases are ``u A + a`` and ``u B + b``, and the energy is
     ``|v - uA - a|^2 / 2 - v W h - (uB + b) h``.
@@ -21,9 +21,9 @@ class CrbmParameters(NamedTuple):
     weights
         W, shape (V, H).
     autoregression
-        A, shape (D, V); frames oldest first, within a frame by feature.
+        A, shape (D, V); the rows are ordered by frame, oldest first, and within a frame by feature.
     conditioning
-        B, shape (D, H), in the same order.
+        B, shape (D, H), with rows in the same order as those of A.
     visible_bias
         a, shape (V,).
     hidden_bias

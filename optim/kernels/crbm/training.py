@@ -23,15 +23,16 @@ class Rates(NamedTuple):
     Attributes
     ----------
     learning_rate
-        Step along a batch's mean gradient. A good first try is the rate for one window per batch, times min(batch size, 32).
+        Factor on a batch's mean gradient. A good first try is the rate for batches of one window, times min(batch size,
+        32).
     autoregression_factor
         Learning rate of A relative to that of the other parameters; 0 keeps A constant.
     momentum, early_momentum, early_epochs
-        Momentum: share of the last step added to the next one; `early_momentum` during the first `early_epochs`.
+        Momentum: share of the last step that is added to the next step; `early_momentum` during the first `early_epochs`.
     decay, autoregression_decay
-        Weight decay of W and B, and of A. Biases don't decay.
+        Weight decay of W and B, and weight decay of A. Biases don't decay.
     sparsity_target, sparsity_cost
-        Target probability of active hiddens, and cost of deviations from it, which changes only the hiddens' biases.
+        Target for the mean probability of the hidden units, and cost of differences from it, which changes only hidden biases.
     gradient_limit
         Maximum norm of a batch's gradient; a larger gradient is scaled down to it.
     """
@@ -58,8 +59,8 @@ class TrainingState(NamedTuple):
     velocity
         The last step, shaped as the parameters.
     epoch
-        Scalar int32: completed epochs. Shuffles and draws depend on it and on the key, so two calls of five epochs give
-        the same result as one call of ten.
+        Scalar int32: number of completed epochs. Shuffles and draws depend on it and on the key, so two calls of five
+        epochs give the same result as one call of ten.
     """
 
     parameters: CrbmParameters
@@ -77,11 +78,12 @@ def initial_state(parameters: CrbmParameters) -> TrainingState:
 
 
 Way = Literal["scan", "launches", "interpreted"]
-"""Implementation: an XLA loop over batches, Pallas kernels on a GPU, or interpreted kernels on any device for tests."""
+"""Implementation of an epoch: an XLA loop over batches, Pallas kernels on a GPU, or kernels interpreted on any device
+(tests)."""
 
 
 class _Plan(NamedTuple):
-    """Mask, learning rates and decays of a step, packed like the parameters, and the hiddens' sparsity costs, shape (H,)."""
+    """Mask, learning rates and decays of a step, packed like the parameters, and sparsity costs of hidden units, shape (H,)."""
 
     support: jax.Array
     step: jax.Array
@@ -143,7 +145,8 @@ def _train(
         words = seed_words(jax.random.fold_in(key, number), 2 + SHUFFLE_ROUNDS)
         momentum = jnp.where(number < rates.early_epochs, rates.early_momentum, rates.momentum)
 
-        # The order of an epoch is an input of the scan: inside, the compiler would compute it again in every fusion.
+        # The order of an epoch's windows is computed outside the scan: inside, the compiler would compute it again in
+        # every fusion.
         place = shuffled(words[2:], positions, num_batches, batch_size)
         order = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
 
@@ -237,19 +240,19 @@ def train(
     key
         Key of shuffles and draws. Calls that continue one training must all use the same key.
     num_epochs, batch_size
-        Number of passes over the windows, and windows per step.
+        Number of passes over the windows, and number of windows per step.
     num_gibbs_steps
         Number k of Gibbs steps.
     sampling
-        Form in which hiddens enter the reconstruction.
+        Form in which hidden units enter the reconstruction.
     mask
-        Shaped as the parameters: 1 where a parameter may change, 0 where not. None if all may change.
+        Shaped as the parameters: 1 where a parameter may change, 0 elsewhere. None if all parameters may change.
 
     Returns
     -------
     tuple
         New state, and the mean squared error of the reconstruction by epoch and feature, shape (num_epochs, V). It is
-        computed while the parameters change. It is no forecast error, since the reconstruction uses the sample.
+        computed while the parameters change. It isn't a forecast error, since the reconstruction uses the sample.
 
     Raises
     ------
@@ -278,10 +281,10 @@ def sweep(
     Parameters
     ----------
     state, rates, keys, masks
-        As for `train`, each array with a leading axis over CRBMs. Pad CRBMs of different sizes by `pad_parameters`, and
-        mask them by `parameter_mask`; training changes a padded CRBM as it would change the CRBM alone.
+        As for `train`; each array has an additional first axis over CRBMs. Pad CRBMs of different sizes by
+        `pad_parameters`, and mask them by `parameter_mask`; padding doesn't change the result of training.
     series, ends
-        Shared by all CRBMs. Each window in `ends` needs enough earlier samples for the longest history.
+        Series and windows, the same for all CRBMs. Each window in `ends` needs enough earlier samples for the longest history.
     num_epochs, batch_size, num_gibbs_steps, sampling
         As for `train`.
 
@@ -301,7 +304,7 @@ def sweep(
 
 
 def _in_one_array(rates: Rates, leading: tuple[int, ...] = ()) -> jax.Array:
-    """Return all rates along a last axis, so that one transfer to a device suffices."""
+    """Return all rates stacked along a last axis, so that one transfer to a device suffices."""
     library = jnp if any(isinstance(rate, jax.Array) for rate in rates) else np
     broadcast = (library.broadcast_to(library.asarray(rate, np.float32), leading) for rate in rates)
     return library.stack(list(broadcast), axis=-1)

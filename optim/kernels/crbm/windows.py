@@ -66,16 +66,16 @@ def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.A
     Parameters
     ----------
     series
-        Shape (T, V).
+        Shape (T, V): concatenated series.
     ends
-        Shape (n,): positions of the windows' last samples. Positions below `num_delays` are raised to it.
+        Shape (n,): positions of the windows' last samples. Positions below `num_delays` are raised to `num_delays`.
     num_delays
         Number d of frames of history.
 
     Returns
     -------
     jax.Array
-        Shape ((d + 1) V, n).
+        Windows, shape ((d + 1) V, n).
     """
     if series.ndim != 2 or (len(ends) and len(series) <= num_delays):
         raise InvalidOptionError(

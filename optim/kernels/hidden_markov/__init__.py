@@ -1,6 +1,6 @@
 """Hidden Markov models with Gaussian emissions, plain or autoregressive: filtering, smoothing and fitting by EM.
 
-Series are padded to one length and advance together; every pass is one scan over time, on probabilities that are
+Series are padded to one length and processed together; every pass is one scan over time, on probabilities that are
 normalised at each sample.
 """
 

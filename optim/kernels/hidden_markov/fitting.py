@@ -14,13 +14,13 @@ from optim.kernels.k_means import plus_plus
 
 PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
 """Prior of each covariance: it counts as PRIOR_SAMPLES samples with the variance PRIOR_VARIANCE (series are standardised).
-It prevents a state with constant samples from collapsing, and has little weight compared with the data."""
+It keeps the covariance of a state with constant samples positive, and has little weight compared with the data."""
 
 RIDGE = 1e-3
-"""Prior precision of the regression, in units of the state's covariance; it makes the regression of a state without samples solvable."""
+"""Prior precision of the regression, relative to the state's covariance, so that a state without samples has a regression."""
 
 _Progress = tuple[HmmParameters, jax.Array, jax.Array, jax.Array]
-"""Parameters, history, number of iterations, and the gain of the last iteration."""
+"""State of a restart: parameters, history of objectives, number of iterations, and gain of the last iteration."""
 
 
 class Fit(NamedTuple):
@@ -33,9 +33,10 @@ class Fit(NamedTuple):
     log_likelihood
         Scalar: log-likelihood of the returned parameters.
     num_iterations
-        Scalar int32.
+        Scalar int32: number of EM iterations.
     history
-        Shape (max_iterations,): log-likelihood plus `log_prior` before each iteration, NaN beyond the last. It never falls.
+        Shape (max_iterations,): log-likelihood plus `log_prior` before each iteration, NaN after the last iteration. It never
+        falls.
     """
 
     parameters: HmmParameters
@@ -61,7 +62,7 @@ def fit(
     Parameters
     ----------
     series, lengths
-        As for `filter`; standardised.
+        As for `filter`; the series must be standardised.
     key
         Key of all random seeds.
     num_states
@@ -69,8 +70,8 @@ def fit(
     is_autoregressive
         Whether means depend on the previous sample: a switching autoregression.
     num_restarts
-        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The fit with the greatest log-likelihood
-        is returned, the first among equals.
+        Number of restarts, in sequence on a CPU and in parallel on an accelerator. The fit with the greatest
+        log-likelihood is returned; in a tie, the first.
     max_iterations, tol
         A restart ends after `max_iterations` iterations, or once the mean log-likelihood per sample rises by at most `tol`.
     stickiness
@@ -79,7 +80,7 @@ def fit(
     Returns
     -------
     Fit
-        A local maximum.
+        A local maximum of the log-likelihood plus `log_prior`.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def _maximise(
     stickiness: jax.Array,
     is_autoregressive: bool,
 ) -> HmmParameters:
-    """Perform the M step: return the best parameters given the probabilities `belief` (L, N, K) of states at each sample."""
+    """Perform the M step: return the best parameters given the states' probabilities `belief`, shape (L, N, K)."""
     num_states, num_features = belief.shape[2], samples.shape[2]
     usable = counts.at[0].set(0.0) if is_autoregressive else counts
     weight = (belief * usable[:, :, None]).reshape(-1, num_states)
@@ -197,9 +198,10 @@ def _maximise(
 
 
 def log_prior(parameters: HmmParameters, stickiness: jax.Array) -> jax.Array:
-    """Return the logarithm of the priors up to a constant; `fit` maximises its sum with the log-likelihood.
+    """Return the logarithm of the parameters' prior up to a constant; `fit` maximises log-likelihood plus `log_prior`.
 
-    The priors are Dirichlet for the first state and transitions, inverse Wishart for covariances, normal for regressions.
+    The prior is Dirichlet for the first state's probabilities and the transitions, inverse Wishart for covariances, and
+    normal for regressions.
     """
     num_states, _, num_features = parameters.regression.shape
     seen = 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=parameters.log_transition.dtype)

@@ -1,4 +1,4 @@
-"""The states' probabilities: given the samples so far, given the full series, and after one more sample."""
+"""The states' probabilities given the samples so far, given the full series, and after one more sample."""
 
 from functools import partial, reduce
 
@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_density, log_emission
 
 FEW_STATES = 8
-"""Up to this number of states K, an accelerator processes full series by doubling, with O(K^3) operations per sample."""
+"""Maximum number of states K for which an accelerator scans series by doubling, with O(K^3) operations per sample."""
 
 MIN_PROBABILITY = 1e-30
 """Lower limit of probabilities, so that they can be normalised even after a sample that no state allows."""
@@ -28,7 +28,7 @@ def filter(  # the usual term; the built-in of that name isn't used here
     parameters
         The model.
     series
-        Shape (N, L, V): N series, padded.
+        Shape (N, L, V): N series of V features, padded to L samples.
     lengths
         Shape (N,), int32: number of samples of each series.
 
@@ -74,7 +74,7 @@ def advance(
     belief
         Shape (K,): probabilities after the previous sample.
     sample, previous
-        Shape (V,) each. Only an autoregressive model uses the previous sample.
+        The new sample and the one before it, shape (V,) each. Only an autoregressive model uses the previous sample.
     """
     pair = jnp.stack([previous, sample])[None]
     emission = log_density(parameters, pair)[1, 0]
@@ -89,7 +89,7 @@ def is_by_doubling(parameters: HmmParameters) -> bool:
 
 
 def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the states' probabilities after and before each sample, (L, K, N) each, and log-likelihoods (N,)."""
+    """Return the states' probabilities after and before each sample, shape (L, K, N) each, and log-likelihoods, shape (N,)."""
     way = forward_by_doubling if is_by_doubling(parameters) else forward_by_sample
     return way(parameters, log_emission)
 
@@ -97,7 +97,7 @@ def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Arr
 def backward(
     parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return smoothed probabilities (L, N, K) and expected transitions (K, K); the transitions exclude padding."""
+    """Return smoothed probabilities, shape (L, N, K), and expected numbers of transitions without padding, shape (K, K)."""
     way = smoothed_by_doubling if is_by_doubling(parameters) else smoothed_by_sample
     smoothed, ratio = way(parameters, filtered, predicted)
     transition = jnp.exp(parameters.log_transition)
@@ -110,7 +110,7 @@ def backward(
 
 def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the results of `forward`, computed one sample after the other."""
-    # One scale per sample is factored out beforehand: the scan has only products, sums and one division.
+    # One scale per sample is factored out before the scan, which then has only products, sums and one division.
     largest = jnp.max(log_emission, axis=2)
     likelihood = jnp.exp(log_emission - largest[:, :, None]).swapaxes(1, 2)
     backwards = jnp.exp(parameters.log_transition).T
@@ -131,7 +131,7 @@ def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tup
 def smoothed_by_sample(
     parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return smoothed probabilities of all samples but the last, and ratios smoothed / predicted of all but the first."""
+    """Return smoothed probabilities of all samples but the last, and the ratio smoothed / predicted of all but the first."""
     transition = jnp.exp(parameters.log_transition)
 
     def step(after: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -171,7 +171,7 @@ def smoothed_by_doubling(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the results of `smoothed_by_sample`, computed by an associative scan as in `forward_by_doubling`."""
     least = float(np.log(MIN_PROBABILITY))
-    # A sample's evidence for a state is the filtered over the predicted probability, up to a factor.
+    # A sample's evidence for a state is the ratio of filtered to predicted probability, up to a factor.
     log_evidence = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
     steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + log_evidence[1:, None]
     product = lax.associative_scan(lambda later, earlier: _product(earlier, later), steps, reverse=True)
@@ -181,7 +181,7 @@ def smoothed_by_doubling(
 
 
 def _product(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Return the logarithms of matrix products, shape (steps, K, K, N), scaled so that the largest entry of each is 0."""
+    """Return the logarithms of matrix products, shape (steps, K, K, N), shifted so that the largest of each product is 0."""
     terms = [first[:, :, k, None] + second[:, k, None] for k in range(first.shape[1])]
     largest = reduce(jnp.maximum, terms)
     total = largest + jnp.log(sum(jnp.exp(term - largest) for term in terms))

@@ -15,8 +15,9 @@ LOG_2_PI = float(np.log(2.0 * np.pi))
 class HmmParameters(NamedTuple):
     """A model of K states for V features.
 
-    A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. The regressors x are (1), or (1, previous
-    sample) if the model is autoregressive. The first sample of an autoregressive series gives no evidence on its state.
+    A sample in state k is normally distributed with mean ``x M_k`` and covariance ``S_k``. The row vector x of
+    regressors is (1), or (1, previous sample) if the model is autoregressive. The first sample of an autoregressive
+    series gives no evidence on its state.
 
     Attributes
     ----------
@@ -25,7 +26,7 @@ class HmmParameters(NamedTuple):
     log_transition
         Shape (K, K): log-probability of each transition, from row to column.
     regression
-        M, shape (K, 1, V), or (K, 1 + V, V) where autoregressive.
+        M, shape (K, 1, V), or (K, 1 + V, V) for an autoregressive model.
     covariance
         S, shape (K, V, V).
     """
@@ -49,7 +50,7 @@ class HmmParameters(NamedTuple):
 
 
 def pad_series(series: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return concatenated series (T, V) of the given lengths as an array (series, longest, V), padded with zeros."""
+    """Return concatenated series, shape (T, V), as an array of shape (series, longest length, V), padded with zeros."""
     counts = np.asarray(lengths, dtype=np.int64)
     begins = np.cumsum(counts) - counts
     padded = np.zeros((counts.size, int(counts.max(initial=0)), series.shape[1]), np.float32)
@@ -59,7 +60,7 @@ def pad_series(series: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def regressors(samples: jax.Array, is_autoregressive: bool) -> jax.Array:
-    """Return regressors (L, N, R) of samples (L, N, V), time first."""
+    """Return the regressors, shape (L, N, R), of samples of shape (L, N, V), with time as the first axis."""
     ones = jnp.ones_like(samples[:, :, :1])
     if not is_autoregressive:
         return ones
@@ -68,7 +69,7 @@ def regressors(samples: jax.Array, is_autoregressive: bool) -> jax.Array:
 
 
 def log_density(parameters: HmmParameters, series: jax.Array) -> jax.Array:
-    """Return each sample's log-density in each state, shape (L, N, K), for series (N, L, V)."""
+    """Return each sample's log-density in each state, shape (L, N, K), for series of shape (N, L, V)."""
     samples = series.swapaxes(0, 1)
     inputs = regressors(samples, parameters.is_autoregressive)
     error = samples[:, :, None, :] - jnp.einsum("tnr,krv->tnkv", inputs, parameters.regression, precision=FULL)
@@ -81,7 +82,7 @@ def log_density(parameters: HmmParameters, series: jax.Array) -> jax.Array:
 
 
 def log_emission(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return log-densities (L, N, K), 0 for padding and for the first sample of an autoregressive series."""
+    """Return `log_density`, but 0 for padding and for the first sample of an autoregressive series; shape (L, N, K)."""
     time = jnp.arange(series.shape[1])[:, None]
     counts = time < lengths[None, :]
     if parameters.is_autoregressive:

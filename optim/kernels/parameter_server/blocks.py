@@ -1,4 +1,4 @@
-"""Updates of parameters and slots (the optimiser's state) in one pass over memory."""
+"""Updates of parameters and slots (the arrays of the optimiser's state) in one pass over memory."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,20 +26,21 @@ def update_in_blocks(
     """Return ``optimiser.update`` with the gradient ``aggregate(pushes)``; both functions are elementwise on flat arrays.
 
     On a CPU, XLA compiles one loop per output, and each loop computes the shared terms again. An optimiser with slots would
-    therefore read all pushes once per output. Block by block, the second and third reading come from the cache. The loop
-    over blocks runs on one core, so several shards need one thread each. An accelerator fuses several outputs, and an
-    optimiser without slots has only one output. In both cases the update is one fusion.
+    therefore read all pushes once per output. If the update goes block by block, all readings but the first come from
+    the cache. The loop over blocks runs on one core, so several shards need one thread each. On an accelerator, which
+    fuses several outputs, and for an optimiser without slots, which has only one output, the update is one fusion
+    without blocks.
 
     Parameters
     ----------
     optimiser
         The update rule.
     aggregate
-        Function from pushes to the gradient.
+        Function from the pushes to the gradient.
     parameters, slots
-        Shape (n,) each, float32; donated arrays are updated in place.
+        Parameters and the arrays of the optimiser's state, shape (n,) each, float32; donated arrays are updated in place.
     pushes
-        Arrays of shape (n,), read only.
+        Pushed gradients, shape (n,) each; they aren't changed.
     step
         Number of the update, 1 for the first.
     """
@@ -68,7 +69,8 @@ def _by_blocks(visit_blocks: Callable[..., Arrays], arrays: Arrays, pushes: Arra
     """
     size = arrays[0].size
     start = size // BLOCK * BLOCK
-    # A 0 that XLA can't know: it would unroll a loop of one known iteration, and round that block differently.
+    # A 0 that XLA can't know at compile time: it would unroll a loop of one known iteration, and round that block
+    # differently.
     unknown = (step & 1) >> 1
     if start:
         arrays = visit_blocks(arrays, pushes, start // BLOCK + unknown)

@@ -1,8 +1,9 @@
 """Dense push, aggregate and apply.
 
-Pushes are separate arguments that are summed in the order given. Over stacked pushes XLA's reduction is tens of times
-slower on a CPU. The fixed order makes two runs equal bit for bit. Only the same compiled function reproduces an update
-exactly: plain NumPy rounds once more, because the compiler fuses each product with the following sum.
+Pushes are separate arguments that are summed in the order given. If they were stacked in one array, XLA's reduction
+would be tens of times slower on a CPU. The fixed order makes two runs equal bit for bit. Only the same compiled
+function reproduces an update exactly: plain NumPy rounds once more, because the compiler fuses each product with the
+following sum.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, compiled_for_rule
 
 MAX_FOLD = 16
-"""Maximum number of pushes of one compiled call; more are added in several calls, in order."""
+"""Maximum number of pushes per compiled call; more pushes are added in several calls, in order."""
 
 
 def apply_pushes(
@@ -40,16 +41,16 @@ def apply_pushes(
         Parameters and the arrays of the optimiser's state, shape (n,) each, float32; donated, except the parameters if
         `keep` is set.
     pushes
-        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: more than `MAX_FOLD` are added
-        in groups, in the same order. Each group costs two more passes over the sum.
+        Gradients of the data partitions, shape (n,) each, float32 or bfloat16. More than `MAX_FOLD` pushes are added in
+        groups, in the same order; each group costs two more passes over the sum.
     weights
         Shape (pushes,): number of examples of each push. If they sum to zero, the gradient is zero.
     version
-        Scalar int32: updates applied before this one.
+        Scalar int32: number of updates applied before this update.
     optimiser
         The update rule.
     keep
-        Do not reuse the old parameters' memory, because readers may still use it.
+        Whether to preserve the memory of the old parameters, because other threads may still read it.
 
     Returns
     -------
@@ -101,8 +102,8 @@ def _ordered_weighted_sum(
 ) -> jax.Array:
     """Return the weighted sum as a chain of additions in the order given, in float32, starting from `partial_sum`."""
     for index, push in enumerate(pushes):
-        # The product is the first summand, because compilers fuse a sum's first product with the addition: the partial
-        # sum is rounded, and the new product isn't.
+        # The new product is the first summand, because compilers fuse a sum's first product with the addition. So the
+        # partial sum is always rounded, and the new product never.
         product = weights[index] * push.astype(jnp.float32)
         partial_sum = product if partial_sum is None else product + partial_sum
     assert partial_sum is not None, "there is a push"
@@ -119,7 +120,7 @@ def _updated(
     *,
     optimiser: AbstractOptimiser,
 ) -> Updated:
-    """Aggregate and apply in one pass. The weighted sum is divided by `total`, or by the sum of the weights if None."""
+    """Aggregate and apply in one pass. The weighted sum is divided by `total` or, if that is None, by the sum of weights."""
     inverse = 1.0 / (_total(weights) if total is None else total)
 
     def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
@@ -130,7 +131,7 @@ def _updated(
 
 @partial(jax.jit)
 def _total(weights: jax.Array) -> jax.Array:
-    """Return the sum of weights; infinity if it is zero, so that its inverse is zero."""
+    """Return the sum of weights, or infinity if the sum is zero, so that its inverse is zero."""
     total = jnp.sum(weights)
     return jnp.where(total == 0, jnp.inf, total)
 

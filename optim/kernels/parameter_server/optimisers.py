@@ -1,7 +1,8 @@
 """Optimisers, built on optax: rules by which a mean gradient updates the parameters and the optimiser's state.
 
-All are elementwise, so cutting a vector into shards or rows changes no bit of the result. *Slots* are the arrays of
-optax's state, such as momentum. Its counters equal the number of the update, and are not stored.
+All optimisers are elementwise, so cutting a vector into shards or rows changes no bit of the result. *Slots* are the
+arrays of optax's state, such as momentum. The counters of optax's state equal the number of the update, and aren't
+stored.
 """
 
 from abc import ABC, abstractmethod
@@ -25,14 +26,14 @@ Updated = tuple[jax.Array, OptState]
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupCosine:
-    """A learning rate that rises from 0 in proportion to the updates, then falls to 0 as half a wave of the cosine.
+    """A learning rate that rises linearly from 0 to its peak, and then falls to 0 as half a cosine wave.
 
     Parameters
     ----------
     peak
         The largest rate.
     warmup_steps, num_steps
-        Number of updates until the peak, and in total. Afterwards the rate is 0.
+        Number of updates until the peak, and total number of updates, after which the rate is 0.
 
     References
     ----------
@@ -64,15 +65,15 @@ class AbstractOptimiser(ABC):
     Attributes
     ----------
     num_slots
-        Number of state arrays of the parameters' shape; they are zeros before the first update.
+        Number of state arrays (slots), which have the parameters' shape and are zeros before the first update.
     learning_rate
-        Positive, or a schedule: a hashable function of the number of earlier updates. It may be traced: a caller may compile, map or
-        differentiate over it.
+        A positive number, or a schedule: a hashable function of the number of earlier updates. It may be a traced value, so
+        that a caller can compile, map or differentiate over it.
     zero_grad_is_noop
         Whether a gradient of 0 changes neither parameters nor slots. If so, pushing only the rows with nonzero gradients
         gives the same update.
     intervals
-        Range of each option other than the learning rate.
+        Range of each option except the learning rate.
     """
 
     num_slots: ClassVar[int]
@@ -116,7 +117,7 @@ class AbstractOptimiser(ABC):
         slots
             `num_slots` arrays of that shape.
         step
-            Number of this update, 1 for the first; a scalar.
+            Number of this update, a scalar; 1 for the first update.
         """
         # Counters are in float32, exact up to 2^24: XLA would compute integer powers in double precision.
         rule = self.transformation()
@@ -183,7 +184,7 @@ class Adagrad(AbstractOptimiser):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(AbstractOptimiser):
-    """Adam with bias correction; on rows it is *lazy*: a row that isn't pushed keeps its moments.
+    """Adam with bias correction. On tables of rows it is *lazy*: a row that isn't pushed keeps its moments.
 
     References
     ----------
@@ -222,17 +223,17 @@ class AdamW(Adam):
 
 
 def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
-    """Return `value` as an integer that XLA computes only after a float32 array has been written.
+    """Return `value`, an integer, such that XLA computes it only after a float32 array has been written.
 
-    Parameters and slots change in place, one after the other, each computed from the old values. Without this
-    dependence XLA may change a slot before the parameters' update has read it, and would copy the entire slot for that.
+    Parameters and slots change in place, one after the other; each new array is computed from all old arrays. Without this
+    dependence XLA may write a slot before the parameters' update reads it, and would copy the entire slot for that.
 
     Parameters
     ----------
     value
-        Scalar.
+        Scalar integer.
     array, place
-        The array, shape (n,) or (rows, width), and the index of an element or row to read.
+        The array that must be written before, shape (n,) or (rows, width), and the index of an element or row in it.
     """
     read = lax.dynamic_slice(array, (place, *[jnp.zeros_like(place)] * (array.ndim - 1)), (1,) * array.ndim)
     bit = lax.bitcast_convert_type(read.ravel()[0], jnp.int32) & 1

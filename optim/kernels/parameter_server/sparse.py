@@ -1,10 +1,10 @@
 """Sparse push and pull of rows of a table.
 
 Gradients of a row that is pushed several times in one message add up *before* the optimiser sees them: the square of a
-sum isn't the sum of squares. A CPU needs no sort. A first loop records the position of each row's first push in the
-message, and a second loop adds every push to the sum at that position. Then one loop per array of the table updates each
-pushed row once, in place; a loop that carries two arrays would copy them. On an accelerator a loop over rows is slow, so
-a sort finds equal rows. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
+sum isn't the sum of squares. On a CPU no sort is needed. A first loop records the position of each row's first push in
+the message, and a second loop adds every push to the sum at that position. Then one loop per array of the table updates
+each pushed row once, in place; a loop over two arrays would copy them. On an accelerator a loop over rows is slow, so
+equal rows are found by sorting. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
 `push_sorted`).
 """
 
@@ -31,16 +31,16 @@ from optim.kernels.parameter_server.optimisers import (
 
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
-"""Row numbers, whether to update each row, and gradients: of all pushes, or of one."""
+"""Row numbers, whether to update each row, and gradients, for all pushes or for one push."""
 
 Update = Callable[[Arrays, jax.Array, jax.Array], Arrays]
-"""Function from a row's arrays, the sum of its pushes and the number of the update to the row's new arrays."""
+"""Function that returns a row's new arrays, given its old arrays, the sum of its pushes and the number of the update."""
 
 TURN, COLUMNS = 8, 64
 """Number of sorted pushes per turn of a warp, and number of columns per warp. All reads of a turn run at once."""
 
 TURNS, LATER_TURNS = 2, 16
-"""Turns per warp: for the message itself, and for messages of partial sums, most of which are empty."""
+"""Number of turns per warp for the message itself, and for messages of partial sums, whose entries are mostly empty."""
 
 
 class Rows(NamedTuple):
@@ -59,7 +59,7 @@ class RowLayout:
     optimiser
         The update rule. Adam is lazy: moments of rows that are not pushed stay unchanged.
     width
-        Parameters per row.
+        Number of parameters per row.
     method
         "loop" for CPUs, "sort" for accelerators; the default depends on the current platform.
     """
@@ -79,7 +79,7 @@ def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
     Raises
     ------
     InvalidOptionError
-        If `parameters` isn't of shape (rows, layout.width), has no rows, or is in 16 bits, which lose small steps.
+        If `parameters` doesn't have shape (rows, layout.width), has no rows, or has 16 bits, which lose small steps.
     """
     if parameters.dtype.itemsize < 4 and jnp.issubdtype(parameters.dtype, jnp.floating):
         raise InvalidOptionError(
@@ -94,8 +94,8 @@ def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     """Apply pushed gradients to the rows of a table; `table` is donated.
 
-    The gradients of a repeated row add up before its update. Without slots they may be applied one by one, which differs
-    only by rounding.
+    The gradients of a repeated row add up before its update. For optimisers without slots they may be applied one by
+    one instead, which differs only by rounding.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     values
         Shape (N, layout.width): gradients, float32 or bfloat16.
     version
-        Scalar int32: pushes applied to the table before this one.
+        Scalar int32: number of calls applied to the table before this call.
     layout
         Optimiser, width and method.
 
@@ -117,8 +117,8 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 
     Notes
     -----
-    Gradients of equal rows add up in the order given, on an accelerator in a tree of additions that is the same every time.
-    The complexity is O(N + R / width) for "loop" and O(N log N) for "sort".
+    On a CPU, gradients of equal rows add up in the order given; on an accelerator, in a tree of additions that is the
+    same every time. The complexity is O(N + R / width) for "loop" and O(N log N) for "sort".
     """
     if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
         raise InvalidOptionError(
@@ -140,7 +140,7 @@ def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
 
 
 def _held_rows(rows: Any) -> Any:
-    """Convert NumPy row numbers to 32 bits; numbers out of range become -1, since JAX would wrap them to valid rows."""
+    """Convert NumPy row numbers to 32 bits; numbers that don't fit become -1, since JAX would wrap them to valid rows."""
     if not isinstance(rows, np.ndarray) or rows.dtype.itemsize <= 4:
         return rows
     return np.where((rows >= 0) & (rows <= np.iinfo(np.int32).max), rows, -1).astype(np.int32)
@@ -153,7 +153,7 @@ def _push_rows(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Arr
     if layout.method == "sort":
         return _push_by_sorting(table, rows, pushed, step, layout.optimiser)
     if layout.optimiser.num_slots == 0:
-        # Linear in the gradient: repeated rows may be applied one by one.
+        # The update is linear in the gradient, so that repeated rows may be applied one by one.
         is_in = (rows >= 0) & (rows < num_rows)
         return _visit_rows(table, (rows, is_in, pushed), step, layout)
     is_first, sums = _sum_at_first(rows, pushed, num_rows)
@@ -161,7 +161,7 @@ def _push_rows(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Arr
 
 
 def _coalesced(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return each pushed row once, in rising order, with the sum of its values; padded with row `num_rows`."""
+    """Return each pushed row once, in ascending order, with the sum of its values; the padding is row `num_rows`."""
     ordered, order = _sorted_rows(rows, num_rows)
     is_first = jnp.concatenate([jnp.ones((1,), bool), ordered[1:] != ordered[:-1]])
     segment = (jnp.cumsum(is_first) - 1).astype(jnp.int32)
@@ -171,7 +171,7 @@ def _coalesced(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.A
 
 
 def _sorted_rows(rows: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return row numbers in rising order (`num_rows` if out of range) and the old position of each; the sort is stable."""
+    """Return row numbers in ascending order (`num_rows` if out of range) and their old positions; the sort is stable."""
     wanted = jnp.where((rows >= 0) & (rows < num_rows), rows, num_rows).astype(rows.dtype)
     place = lax.iota(jnp.int32, rows.shape[0])
     ordered, order = lax.sort((wanted, place), num_keys=1, is_stable=True)
@@ -208,13 +208,13 @@ def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax
 
 
 def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the index of a row's first element, as two numbers of the row number's type."""
+    """Return the indices (row, 0) of a row's first element, both of the row number's type."""
     return row, jnp.zeros_like(row)
 
 
 @partial(jax.jit)
 def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
-    """Gather rows, zeros for those out of range; JAX would count negative numbers from the end, so they are moved beyond it."""
+    """Return rows, zeros if out of range. Negative numbers are moved past the end, since JAX would count them from there."""
     beyond = jnp.where(rows < 0, array.shape[0], rows)
     return array.at[beyond].get(mode="fill", fill_value=0.0)
 
@@ -229,7 +229,7 @@ def _push_by_sorting(
         new = optimiser.update_arrays(tuple(_read_rows(array, unique) for array in arrays), sums, step)
 
         def put(array: jax.Array, updated: jax.Array) -> jax.Array:
-            # Padding repeats the row beyond the end, so XLA must not assume unique rows.
+            # Padding repeats the row number past the end, so XLA must not assume unique rows.
             return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
 
         return tuple(put(array, updated) for array, updated in zip(arrays, new, strict=True))
@@ -266,18 +266,18 @@ def push_sorted(
     Parameters
     ----------
     arrays
-        Shape (rows, width) each.
+        The table's parameters and slots, shape (rows, width) each.
     ordered, order
-        Shape (N,), int32: the pushed rows in rising order (nonexistent rows are at least `rows`), and the index of each
-        in `values`.
+        Row number of each push in ascending order (`rows` or more for padding), and its index in `values`; shape (N,) each,
+        int32.
     values
-        Shape (N, width), float32.
+        Shape (N, width), float32: the pushes.
     step
-        Scalar int32, for `update`.
+        Scalar int32: number of the update.
     update
         The elementwise update rule; it may use only its arguments and literal constants.
     turns
-        Turns per chunk.
+        Number of turns per chunk.
     interpret
         See `gpu.call`.
     """
@@ -285,7 +285,7 @@ def push_sorted(
     turns = min(turns, -(-count // TURN))
     num_chunks = -(-count // (turns * TURN))
     missing = num_chunks * turns * TURN - count
-    # The places before the first and after the last row hold -1, unlike any row.
+    # The additional entries before the first and after the last row are -1, which differs from all row numbers.
     keys = jnp.pad(jnp.minimum(ordered, num_rows), (0, missing), constant_values=num_rows)
     keys, order = jnp.pad(keys, (1, 1), constant_values=-1), jnp.pad(order, (0, missing))
     columns = min(COLUMNS, gpu.power_of_two(width))
@@ -367,7 +367,7 @@ def _go_through_chunk(
             total = jnp.where(begins[place], pushed[place], total + pushed[place])
             for reference, new in zip(written, update(old[place], total, step), strict=True):
                 write(reference, clipped[place], is_due[place], new)
-            # At most once per chunk: the end of a run that began in an earlier chunk.
+            # This writes at most once per chunk: at the end of a run that began in an earlier chunk.
             write(partial_sums, 2 * chunk, is_row[place] & ends[place] & ~began[place], total)
         return total, has_begun
 
@@ -382,7 +382,7 @@ def _go_through_chunk(
 
 
 def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-    """Return whether each push is the first of its row, and, for these, the sum of all pushes of the row."""
+    """Return whether each push is the first of its row, and, for each first push, the sum of all pushes of its row."""
     count = rows.shape[0]
     is_in = (rows >= 0) & (rows < num_rows)
     safe = jnp.where(is_in, rows, num_rows)
@@ -392,7 +392,8 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
         row, index = message
         return lax.dynamic_update_slice(first, index[None], (row,)), None
 
-    # In reverse order, so that the first push of each row is written last; the extra place is for rows out of range.
+    # In reverse order, so that the first push of each row is written last; the additional entry is for rows out of
+    # range.
     first = lax.scan(note, jnp.zeros((num_rows + 1,), jnp.int32), (safe, place), reverse=True)[0]
     owner = first[safe]
 
@@ -406,21 +407,22 @@ def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Ar
     Parameters
     ----------
     table
-        Shape (rows, width), float32.
+        Shape (rows, width), float32: the array.
     rows
-        Shape (N,), integers. A number outside the table is replaced by the nearest row.
+        Shape (N,), integers: the row of each value. A number outside the table is replaced by the nearest row.
     values
-        Shape (N, width), float32.
+        Shape (N, width), float32: values to add.
     share
-        Scalar: factor of the values, 1 by default. Each product is rounded before it is added.
+        Scalar factor on the values, 1 by default. Each product is rounded before it is added.
     """
     if share is not None:
-        unknown = (lax.bitcast_convert_type(share, jnp.int32) & 1) >> 1  # 0, as the loop cannot know
+        unknown = (lax.bitcast_convert_type(share, jnp.int32) & 1) >> 1  # a 0 that the compiler can't know
 
     def add(table: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         row, value = message
         if share is not None:
-            # Without the unknown 0, the compiler would contract product and sum, and round once.
+            # Without the 0 that is unknown at compile time, the compiler would contract product and sum, and round only
+            # once.
             bits = lax.bitcast_convert_type(share * value, jnp.int32) | unknown
             value = lax.bitcast_convert_type(bits, jnp.float32)
         old = lax.dynamic_slice(table, _place(row), (1, value.shape[0]))
@@ -430,7 +432,7 @@ def add_rows(table: jax.Array, rows: jax.Array, values: jax.Array, share: jax.Ar
 
 
 def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
-    """Update the marked rows in the given order: first the parameters, then each slot."""
+    """Update the rows that the messages mark, in the given order: first the parameters, then each slot."""
     arrays = table.parameters, *table.slots
     rows, is_due, gradients = messages
     written: list[jax.Array] = []
@@ -442,7 +444,7 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
 
         def visit(carried: jax.Array, message: Messages, number: int = number) -> tuple[jax.Array, None]:
             row, is_due, gradient = message
-            # XLA doesn't read the arrays on which the new value doesn't depend.
+            # XLA omits reads of the arrays on which the new value doesn't depend.
             old = tuple(read(carried if at == number else each, row) for at, each in enumerate(arrays))
             new = layout.optimiser.update_arrays(old, gradient[None], step)[number]
             return lax.dynamic_update_slice(carried, jnp.where(is_due, new, old[number]), _place(row)), None
