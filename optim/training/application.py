@@ -21,15 +21,15 @@ Parameters = Any
 """A pytree of float32 arrays."""
 
 Batch = Any
-"""A pytree of arrays: the data that a loss is computed from."""
+"""A pytree of arrays: the data of which a loss is computed."""
 
 
 class Application(Protocol):
     """A training job.
 
     Every method is a pure function of its arguments and of the application's seed. A gradient therefore has the same bits
-    on every machine and in every repetition. Each process generates the data that it needs: only a few numbers are sent
-    to another process.
+    on every machine and in every repetition. Each process generates the data that it needs, so that only a few numbers
+    are sent to other processes.
     """
 
     @property
@@ -53,7 +53,7 @@ class Application(Protocol):
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the mean gradient over the partition, shape (n,), and its summed loss at these parameters.
 
-        Applications that draw at random derive their random stream from seed, partition and `clock`.
+        Applications that draw random numbers derive their random stream from seed, partition and `clock`.
         """
         ...
 
@@ -81,15 +81,15 @@ def is_on_device(application: object) -> "TypeGuard[DeviceApplication]":
 
 
 def check_application(application: Application) -> None:
-    """Raise unless an application has parameters and data.
+    """Raise InvalidProblemError unless an application has parameters and data.
 
     Raises
     ------
     InvalidProblemError
-        If it lacks a method of `Application`, or has no partitions, no data or no parameters.
+        If the application lacks a method of `Application`, or has no partitions, no data or no parameters.
     """
     name = type(application).__name__
-    attributes = getattr(application, "__dict__", {})  # hasattr(application, part) would run its properties
+    attributes = getattr(application, "__dict__", {})  # hasattr(application, part) would run a property
     missing = [part for part in PARTS if part not in attributes and not hasattr(type(application), part)]
     if missing:
         raise InvalidProblemError(f"{name} has no {', '.join(missing)}; derive it from {__name__}.UserApplication")
@@ -118,12 +118,12 @@ Parts = tuple[Any, ...]
 
 
 def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
-    """Raise unless row numbers are increasing and within the table.
+    """Raise InvalidProblemError unless row numbers are increasing and within the table.
 
     Raises
     ------
     InvalidProblemError
-        If they aren't, or aren't int32 numbers of shape (k,).
+        If the row numbers aren't increasing, are outside the table, or aren't int32 numbers of shape (k,).
     """
     if rows.dtype != np.int32 or rows.ndim != 1:
         raise InvalidProblemError(
@@ -247,7 +247,7 @@ class DeviceApplication(ABC):
 
     @property
     def compiled_row_gradient(self) -> Callable[..., Any]:
-        """As `compiled_gradient`, but it returns the gradients of the partition's rows only, shape (rows, row_width)."""
+        """As `compiled_gradient`, but with the gradients of the partition's rows only, shape (rows, row_width)."""
         return _compiled(self)[1]
 
     def _whole_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Parts, Any, Any]:
@@ -290,10 +290,10 @@ class DeviceApplication(ABC):
 
 
 class UserApplication(ABC):
-    """A custom application: four methods, of which the last two are called in separate processes.
+    """Base class of custom applications, with four methods to define: `sizes`, `start`, `loss` and `slope`.
 
-    The object is pickled to reach these processes, so the class must be importable there. Read large data inside the
-    methods that need it.
+    Separate processes call `loss` and `slope`. The object is pickled for them, so its class must be importable there. Read
+    large data inside the methods that need it.
 
     Examples
     --------
@@ -316,11 +316,11 @@ class UserApplication(ABC):
 
     @abstractmethod
     def sizes(self) -> Sequence[float]:
-        """Return the number of examples of each partition: one entry per partition."""
+        """Return the number of examples in each partition, one entry per partition."""
 
     @abstractmethod
     def start(self) -> ArrayLike:
-        """Return the parameters before the first clock, any shape."""
+        """Return the parameters before the first clock, an array of any shape."""
 
     @abstractmethod
     def loss(self, parameters: Vector, partition: int, clock: int) -> float:
@@ -341,11 +341,11 @@ class UserApplication(ABC):
         return int(np.size(self.start()))
 
     def initial_parameters(self) -> Vector:
-        """Return the parameters before the first clock, flat."""
+        """Return the parameters before the first clock as a flat vector."""
         return np.asarray(self.start(), dtype=np.float32).ravel().copy()
 
     def weight(self, partition: int) -> float:
-        """Return a partition's size."""
+        """Return the number of examples in a partition."""
         return float(self.sizes()[partition])
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:

@@ -1,9 +1,14 @@
 """The trainer's vectors on JAX's device or in host memory, and explicit transfers between the two.
 
-In one process parameters and gradients stay on the device from clock to clock. Only the following values are
-transferred, by `to_device` and `to_host`: a gradient's loss and whether it is finite; clocks, weights and numbers of
-rows; parameters and gradients of a NumPy application, and of machines that are processes; values for checkpoints; and a
-run's final parameters. Functions for NumPy arrays don't import JAX, as machines that only compute don't need it.
+In one process parameters and gradients stay on the device from clock to clock. Only the following values are transferred,
+by `to_device` and `to_host`:
+
+- a gradient's loss, and whether the gradient is finite;
+- clocks, weights and row numbers;
+- parameters and gradients of a NumPy application, and of machines that are processes;
+- values for checkpoints, and a run's final parameters.
+
+Functions for NumPy arrays don't import JAX, as machines that only compute don't need it.
 """
 
 from collections.abc import Sequence
@@ -71,13 +76,13 @@ def cut(vector: Any, part: slice) -> Any:
 
 
 def contribution(gradient: Any, share: float, rows: Any, width: int, size: int) -> Any:
-    """Return a gradient times a share, as a full vector even if pushed by rows; zeros for a share of 0."""
+    """Return a gradient times `share`, as a full vector even if it was pushed by rows; zeros if `share` is 0."""
     gradient, rows, factor = to_device((gradient, rows, np.float32(share)))
     return _kernels()["contribution"](gradient, factor, rows, width=width, size=size)
 
 
 def descended(parameters: Any, gradients: Sequence[Any], rate: float) -> Any:
-    """Return parameters minus a rate times each of the gradients, one after the other."""
+    """Return the parameters after a step along each of the gradients, one after the other, at the given rate."""
     if not gradients:
         return parameters
     return _kernels()["descended"](*to_device((parameters, list(gradients), np.float32(rate))))

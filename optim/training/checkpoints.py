@@ -1,8 +1,8 @@
 """Checkpoints on disk, which survive a failure of the controller.
 
 A checkpoint is one file of plain arrays (no pickles) with a format version and a checksum of its contents. The file is
-written under a temporary name and then renamed. The folder retains the last two intact checkpoints, so if one is damaged
-the run resumes from the other. A rollback removes the checkpoints of undone clocks; the run writes them again.
+written under a temporary name and then renamed. The folder retains the last two intact checkpoints, so that the run can
+resume from one if the other is damaged. A rollback removes the checkpoints of undone clocks; the run writes them again.
 """
 
 import hashlib
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 VERSION = 2
-"""Version of the format. Version 1 is rejected: its gradients were NumPy's, so a resumed run would have other losses."""
+"""Version of the format. Version 1 is rejected: its runs computed gradients with NumPy, so a resumed run would have
+other losses."""
 NUM_KEPT = 2
-"""Number of checkpoints kept in the folder."""
+"""Number of checkpoints that the folder retains."""
 
 WHAT, REMEDY = "a checkpoint", "remove it: training resumes from the newest intact checkpoint, or starts again"
 
@@ -47,7 +48,7 @@ def initial_point(application: Application, optimiser: "AbstractOptimiser") -> S
 
 
 class DurableStorage(Machine):
-    """The storage as a machine that also writes a checkpoint once it has all shards of a clock.
+    """The storage, a machine that writes a checkpoint once it has copies of all shards as of one clock.
 
     Assign it to `transport.machines[STORAGE]`, where it replaces the transport's default storage.
 
@@ -58,7 +59,7 @@ class DurableStorage(Machine):
     folder
         Folder of the checkpoints; created if missing.
     job
-        The run's application, optimiser and options, as text. Checkpoints of another run are rejected.
+        Description of the run's application, optimiser and options. Checkpoints with another description are rejected.
     num_shards
         Number of shards of the parameters.
     """
@@ -77,7 +78,7 @@ class DurableStorage(Machine):
         Raises
         ------
         InvalidProblemError
-            If all checkpoints are damaged, or the newest intact one is of another job.
+            If all checkpoints are damaged, or the newest intact checkpoint is of another job.
         """
         error: InvalidProblemError | None = None
         for path in reversed(self._intact()):
@@ -115,7 +116,7 @@ class DurableStorage(Machine):
         return self._folder / f"checkpoint-{clock:010d}.npz"
 
     def _intact(self) -> list[Path]:
-        """Return the checkpoints that aren't known to be damaged, by clock."""
+        """Return the paths of the checkpoints that aren't known to be damaged, by clock."""
         return [path for path in sorted(self._folder.glob("checkpoint-*.npz")) if path not in self._damaged]
 
     def _write(self, clock: int) -> None:
@@ -156,7 +157,7 @@ def read_checkpoint(path: Path, job: str) -> StartingPoint:
     Raises
     ------
     InvalidProblemError
-        If it is damaged, of another version, or of another job.
+        If the checkpoint is damaged, has another version, or is of another job.
     """
     arrays = read_arrays(path, WHAT, REMEDY)
     checksum = arrays.pop("checksum", None)

@@ -1,10 +1,10 @@
 """The controller, which tracks all machines, assigns partitions and shards, and recovers from failures.
 
-A *planned* change (machines join, or leave after a warning, or the stage changes) waits until all partitions are at one
-clock, a boundary, and until the backups have copies of it. Then every shard moves from its server to the machines of the
-new layout, and no work is repeated. After the *failure* of a worker, other machines compute its partitions. After the
-failure of a server, every shard returns to the last clock for which copies of all shards remain. The machines compute
-the later clocks again.
+A *clock* is one update of the parameters. A *planned* change (machines join, or leave after a warning, or the stage
+changes) waits for a *boundary*: all partitions are at the same clock, and the backups have copies of all shards as of
+this clock. Then every shard moves from its server to the machines of the new layout, and no work is repeated. After the
+*failure* of a worker, other machines compute its partitions. After the failure of a server, every shard returns to the
+last clock for which copies of all shards remain, and the machines compute the later clocks again.
 """
 
 from collections import Counter
@@ -47,9 +47,9 @@ class Phase(StrEnum):
 
     RUNNING = "running"
     DRAINING = "draining"
-    """Bringing all partitions to one clock, because a change is waiting."""
+    """Bringing all partitions to the same clock, because a change is waiting."""
     SYNCING = "syncing"
-    """Waiting until the copies contain that clock, so that a failure during the move undoes no clock."""
+    """Waiting until the backups have copies as of that clock, so that a failure during the move undoes no clock."""
     REBUILDING = "rebuilding"
     """Moving shards and copies to their new machines."""
     STOPPED = "stopped"
@@ -62,11 +62,11 @@ class Membership:
     Attributes
     ----------
     reliable, transient
-        Machines of each tier, without those about to leave.
+        Ready machines of each tier, except those about to leave.
     joining
-        Machines that are not ready yet, and the tier that they will belong to.
+        Machines that aren't ready yet, each with its future tier.
     leaving
-        Warned machines, which work until the next clock boundary.
+        Machines warned of their removal, which work until the next clock boundary.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Membership:
 
     @property
     def staying(self) -> tuple[str, ...]:
-        """All machines that are to stay, reliable ones first."""
+        """All machines that stay, reliable machines first."""
         return (*self.reliable, *self.transient)
 
     def is_alive(self, machine: str) -> bool:
@@ -110,7 +110,7 @@ class Membership:
         return tier is not None
 
     def warn(self, machines: Sequence[str]) -> list[str]:
-        """Let machines leave at the next boundary; return those that aren't ready yet, which can leave at once.
+        """Let machines leave at the next boundary; return the machines that can leave at once, as they aren't ready yet.
 
         Raises
         ------
@@ -135,14 +135,14 @@ class Membership:
         return bool(was_in)
 
     def give_back(self, needed: Collection[str]) -> list[str]:
-        """Remove and return the leaving machines that aren't needed any more."""
+        """Remove and return the leaving machines that aren't among the needed machines."""
         free = [name for name in self.leaving if name not in needed]
         self.leaving = [name for name in self.leaving if name in needed]
         return free
 
 
 class ReplicaCatalog:
-    """Catalog of the confirmed copies of shards: holder, shard and clock of each."""
+    """Catalog of the confirmed copies of shards, each with its holder (a machine or the storage), shard and clock."""
 
     def __init__(self, num_shards: int) -> None:
         self._num_shards = num_shards
@@ -167,7 +167,7 @@ class ReplicaCatalog:
         self._copies = {copy for copy in self._copies if copy[:2] in kept or copy[0] == STORAGE}
 
     def rewind(self, clock: int) -> None:
-        """Remove the records of copies later than `clock`, and of a checkpoint of such a clock that is being written."""
+        """Remove the records of copies of clocks after `clock`, and of a checkpoint of such a clock that is being written."""
         self._checkpoint_clock = -1
         self._copies = {copy for copy in self._copies if copy[2] <= clock}
 
@@ -188,7 +188,7 @@ class ReplicaCatalog:
         return sorted({(holder, first[holder]) for holder, _, _ in trimmed})
 
     def recovery_clock(self) -> int:
-        """Return the last clock of which *every* shard has a copy somewhere; never a mix of clocks."""
+        """Return the last clock for which *every* shard has a copy as of this clock."""
         return self._last_whole(self._copies)
 
     def storage_clock(self) -> int:
@@ -214,7 +214,7 @@ class Rollback:
     from_clock
         Number of completed clocks at the failure.
     to_clock
-        Last clock of which copies of all shards remain.
+        Last clock for which copies of all shards remain.
     replayed_to
         Clock reached by applying the logged pushes again; later clocks are computed again.
     """
@@ -239,7 +239,7 @@ class Rebuild:
     Attributes
     ----------
     waiting
-        Responses still missing: type of message, and shard or machine.
+        Missing responses: type of message, and shard or machine.
     parts
         Parameters of the shards that have arrived.
     """
@@ -262,17 +262,17 @@ class Controller:
     Attributes
     ----------
     phase, generation
-        Activity of the controller, and number of rebuilds.
+        Activity of the controller, and number of rebuilds so far.
     roles, owners
         The layout, and the worker of each partition.
     machines
-        Machines that work, join and leave.
+        Machines of the run, including those that join or leave.
     flow
-        Computed, applied and readable clocks.
+        State of the computation: computed, applied and readable clocks.
     rollbacks
         Rollbacks so far.
     stop_at
-        The clock to stop at.
+        Clock at which the run stops.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ class Controller:
         self._advance()
 
     def save(self) -> None:
-        """Write a checkpoint of the current clock of all shards; `saved_clock` shows when it is complete.
+        """Write a checkpoint of all shards as of the current clock; `saved_clock` shows when it is complete.
 
         Raises
         ------
@@ -344,11 +344,11 @@ class Controller:
 
     @property
     def saved_clock(self) -> int:
-        """The last clock of which the storage has a checkpoint."""
+        """The last clock for which the storage has a checkpoint."""
         return self._copies.storage_clock()
 
     def reconsider(self) -> None:
-        """Begin a planned change with the stage that the policy chooses, or postpone it until the present change is complete."""
+        """Begin a planned change to the stage that the policy chooses, or postpone it until the current change is complete."""
         self._is_changed = True
         self._advance()
 
@@ -448,7 +448,7 @@ class Controller:
             self._read(server, shard, clock)
 
     def _read(self, machine: str, shard: int, clock: int) -> None:
-        """Request a copy of a shard from a machine that serves or keeps it."""
+        """Request a copy of a shard from a machine that serves the shard or keeps a copy."""
         self._send(machine, Read(generation=self.generation, shard=shard, clock=clock))
 
     def _is_synced(self) -> bool:
@@ -477,12 +477,12 @@ class Controller:
             self._transport.stop(machine)
 
     def _refuses(self, message: Pushed) -> bool:
-        """Return whether a gradient that isn't finite must be computed again; otherwise it is skipped.
+        """Return whether a gradient that isn't finite must be computed again; if not, the gradient is skipped.
 
         Raises
         ------
         TrainingError
-            If the policy is to stop, or the second gradient isn't finite either.
+            If the option `non_finite` is ``stop``, or the gradient isn't finite at the second computation either.
         """
         policy, gradient = self._options.non_finite, (message.partition, message.clock)
         if policy == NonFinite.SKIP:
@@ -504,7 +504,7 @@ class Controller:
         self.flow.compute_again([message.partition])
 
     def _hand_over(self, machine: str) -> None:
-        """Reassign a lost worker's partitions to the others at once: the clock cannot finish without them."""
+        """Reassign a lost worker's partitions to other workers at once, since the clock can't finish without them."""
         workers = [name for name in self.roles.workers if self.machines.is_alive(name)]
         gone = [partition for partition, owner in enumerate(self.owners) if owner == machine]
         self.owners = assign_balanced(self.flow.num_partitions, workers, self.owners)
@@ -513,7 +513,7 @@ class Controller:
     # -- rebuilding ---------------------------------------------------------------------------------------------------
 
     def _roll_back(self) -> None:
-        """Roll back to the last clock with copies of all shards."""
+        """Roll back to the last clock for which copies of all shards remain."""
         before = self._clock if self.phase is Phase.REBUILDING else int(self.flow.completed.min())
         clock = self._copies.recovery_clock()
         if self.phase is not Phase.REBUILDING or clock < before:
@@ -530,7 +530,7 @@ class Controller:
         Parameters
         ----------
         clock
-            Clock that all shards have reached (in a planned rebuild), or of which all have a copy.
+            Clock that all shards have reached (in a planned rebuild), or for which copies of all shards remain.
         is_planned
             Whether the current servers transfer the shards.
         """
@@ -544,7 +544,7 @@ class Controller:
             self._send(machine, Keep(generation=self.generation, last=clock))
 
     def _read_shards(self, rebuild: Rebuild) -> None:
-        """Request the shards once all machines have opened the generation."""
+        """Request the shards once all machines have opened the new generation."""
         if rebuild.waiting:
             return
         for shard in range(self._options.num_shards):
@@ -553,7 +553,7 @@ class Controller:
             self._read(source, shard, self._clock)
 
     def _place(self, rebuild: Rebuild, values: ShardValues) -> None:
-        """Send a shard's values to its new server, and to its backup if that lacks a copy."""
+        """Send a shard's values to its new server, and to its backup if the backup lacks a copy."""
         shard, options, roles = values.shard, self._options, rebuild.roles
         rebuild.parts[shard] = values.parameters
         backup = roles.backups[shard]
@@ -592,7 +592,7 @@ class Controller:
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def _take_copy(self, message: Copy) -> None:
-        """Send a shard's values to its server in a rebuild, and otherwise to a backup that lacks them or to the checkpoint."""
+        """Send a shard's values to its server in a rebuild, else to a backup that lacks a copy, or to the storage."""
         shard, clock = message.values.shard, message.values.clock
         if self._rebuild is None:
             backup = self.roles.backups[shard]

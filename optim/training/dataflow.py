@@ -25,15 +25,15 @@ MEGABYTE = 1_000_000
 class PushLog:
     """The pushes sent to the servers for each clock and partition, up to a size limit.
 
-    The controller stores the log: it survives the loss of machines, but not of the controller.
+    The log is in the controller's memory, so that it survives the loss of machines, but not the loss of the controller.
 
     Parameters
     ----------
     num_partitions
         Number of pushes per clock.
     max_bytes
-        Size limit. When it is reached, the log drops clocks that newer copies cover, then stops adding pushes. After a failure,
-        machines compute the missing pushes again. 0 disables the log.
+        Size limit in bytes. When it is reached, the log drops clocks before the newest complete copies, and then stops
+        adding pushes. After a failure, machines compute the missing pushes again. 0 disables the log.
     """
 
     def __init__(self, num_partitions: int, max_bytes: float) -> None:
@@ -44,11 +44,11 @@ class PushLog:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the gradients in the log."""
+        """Size in bytes of the gradients in the log."""
         return sum(self._bytes.values())
 
     def add(self, clock: int, partition: int, pushes: Sequence[Push]) -> None:
-        """Log pushes; copy NumPy gradients, since they may lie in shared memory that is overwritten a clock later."""
+        """Log pushes; NumPy gradients are copied, since later clocks overwrite the shared memory in which they may be."""
         size = sum(push.gradient.nbytes for push in pushes)
         if self.num_bytes + size > self._max_bytes:
             self.keep(self._safe, clock + 1)
@@ -71,7 +71,7 @@ class PushLog:
         self._bytes = {at: size for at, size in self._bytes.items() if at in self._clocks}
 
     def trim(self, safe: int, stored: int) -> None:
-        """Discard the clocks before `stored`, of which the storage has all shards.
+        """Discard the clocks before `stored`, the last clock for which the storage has all shards.
 
         At the size limit, `add` drops the clocks before `safe` first: while copies of all shards as of `safe` remain, no
         failure causes a rollback to an earlier clock.
@@ -87,7 +87,7 @@ class PushLog:
 
 
 DENSEST = 0.5
-"""Share of rows with a gradient above which a full vector is pushed: rows with their indices might be no shorter."""
+"""Share of rows with a gradient above which a full vector is pushed: rows with their indices would be hardly shorter."""
 
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
@@ -105,9 +105,9 @@ class Dataflow:
     Attributes
     ----------
     completed
-        Shape (P,), int32: number of clocks that each partition has pushed.
+        Number of clocks for which each of the P partitions has pushed its gradient, shape (P,), int32.
     read_clock
-        The newest clock that all shards have applied.
+        The last clock that all shards have applied.
     losses
         Mean loss at the start of each completed clock; a repeated clock replaces its loss.
     num_computed
@@ -128,7 +128,7 @@ class Dataflow:
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, options.replay_mb * MEGABYTE)
         self._staleness, self._densest = options.staleness, densest_rows(application, optimiser, options)
-        # Used only with staleness, which excludes rate schedules.
+        # The rate is used only with staleness, which excludes schedules of the rate.
         self._rate = optimiser.learning_rate if isinstance(optimiser.learning_rate, float | int) else 0.0
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -142,14 +142,14 @@ class Dataflow:
 
     @property
     def parameters(self) -> Vector:
-        """Shape (n,): the parameters at `read_clock`."""
+        """The parameters after `read_clock` clocks, shape (n,)."""
         whole: Vector = self._published.whole
         return whole
 
     def startable(self, stop_at: int) -> list[int]:
         """Return the partitions that may start their next clock, if it is before `stop_at`."""
         if self.read_clock < self._replayed_to:
-            return []  # the replayed pushes are already computed
+            return []  # pushes from the log are replayed first
         return [
             partition
             for partition, clock in enumerate(self.completed.tolist())
@@ -157,11 +157,11 @@ class Dataflow:
         ]
 
     def _sees_enough(self, clock: int) -> bool:
-        """Return whether the parameters contain all updates that a clock must read: (K.4), which implies (K.3)."""
+        """Return whether the readable parameters are new enough for a clock: (K.4), which implies (K.3)."""
         return self.read_clock >= clock - self._staleness
 
     def compute(self, partition: int, generation: int) -> Compute:
-        """Return the message that requests a partition's next clock."""
+        """Return the message that requests a partition's gradient for its next clock."""
         clock = int(self.completed[partition])
         self._computing[partition] = clock
         unapplied = self._contributions.get(partition, {})
@@ -177,7 +177,7 @@ class Dataflow:
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
-        """Accept a gradient; return the push for each shard's server, or an empty list if it arrived before.
+        """Accept a gradient; return the push for each shard's server, or an empty list if the gradient arrived before.
 
         A gradient that isn't finite has weight 0, as if the partition had no data at this clock.
         """
@@ -212,7 +212,7 @@ class Dataflow:
         return pushes
 
     def applied(self, message: Applied) -> None:
-        """Store a shard's parameters; they become readable once all shards have reached their clock."""
+        """Store a shard's parameters; a clock becomes readable once all shards have applied it."""
         if message.clock <= self._applied[message.shard]:
             return
         self._applied[message.shard] = message.clock
@@ -222,7 +222,7 @@ class Dataflow:
             self._publish(message.clock, [parts[shard] for shard in range(len(parts))])
 
     def reset(self, clock: int, parts: Sequence[Vector]) -> None:
-        """Reset to a clock, with no computation pending; `replays` then yields the logged pushes of later clocks."""
+        """Reset to a clock, without pending computations; `replays` then yields the logged pushes of later clocks."""
         self._replayed_to = self.log.end(clock)
         self.log.keep(0, self._replayed_to)
         self.completed[:] = self._replayed_to
@@ -242,7 +242,7 @@ class Dataflow:
         return (replace(push, generation=generation) for push in self.log.pushes(self.read_clock))
 
     def begin_at(self, start: StartingPoint) -> list[ShardValues]:
-        """Set the state to a run's starting point; return each shard's values there."""
+        """Set the state to a run's starting point, and return each shard's values at this point."""
         self.losses = list(start.losses)
         self.reset(start.clock, [start.parameters[part].copy() for part in self.ranges])
         return [
@@ -267,7 +267,7 @@ class Dataflow:
         return bool((self.completed == clock).all()) and self.read_clock == clock and not self._computing
 
     def is_next(self, message: Pushed) -> bool:
-        """Return whether a gradient is the next one expected from its partition."""
+        """Return whether a gradient is for the clock that is expected next from its partition."""
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
@@ -278,7 +278,7 @@ class Dataflow:
                 del contributions[at]
 
     def _parts_of(self, message: Pushed) -> Iterator[tuple[slice, RowNumbers | None]]:
-        """Yield for each shard the range of its part in a worker's vector, and the rows if the vector was pushed by rows."""
+        """Yield for each shard its range in a worker's vector, and its row numbers if the vector was pushed by rows."""
         for part in self.ranges:
             if message.rows is None:
                 yield part, None

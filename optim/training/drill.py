@@ -1,4 +1,4 @@
-"""Chaos test: active servers are killed at random moments of a run, whose losses are compared with those of an undisturbed run."""
+"""Chaos test: kill active servers at random moments of a run, and compare the losses with those of an undisturbed run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class DrillOptions:
     clocks_between
         Number of clocks from one kill to the next.
     max_messages
-        Maximum number of messages between a clock boundary and the kill; the number is random.
+        Maximum of the random number of messages between a clock boundary and the kill.
     transient
-        Number of transient machines; killed ones are replaced.
+        Number of transient machines; killed machines are replaced.
     seed
         Seed of the choice of victims and moments.
     """
@@ -48,7 +48,7 @@ class DrillOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillRow:
-    """One kill.
+    """One kill of a server, and its effect on the run.
 
     Attributes
     ----------

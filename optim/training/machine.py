@@ -40,13 +40,13 @@ class Machine:
     name
         Name of the machine.
     application
-        The application whose gradients it computes.
+        The application whose gradients the machine computes.
 
     Attributes
     ----------
     served, copies
-        The shards that it serves, and its copies by shard and clock. A failure takes all shards back to a common clock, so
-        a newer copy does not replace an older one.
+        The shards that the machine serves, and its copies by shard and clock. A newer copy does not replace an older
+        copy, since a failure takes all shards back to a common clock.
     """
 
     def __init__(self, name: str, application: Application) -> None:
@@ -98,7 +98,7 @@ class Machine:
         return [served.applied()]
 
     def _values(self, shard: int, clock: int) -> ShardValues | None:
-        """Return a shard's values at a clock: a copy, or the values that are served at this clock."""
+        """Return a shard's values as of a clock: a copy, or the served values if the shard is at this clock."""
         copy, served = self.copies.get(shard, {}).get(clock), self.served.get(shard)
         if copy is None and served is not None and served.clock == clock:
             return served.values()
@@ -118,7 +118,7 @@ class Machine:
         self.copies = {shard: {at: copy for at, copy in of.items() if at >= first} for shard, of in self.copies.items()}
 
     def _forget_after(self, clock: int) -> None:
-        """Discard copies of undone clocks."""
+        """Discard the copies of later clocks, which a rollback undoes."""
         self.copies = {shard: {at: copy for at, copy in of.items() if at <= clock} for shard, of in self.copies.items()}
 
 
@@ -128,7 +128,7 @@ def compute(application: Application, order: Compute, machine: str = "") -> Push
     Parameters
     ----------
     application, order
-        The job, and the partition and clock to compute.
+        The job, and the message with the partition and clock to compute.
     machine
         Name of the worker.
 
@@ -173,12 +173,12 @@ def compute(application: Application, order: Compute, machine: str = "") -> Push
 
 
 def check_gradient(gradient: object, size: int) -> None:
-    """Raise unless a gradient is a flat vector of floats as long as the parameters.
+    """Raise InvalidProblemError unless a gradient is a flat vector of floats with one entry per parameter.
 
     Raises
     ------
     InvalidProblemError
-        If it is not; the error names type, shape and the remedy.
+        If the gradient has another type or shape; the message gives type, shape and remedy.
     """
     if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
         actual = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)

@@ -1,8 +1,8 @@
 """Training on several devices of one host as one program: parameters are sharded over the devices.
 
-JAX's partitioner distributes the computation of a trainer on one device. Each array of the parameters and of the
-optimiser's state is cut along its first axis. Products with a piece are added up over the devices, so that no device
-holds all parameters.
+The program is written for one device, and JAX's partitioner distributes it. Each array of the parameters and of the
+optimiser's state is cut along its first axis. Each device multiplies with its piece, and the products are added up over
+the devices, so that no device holds all parameters.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,9 @@ class MeshTrainer:
     Attributes
     ----------
     parameters
-        The application's pytree, sharded.
+        The parameters, a pytree of arrays that are sharded over the devices.
     losses
-        Mean loss at each clock's start.
+        Mean loss at the start of each clock.
     """
 
     def __init__(self, application: DeviceApplication, optimiser: "AbstractOptimiser", mesh: Mesh) -> None:
@@ -77,7 +77,7 @@ class MeshTrainer:
         return PartitionSpec(AXIS) if is_cut else PartitionSpec()
 
     def _clock(self, parameters: Parameters, state: Any, data: Any, clock: jax.Array) -> tuple[Any, Any, jax.Array]:
-        """Return parameters and state after a clock, and its loss; the partitions' gradients are added in their order."""
+        """Return parameters and state after a clock, and the clock's loss; gradients are added in the partitions' order."""
         application = self._application
         total = sum(application.weight(index) for index in range(application.num_partitions))
         loss = jnp.float32(0)

@@ -1,8 +1,8 @@
 """Messages between controller and machines.
 
 Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
-receivers ignore messages of older ones. So a worker that slept through a failure cannot push a gradient of parameters
-that no longer exist.
+receivers ignore messages of older generations. So a worker that was suspended during a failure can't push a gradient of
+parameters that no longer exist.
 """
 
 from enum import StrEnum
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Pushes(StrEnum):
-    """Whether gradients are pushed as full vectors or by rows."""
+    """Form in which workers push gradients: as full vectors, or by rows (only the rows that have a gradient)."""
 
     AUTO = "auto"
-    """By rows for each gradient with few nonzero rows; servers apply pushes by rows if their platform is then faster."""
+    """By rows for each gradient with few nonzero rows; servers also apply these by rows if that is faster on their platform."""
     DENSE = "dense"
     """Always as full vectors."""
     ROWS = "rows"
-    """By rows wherever the application and the rule allow it."""
+    """By rows wherever the application and the optimiser allow it."""
 
 
 class NonFinite(StrEnum):
@@ -63,7 +63,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """From a machine, as its first message: it is ready. It belongs to no generation yet."""
+    """From a machine, as its first message: the machine is ready. The message belongs to no generation."""
 
     machine: str
     generation: int = 0
@@ -73,8 +73,9 @@ class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
     `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the gradients that the partition has
-    pushed since then, scaled by its share of the data. The worker subtracts them times `rate`, to see the effect of its
-    own pushes. The gradient is pushed by rows if it concerns at most the share `densest` of all rows; 0 for never.
+    pushed since then, scaled by its share of the data. The worker subtracts `rate` times these gradients, so that its
+    own pushes take effect. The gradient is pushed by rows if it has at most the share `densest` of all rows; 0 for
+    never.
     """
 
     partition: int
@@ -87,7 +88,7 @@ class Compute(Message, frozen=True, kw_only=True):
 
 
 class GradientMessage(Message, frozen=True, kw_only=True):
-    """A partition's gradient for a clock, or a part of it, and the weight of the data behind it.
+    """A partition's gradient for a clock, or a part of the gradient, and the weight of the partition's data.
 
     A gradient pushed by `rows` has `width` numbers per row.
     """
@@ -119,10 +120,10 @@ class Failed(Message, frozen=True, kw_only=True):
 
 
 class Push(GradientMessage, frozen=True, kw_only=True):
-    """To a server: a shard's part of a gradient; a push of weight 0 is counted, but excluded from the sum.
+    """To a server: a shard's part of a gradient. A push of weight 0 counts as received, but isn't added to the sum.
 
-    `rows` are row numbers within the shard, and `density` is the share of all parameters for which the worker pushed a
-    number.
+    `rows` are row numbers within the shard, and `density` is the share of all parameters for which the worker's
+    gradient has a number.
     """
 
     shard: int
@@ -138,7 +139,7 @@ class Applied(Message, frozen=True, kw_only=True):
 
 
 class Host(Message, frozen=True, kw_only=True):
-    """To a machine: serve a shard from these values on, and send a copy at every clock that `sync_every` divides.
+    """To a machine: serve a shard that begins with these values, and send a copy at every multiple of `sync_every` clocks.
 
     `pushes` decides whether gradients that are pushed by rows are also applied by rows.
     """
@@ -151,20 +152,20 @@ class Host(Message, frozen=True, kw_only=True):
 
 
 class Read(Message, frozen=True, kw_only=True):
-    """To a machine that keeps or serves the shard as of `clock`: send a copy."""
+    """To a machine that serves a shard or keeps a copy as of `clock`: send a copy."""
 
     shard: int
     clock: int
 
 
 class Copy(Message, frozen=True, kw_only=True):
-    """From a server or holder, and on to a holder: a shard's values, to be stored with the holder's other copies."""
+    """A shard's values: from a machine to the controller, and from the controller to a holder, which stores them as a copy."""
 
     values: ShardValues
 
 
 class Kept(Message, frozen=True, kw_only=True):
-    """From a holder: it keeps a copy of the shard as of `clock`."""
+    """From a holder of copies: it has stored a copy of the shard as of `clock`."""
 
     shard: int
     clock: int
@@ -172,10 +173,10 @@ class Kept(Message, frozen=True, kw_only=True):
 
 
 class Keep(Message, frozen=True, kw_only=True):
-    """To a machine: keep only the served shards in `shards`, and copies of the shards in `copies` from clock `first` on.
+    """To a machine: discard all served shards except `shards`, and all copies except those of `copies` since clock `first`.
 
-    None means all shards. The first message of a generation sets `last`: the machine also discards copies of later
-    clocks, and answers `Opened`.
+    None means all shards. The first message of a generation sets `last`; then the machine also discards copies of clocks
+    after `last`, and answers `Opened`.
     """
 
     first: int = 0
@@ -185,6 +186,6 @@ class Keep(Message, frozen=True, kw_only=True):
 
 
 class Opened(Message, frozen=True, kw_only=True):
-    """From a machine: it has left all older generations, and no longer writes their data."""
+    """From a machine: it has left all older generations, and no longer writes data of those."""
 
     machine: str

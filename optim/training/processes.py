@@ -2,8 +2,8 @@
 
 Each machine is one process at the end of a pipe. One thread per pipe receives its machine's messages, so that controller
 and machine never wait for each other with full pipes. The storage is in the controller's process. Gradients and
-parameters are in shared memory: an anonymous file, which the operating system deletes when the last process that has it
-open ends, normally or not. Unwritten pages take no memory, so every machine gets separate rows.
+parameters are in shared memory: an anonymous file, which the operating system deletes when the last process that has
+opened it ends, even by a crash. Every machine has separate rows; unwritten pages take no memory.
 
 A machine that joins a run computes a gradient before it is ready, so that no clock waits for its compilation. The machines
 share compiled functions in JAX's persistent cache: the user's cache, or a folder that is removed when the controller ends.
@@ -56,13 +56,13 @@ class MemoryPlan:
     Parameters
     ----------
     ranges
-        Start and stop of each shard; a row has the length n of all shards together.
+        Start and stop of each shard in a row; a row is a vector of all n parameters.
     num_partitions
         Number of gradients per clock.
     depth
-        Maximum number of simultaneous clocks, plus one.
+        Maximum number of clocks in progress at a time, plus one.
     max_machines
-        Maximum number of simultaneous machines.
+        Maximum number of machines at a time.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -100,28 +100,28 @@ class MemoryPlan:
 
 
 class WireMessage(NamedTuple):
-    """A message in transit; its long vector, if any, is in shared memory, at the positions `places` of the joined rows."""
+    """A message in transit; its long vector, if any, is in shared memory at `places`, positions in the sequence of all rows."""
 
     message: Message
     places: slice | None = None
 
 
 _VECTORS = {Compute: "parameters", Applied: "parameters", Push: "gradient", Pushed: "gradient"}
-"""The field of a message that may lie in shared memory."""
+"""Field with the long vector, which may be in shared memory, by type of message."""
 
 
 class SharedMemory:
-    """Shared rows that contain the long vectors of messages in transit.
+    """Rows in shared memory that contain the long vectors of messages in transit.
 
-    A server writes parameters there once, and workers read them in place. Values of entire shards (copies, moves)
-    and replayed pushes go through the pipe: they are rare, and must not change while they are stored.
+    A server writes parameters into a row once, and workers read them from the row. Values of entire shards (copies, moves)
+    and replayed pushes are sent through the pipe: they are rare, and must not change while they are stored.
 
     Parameters
     ----------
     plan
         Layout of the rows.
     descriptor
-        Descriptor of the file of another process whose memory is shared; by default a new file is created.
+        Descriptor of the file of shared memory that another process created; by default a new file is created.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class SharedMemory:
         if isinstance(message, Compute):
             return self._placed(message, self.plan.published(message.read_clock), 0, self.plan.num_parameters)
         if isinstance(message, Push):
-            # The gradient is a part of the worker's row, or a copy that is replayed.
+            # The gradient is a part of the worker's row, or a replayed copy outside of shared memory.
             start = (message.gradient.ctypes.data - self._rows.ctypes.data) // FLOAT_BYTES
             if 0 <= start < len(self._rows):
                 return self._placed(message, 0, start, len(message.gradient))
@@ -212,8 +212,8 @@ class Pulse:
     count
         Last value of the counter, -1 until the machine is ready.
     silent_s
-        Seconds without a heartbeat, or since the machine began to start. The time between two checks counts as the monitoring
-        period, however long it was, so that a controller that was suspended doesn't consider all machines dead.
+        Seconds without a heartbeat, or since the machine began to start. The time between two checks always counts as
+        one monitoring period, so that a controller that was suspended doesn't consider all machines dead.
     """
 
     is_ready: bool = False
@@ -242,7 +242,8 @@ _READ_AT_IMPORT = (
 
 
 _BEGUN: dict[int, dict[str, str]] = {}
-"""Process numbers of the fork servers started by this process, with the environment that their libraries read."""
+"""Process numbers of the fork servers that this process started, each with the environment variables that its libraries
+read."""
 
 
 def context_of() -> "SpawnContext | ForkServerContext":
@@ -284,7 +285,7 @@ def _server_id() -> int | None:
 
 
 class Environment(dict[str, str]):
-    """Environment variables that a process adopts when it unpickles them, before it imports the objects sent after them."""
+    """Environment variables that a process adopts when it unpickles this object, before it unpickles the objects after it."""
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], None], tuple[dict[str, str]]]:
         """Pickle as a call of `_adopt`."""
@@ -297,7 +298,7 @@ def _adopt(environment: dict[str, str]) -> None:
 
 
 SHUTDOWN_GRACE_S = 5.0
-"""Seconds that stopped processes have in total to end themselves, before they are killed."""
+"""Total time in seconds in which stopped processes may end by themselves; then they are killed."""
 
 
 _PINNED_VARIABLES = {
@@ -306,8 +307,8 @@ _PINNED_VARIABLES = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
-"""One thread, since results must be bit-identical for any number of cores; no GPU, since each server's JAX would take most of
-its memory."""
+"""Environment variables of all machines: one thread, since results must be bit-identical for any number of cores; no
+GPU, since each server's JAX would take most of its memory."""
 
 
 _STARTING = threading.Lock()
@@ -368,13 +369,14 @@ class Processes:
             raise NotAllowedError(f"{self._memory.plan.max_machines} machines exist already; raise max_machines")
         ours, theirs = Pipe()
         with _pinned_env(), sigint_blocked():
-            # The environment comes first: applications' modules may read it, and the fork server's may be older.
+            # The environment comes first: modules of applications may read it, and the fork server's environment may be
+            # older.
             job = self._application, self._memory, self._last_order
             arguments = (Environment(os.environ), machine, place, *job, theirs)
             try:
                 process: BaseProcess = context_of().Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
-            except (EOFError, ConnectionError):  # the fork server was killed just now
+            except (EOFError, ConnectionError):  # the fork server has just been killed
                 process = get_context("spawn").Process(target=_serve, args=arguments, name=machine, daemon=True)
                 process.start()
         theirs.close()
@@ -395,7 +397,7 @@ class Processes:
             self._children[machine].process.join()
 
     def send(self, machine: str, message: Message) -> None:
-        """Send a message; messages to removed machines are lost."""
+        """Send a message; a message to a removed machine is lost."""
         if machine in self.machines:
             for reply in self.machines[machine].handle(message):
                 self._incoming.put((machine, WireMessage(reply)))
@@ -439,7 +441,7 @@ class Processes:
                     child.process.kill()
 
     def _exit_reason(self, child: _Child) -> str:
-        """Return the reason why a process ended, as far as it is known."""
+        """Return a phrase on why a process ended, as far as this is known."""
         child.process.join(SHUTDOWN_GRACE_S)
         code = child.process.exitcode
         return child.silence or (f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}")
@@ -517,7 +519,7 @@ def _pinned_env() -> Iterator[None]:
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
-    """Increment the heartbeat while the controller lives; then exit the process, even during an endless computation."""
+    """Increment the heartbeat while the controller runs; then exit the process, even during an endless computation."""
     controller = parent_process()
     while controller is None or controller.is_alive():
         memory.beats[place] += 1

@@ -1,8 +1,8 @@
 """Shards of a server on JAX's device: they receive pushes, apply clocks, and send copies to the backup.
 
-A clock is one compiled step: it adds the pushes in partition order and applies their mean. The step reuses the memory
-of the optimiser's state arrays (slots). Parameters get new memory, so published parameters stay unchanged for their
-readers, and publishing passes a reference.
+A clock is one compiled step, which adds the pushes in partition order and applies their mean. The step reuses the
+memory of the optimiser's state arrays (slots). Parameters get new memory, so that published parameters, which are
+passed by reference, stay unchanged for the workers that read them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from optim.training.messages import Applied, Copy, Host, Message, Push, Pushes, 
 
 
 class ServedShard:
-    """A shard that applies a clock as soon as all partitions have pushed it, in partition order.
+    """A shard that applies a clock, in partition order, as soon as all partitions have pushed their gradients.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class ServedShard:
         return len(self._pending.get(clock, {})) == self._num_partitions
 
     def _order(self, pushes: Iterable[int]) -> list[int]:
-        """Return the order of summation: by partition, since the order of arrival differs from run to run."""
+        """Return the order in which gradients are added: by partition, since the order of arrival differs from run to run."""
         return sorted(pushes)
 
     def _apply(self, pushes: list[Push]) -> None:
@@ -124,9 +124,9 @@ def apply_row_pushes(
     Parameters
     ----------
     parameters, slots
-        Shape (n,) each: tables of `layout.width` columns, row after row.
+        Parameters and slots, shape (n,) each: tables of `layout.width` columns, row after row.
     gradients, rows
-        For each push the gradients of k rows, shape (k * width,), and the row numbers, shape (k,), int32.
+        Gradients of the k rows of each push, shape (k * width,), and their row numbers, shape (k,), int32.
     weights
         Shape (pushes,): weight of the data of each push.
     version
@@ -153,14 +153,15 @@ def apply_row_pushes(
 
 
 ARRAY_NS, NUMBER_NS, ROW_NS = 0.42, 1.5, 4.0
-"""Measured nanoseconds on a CPU: with full gradients, per parameter and array that an update reads or writes; with pushes
-by rows, additionally per pushed number and per pushed row."""
+"""Measured nanoseconds on a CPU: with full gradients, per parameter for each array that an update reads or writes; with
+pushes by rows, additionally per pushed number and per pushed row."""
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
     """Return whether applying a clock's pushes by rows is faster than as full vectors on the current platform.
 
-    The decision uses the density of the full gradients, so all shards decide alike, for any number of shards.
+    The decision uses the density of the full gradients, so that it is the same for all shards, and for any number of
+    shards.
 
     Parameters
     ----------

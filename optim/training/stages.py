@@ -1,12 +1,14 @@
 """AgileML's three stages of reliability, the roles of machines, data partitions, and a job's options.
 
-Data is cut once into P partitions, parameters once into shards. When machines join or leave, these are only reassigned.
-A clock's gradients are always added in partition order, so a run's bits do not depend on the number of machines.
+Data is cut once into P partitions, and the parameters once into shards. When machines join or leave, partitions and
+shards are only reassigned. A clock's gradients are always added in partition order, so that the results of a run do not
+depend on the number of machines, bit for bit.
 
-The stage determines which machines serve the parameters and which compute. With few transient machines, reliable machines
-serve all parameters; with more, the few reliable network cards become the bottleneck, and transient machines serve while
-reliable ones keep a backup; with very many, even the workers on reliable machines lag behind. Iteration times
-of the stages: docs/mathematics/kernels.md, (K.6).
+The stage determines which machines serve the parameters and which compute. With few transient machines, reliable
+machines serve all parameters (stage 1). With more transient machines, the network cards of the reliable machines become
+the bottleneck; then transient machines serve, and reliable machines keep a backup (stage 2). With very many, workers on
+reliable machines would lag behind, so that only transient machines compute (stage 3). The iteration times of the stages
+are given by (K.6) of docs/mathematics/kernels.md.
 
 References
 ----------
@@ -26,16 +28,16 @@ from optim.training.messages import NonFinite, Pushes
 
 
 def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the holder of each of `count` items: shares differ by at most one, and few items move.
+    """Return the holder of each of `count` items: numbers of items per holder differ by at most one, and few items move.
 
     Parameters
     ----------
     count
         Number of items.
     holders
-        Candidates. Those with the most previous items get the larger shares; among equals, the first ones.
+        Candidates. Where items can't be divided equally, holders with the most previous items get one more; in a tie, the first.
     previous
-        Previous holder of each item, empty for none. It may contain holders that are gone.
+        Previous holder of each item; empty if there was none. It may contain holders that have left.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
     before = list(previous) if previous else [""] * count
     of_holder = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
     share, extra = divmod(count, len(holders))
-    # Holders of the most items get the larger shares, so that no item moves unnecessarily.
+    # Holders with the most items get one more than others, so that no item moves unnecessarily.
     ranked = sorted(range(len(holders)), key=lambda rank: (-len(of_holder[holders[rank]]), rank))
     quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
     result = [""] * count
@@ -67,14 +69,14 @@ def bounds(size: int, count: int, index: int) -> tuple[int, int]:
 
 
 def row_width(application: Application, num_shards: int) -> int:
-    """Return the width of the rows by which an application's gradients may be pushed; 1 if it has too few rows or none."""
+    """Return the width of the rows in which gradients may be pushed; 1 if the application has no rows or too few."""
     if not isinstance(application, HasRows) or application.num_parameters // application.row_width < num_shards:
         return 1
     return application.row_width
 
 
 def shard_bounds(application: Application, num_shards: int) -> tuple[tuple[int, int], ...]:
-    """Return start and stop of each shard of an application's parameters; cuts are between rows, if it has rows."""
+    """Return start and stop of each shard of an application's parameters; shards consist of full rows if there are rows."""
     width = row_width(application, num_shards)
     rows = application.num_parameters // width
     cuts = [bounds(rows, num_shards, shard) for shard in range(num_shards)]
@@ -85,19 +87,19 @@ class Stage(StrEnum):
     """Where parameters are served and where workers run."""
 
     RELIABLE = "reliable"
-    """Stage 1: served on reliable machines, workers on all."""
+    """Stage 1: reliable machines serve the parameters, and all machines compute."""
     BACKED_UP = "backed-up"
-    """Stage 2: served on transient machines, backed up on reliable ones, workers on all."""
+    """Stage 2: transient machines serve the parameters, reliable machines keep backups, and all machines compute."""
     TRANSIENT = "transient"
-    """Stage 3: as stage 2, but the reliable machines run no workers."""
+    """Stage 3: as stage 2, but reliable machines don't compute."""
     TRADITIONAL = "traditional"
-    """The baseline without tiers: servers and workers on all machines, and no backups except checkpoints."""
+    """Baseline without tiers: all machines serve and compute, and there are no backups except checkpoints."""
     SEPARATE = "separate"
-    """Servers only on reliable machines, workers only on transient ones, as in clusters with separate servers and workers."""
+    """Only reliable machines serve, and only transient machines compute, as in clusters with separate parameter servers."""
 
 
 class StagePolicy(Protocol):
-    """Rule that chooses the stage from the numbers of machines."""
+    """Rule that chooses the stage from the numbers of reliable and transient machines."""
 
     def stage(self, reliable: int, transient: int) -> Stage:
         """Return the stage for these numbers of machines."""
@@ -117,7 +119,8 @@ class Thresholds:
 
     Notes
     -----
-    The defaults, 1 and 15, are those of the paper's cluster; `ThroughputModel` derives those of other clusters.
+    The defaults, 1 and 15, are the thresholds of the paper's cluster; `ThroughputModel` derives those of other
+    clusters.
     """
 
     second: float = 1.0
@@ -130,7 +133,7 @@ class Thresholds:
             )
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage; without reliable machines it is the traditional one."""
+        """Return the stage; without reliable machines, `Stage.TRADITIONAL`."""
         if reliable == 0:
             return Stage.TRADITIONAL
         if transient / reliable <= self.second:
@@ -145,7 +148,7 @@ class Fixed:
     fixed: Stage
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the fixed stage, or the nearest one that the machines allow."""
+        """Return the fixed stage, or the most similar stage that is possible with these machines."""
         if reliable == 0:
             return Stage.TRADITIONAL
         if transient == 0 and self.fixed is not Stage.TRADITIONAL:
@@ -155,7 +158,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputModel:
-    """Seconds per iteration in each stage: computation, serving and backups overlap, and the slowest determines the time.
+    """Seconds per iteration in each stage: computation, serving and backups overlap, and the slowest of them counts.
 
     With R reliable and T transient machines, of which n are workers, and `a` transient servers::
 
@@ -164,7 +167,8 @@ class ThroughputModel:
         stage 3      n = T       max(D / (n s), n U / (a B), M / (R B k))
         traditional  n = R + T   max(D / (n s), U / B)
 
-    A reliable machine that works and keeps a backup has both streams on one network card: the sum in stage 2.
+    D is the computation of an iteration and s the speed of a machine; the other symbols are described below. In stage 2
+    a reliable machine computes and keeps backups, so that both streams share one network card: this gives the sum.
 
     Parameters
     ----------
@@ -183,9 +187,10 @@ class ThroughputModel:
 
     Notes
     -----
-    With a = T, d = D / (R s) B / U and m = M / (R k U), stage 2 begins at the ratio ``max(1, m, sqrt(d) - 1)`` and stage
-    3 at ``min(d - 1, d / (1 + m))``. So the third threshold is at most ``(second + 1)^2 - 1``. The paper's 1 and 15 can't
-    both follow from this model: if the third threshold is 15, the second is at least 3.
+    With a = T, d = D / (R s) B / U and m = M / (R k U), stage 2 begins at the ratio ``max(1, m, sqrt(d) - 1)`` of
+    transient to reliable machines and stage 3 at ``min(d - 1, d / (1 + m))``. So the third threshold is at most
+    ``(second + 1)^2 - 1``. The paper's thresholds, 1 and 15, can't both follow from this model: if the third is 15, the
+    second is at least 3.
     """
 
     work_s: float
@@ -217,14 +222,16 @@ class ThroughputModel:
         return max(computing, self._transfer(workers * self.worker_mb / actives), backing_up)
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage (1 to 3) with the shortest iteration, among equals the lower one; traditional if R = 0."""
+        """Return the stage (1 to 3) with the shortest iteration, the lower in a tie; `Stage.TRADITIONAL` if R = 0."""
         if reliable == 0:
             return Stage.TRADITIONAL
         stages = (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT)
         return min(stages, key=lambda stage: self.iteration_s(stage, reliable, transient))
 
     def thresholds(self, reliable: int, max_transient: int = 4096) -> Thresholds:
-        """Return the largest ratios at which the first two stages are still chosen, up to `max_transient` transient machines.
+        """Return the largest ratios of transient to reliable machines at which stage 1 and stage 2 are still chosen.
+
+        Only numbers of up to `max_transient` transient machines are considered.
 
         Raises
         ------
@@ -284,12 +291,12 @@ def assign_roles(
     max_actives: int | None = None,
     previous: Roles | None = None,
 ) -> Roles:
-    """Return the layout of a stage, moving few shards from the previous one.
+    """Return the layout of a stage, with few moves of shards from the previous layout.
 
     Parameters
     ----------
     stage
-        Stage to lay out. Except in stages 2 and 3, `STORAGE` keeps the copies, which are then checkpoints.
+        Stage of the layout. Except in stages 2 and 3, `STORAGE` keeps the copies of shards, which are then checkpoints.
     reliable, transient
         Names of the machines of each tier.
     num_shards
@@ -321,7 +328,7 @@ def assign_roles(
 
 
 def _preferred(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
-    """Return up to `count` machines, those that already have a shard first."""
+    """Return up to `count` machines; machines that already have a shard come first."""
     known = set(before)
     return tuple(sorted(machines, key=lambda name: name not in known)[:count])
 
@@ -339,28 +346,30 @@ class ClusterOptions:
     num_shards
         Number of shards of the parameter vector, fixed during the run. It limits the number of servers.
     staleness
-        Clocks by which a partition may be ahead of the slowest partition; 0 is bulk-synchronous and reproducible in every bit.
+        Number of clocks by which a partition may be ahead of the slowest partition; with 0, training is bulk-synchronous and
+        reproducible bit for bit.
     sync_every
-        Clocks between two updates of the backups.
+        Number of clocks between two updates of the backups.
     checkpoint_every
-        Clocks between two checkpoints to the storage.
+        Number of clocks between two checkpoints in the storage.
     max_actives
         Maximum number of transient servers.
     policy
         Rule that chooses the stage.
     pushes
-        Whether gradients with mostly zero rows are pushed by rows. Momentum and Adam never do so, since they change parameters
-        with a zero gradient.
+        Whether gradients whose rows are mostly zero are pushed by rows. With Momentum and Adam they never are, since
+        these optimisers also change parameters with a zero gradient.
     replay_mb
-        Maximum megabytes of pushes that the controller logs. After a server's failure the servers replay the pushes since
-        the newest complete copies, with the same bits. Pushes beyond this size are computed again; 0 disables the log.
+        Maximum size of the controller's log of pushes, in megabytes. After a server's failure the servers replay the
+        pushes since the newest complete copies, with the same results bit for bit. Pushes that didn't fit in the log
+        are computed again; 0 disables the log.
     non_finite
         Treatment of a gradient that is infinite or not a number.
     silence_s
         Seconds without a heartbeat after which a machine is considered dead and killed. Processes send heartbeats from a
         separate thread, also during computations, unless code holds the interpreter's lock.
     start_s
-        Maximum seconds until a new machine is ready.
+        Maximum time in seconds until a new machine is ready.
     """
 
     num_shards: int = 4
@@ -385,5 +394,5 @@ class ClusterOptions:
             object.__setattr__(self, name, choice(getattr(self, name)))
 
     def sync_period(self, backup: str) -> int:
-        """Return the clocks between two copies to a backup: copies to the storage are checkpoints."""
+        """Return the number of clocks between two copies to a backup; copies to the storage are checkpoints."""
         return self.checkpoint_every if backup == STORAGE else self.sync_every

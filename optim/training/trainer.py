@@ -44,7 +44,7 @@ class Event:
     action, machines
         Type of change, and names of the machines.
     after_messages
-        Number of messages that the controller receives between `clock` and the event, for failures within a clock.
+        Number of messages that the controller receives after `clock` before the event; allows failures within a clock.
     """
 
     clock: int
@@ -58,7 +58,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRow:
-    """A completed clock; a clock that a failure undoes has another row when it is repeated.
+    """A completed clock; if a failure undoes the clock, its repetition has another row.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class Trainer:
         self.controller.resume(clocks)
         events = sorted(events, key=lambda event: event.clock)
         waiting = {number: event.after_messages for number, event in enumerate(events)}
-        # Use one thread: the bits of a sum that libraries split by cores depend on the number of cores.
+        # Use one thread: libraries split sums by cores, so that the rounding would depend on the number of cores.
         with threadpool_limits(limits=1):
             while True:
                 due = [number for number in waiting if events[number].clock <= self.clock and waiting[number] <= 0]
@@ -192,7 +192,7 @@ class Trainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the target clock is applied and no change is in progress."""
+        """Whether the target clock is applied and no change of machines is in progress."""
         flow, stop_at = self.controller.flow, self.controller.stop_at
         return (
             not self.controller.machines.joining
@@ -223,7 +223,7 @@ class Trainer:
                 self.controller.evict(event.machines)
             case Action.KILL:
                 for machine in event.machines:
-                    self.transport.kill(machine)  # the controller is notified as after any failure
+                    self.transport.kill(machine)  # the transport notifies the controller, as after any failure
 
     def step(self, *, has_more: bool = False) -> None:
         """Process one message.
@@ -251,7 +251,7 @@ class Trainer:
         self._note()
 
     def _note(self) -> None:
-        """Record a row for each newly completed clock; clocks repeated after a rollback get a row again."""
+        """Record a row for each newly completed clock; a clock that is repeated after a rollback gets another row."""
         controller = self.controller
         for clock in range(self._seen_clock, self.clock):
             row = ClockRow(
@@ -279,7 +279,7 @@ def resumable(
     transport: Transport,
     folder: str | Path,
 ) -> Trainer:
-    """Return a trainer that writes checkpoints to a folder and resumes from the newest intact one there.
+    """Return a trainer that writes checkpoints to a folder, and resumes from the folder's newest intact checkpoint.
 
     With staleness 0, a resumed run ends with the losses and parameters of an undisturbed run, bit for bit.
 

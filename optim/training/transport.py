@@ -11,7 +11,7 @@ from optim.training.stages import STORAGE
 
 
 class Lost(NamedTuple):
-    """Notice that a machine was lost without a message, with the reason if it is known."""
+    """Notice that a machine was lost without sending a message, with the reason if it is known."""
 
     machine: str
     reason: str = "it is gone"
@@ -55,7 +55,7 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """Machines as objects in this process, one message after the other in a fixed order.
+    """Machines as objects in this process, which process one message after the other in a fixed order.
 
     Parameters
     ----------

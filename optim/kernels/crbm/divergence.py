@@ -97,7 +97,7 @@ def contrastive_divergence(
     draw
         Scalar uint32: number of the batch, which uses the draws ``draw * k, ..., draw * k + k - 1`` of `bernoulli`.
     num_visible
-        Number V of visibles.
+        Number V of visible units.
     num_gibbs_steps
         Number k of Gibbs steps. In the gradient, the hidden units are probabilities, both for the data and after the last step.
     sampling
@@ -122,8 +122,8 @@ def contrastive_divergence(
         if sampling == Sampling.BERNOULLI:
             hidden = bernoulli(seed, first_draw + jnp.uint32(step), probability)
         error = sample - bias - jnp.matmul(weights.T, hidden, precision=FULL)
-        # Only the visible units change between steps, so the hidden input follows from the first step's: v_k W = v W -
-        # e W.
+        # Only the visible units change between steps, so the hidden units' input follows from the first input, by v_k W
+        # = v W - e W.
         probability = jax.nn.sigmoid(first_input - jnp.matmul(weights, error, precision=FULL))
     error = error * mask[None, :]
     change = (first - probability) * mask[None, :]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import jax
 
 Examples = tuple[Vector, IntArray]
-"""Observations, shape (size, features), and their classes."""
+"""Observations, shape (size, features), and the class of each, shape (size,)."""
 
 
 def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
@@ -32,9 +32,9 @@ class AbstractClassifier(GeneratedApplication[Examples]):
     Parameters
     ----------
     num_observations, num_features, num_classes
-        Sizes of the data.
+        Numbers of observations, of features per observation, and of classes.
     batch
-        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
+        Share of a partition's examples that one clock uses; successive clocks go through all examples, in a random order.
     """
 
     num_observations: int
@@ -71,7 +71,7 @@ class AbstractClassifier(GeneratedApplication[Examples]):
         return observations[order], labels[order].astype(np.int32)
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return the examples of a clock: the next ones in order, continuing with the first after the last."""
+        """Return the examples of a clock: those that follow the previous clock's, with the first again after the last."""
         import jax
         import jax.numpy as jnp
 

@@ -28,7 +28,7 @@ TableT = TypeVar("TableT")
 
 
 def _read_once(parse: Callable[[str], TableT]) -> Callable[[str], TableT]:
-    """Return a reader that parses each version of a file once: the time of its last change distinguishes them."""
+    """Return a reader that parses each version of a file once; a file's last change identifies its version."""
     parsed = lru_cache(maxsize=2)(lambda path, changed_ns: parse(path))
 
     @wraps(parse)
@@ -43,7 +43,7 @@ def _read_once(parse: Callable[[str], TableT]) -> Callable[[str], TableT]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the numbers and words of all lines that are neither blank nor comments."""
+    """Yield the line number and the words of each line that is neither blank nor a comment."""
     try:
         text = read_bytes(Path(path)).decode()
     except UnicodeDecodeError as error:
@@ -75,7 +75,7 @@ def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
             value = float(words[2])
         except (IndexError, ValueError) as error:
             if position == 0 and len(words) > 2 and not _is_number(words[0]):
-                continue  # names of columns
+                continue  # a header
             raise _wrong(path, number, "user item rating") from error
         if not np.isfinite(value):
             raise _wrong(path, number, "user item rating, with a finite rating")
@@ -128,7 +128,7 @@ def read_bags(path: str) -> NDArray[np.float64]:
     Returns
     -------
     ndarray
-        Shape (documents, words): counts.
+        Number of occurrences of each word in each document, shape (documents, words).
     """
     lines = list(_lines(path))
     expected = "document word count, after three lines with the numbers of documents, words and pairs"
@@ -181,7 +181,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
     Parameters
     ----------
     num_partitions
-        Number P of partitions of the data, fixed.
+        Number P of partitions of the data; it is fixed during a run.
     seed
         Seed of the data, the true model and the initial parameters.
     source
@@ -243,7 +243,7 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
         """Return a partition's data as NumPy arrays, in the form of the batches of `loss`."""
 
     def once(self, name: str, partition: int, make: Callable[[], MadeT]) -> MadeT:
-        """Return the value that `make` computes from a partition at the first call; it isn't sent to other processes."""
+        """Return the value that `make` computes at the first call for a partition; other processes compute it again."""
         if (name, partition) not in self._made:
             self._made[name, partition] = make()
         made: MadeT = self._made[name, partition]

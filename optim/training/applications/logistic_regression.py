@@ -23,9 +23,10 @@ class LogisticRegression(AbstractClassifier):
     Parameters
     ----------
     num_observations, num_features, num_classes
-        Sizes of the data; `at_scale` scales those of the published experiment.
+        Numbers of observations, of features per observation, and of classes; `at_scale` scales those of the published
+        experiment.
     batch
-        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
+        Share of a partition's examples that one clock uses; successive clocks go through all examples, in a random order.
     decay
         Weight of the regularisation.
 
@@ -40,7 +41,7 @@ class LogisticRegression(AbstractClassifier):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "LogisticRegression":
-        """Return the application with all sizes of the published experiment times `scale`."""
+        """Return the application with the sizes of the published experiment, all multiplied by `scale`."""
         return cls(
             num_observations=max(num_partitions, round(64_000 * scale)),
             num_features=max(1, round(21_504 * scale)),

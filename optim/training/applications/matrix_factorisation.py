@@ -1,4 +1,4 @@
-"""Matrix factorisation: known entries of a ratings matrix are explained by short vectors of users and items."""
+"""Matrix factorisation: the known ratings are approximated by products of short vectors, one per user and one per item."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,16 +20,18 @@ Ratings = tuple[NDArray[np.int32], NDArray[np.int32], Vector]
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixFactorisation(GeneratedApplication[Ratings]):
-    """Factorisation of a matrix of which some entries are known.
+    """Factorisation of a matrix x of ratings by users u of items i, of which only some entries are known.
 
     Minimise ``sum over known (u, i) of (x_ui - l_u . r_i)^2 / 2 + decay / 2 (|l_u|^2 + |r_i|^2)``.
 
-    Partitions are ranges of users. The data is a product of random factors of the same rank, plus noise.
+    l_u and r_i are the vectors (factors) of user u and item i. Partitions are ranges of users. The generated ratings
+    are products of random factors of the same length, plus noise.
 
     Parameters
     ----------
     num_users, num_items, num_ratings, num_factors
-        Sizes of the data and of the factors; `at_scale` scales those of the Netflix data.
+        Numbers of users, of items, of known ratings, and of entries of a factor; `at_scale` scales those of the Netflix
+        data.
     noise, decay
         Standard deviation of the noise, and weight of the regularisation.
 
@@ -47,7 +49,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
-        """Return the application with the published sizes times `scale`, and the number of ratings times its square."""
+        """Return the application with the published sizes times `scale`, and the number of ratings times ``scale^2``."""
         return cls(
             num_users=max(num_partitions, round(480_000 * scale)),
             num_items=max(1, round(18_000 * scale)),
@@ -59,7 +61,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
 
     @classmethod
     def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "MatrixFactorisation":
-        """Return the application on custom ratings; partitions are ranges of them, sorted by user."""
+        """Return the application on custom ratings; partitions are ranges of the ratings, sorted by user."""
         users, items, values = read_ratings(path)
         return cls(
             num_users=int(users.max()) + 1,
@@ -93,7 +95,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         return self.num_factors
 
     def rows(self, partition: int) -> NDArray[np.int32]:
-        """Return the rows of the users and items that the partition has ratings of."""
+        """Return the table's rows of all users and items for which the partition has ratings."""
         return self.once("rows", partition, lambda: np.unique(np.concatenate(self._pairs(partition))))
 
     def arrays(self, partition: int) -> Ratings:
@@ -112,7 +114,7 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         return jnp.float32(0.5) * (errors**2 + decay * ((users**2).sum(axis=1) + (items**2).sum(axis=1))).mean()
 
     def _pairs(self, partition: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the table's row of each rating's user, and of its item."""
+        """Return, for each rating, the table's row of the user and the table's row of the item."""
         users, items, _ = self.data(partition)
         return users, self.num_users + items
 
@@ -125,6 +127,6 @@ class MatrixFactorisation(GeneratedApplication[Ratings]):
         rows = rng.integers(first, max(last, first + 1), size)
         columns = rng.integers(0, self.num_items, size)
         values = np.einsum("ij,ij->i", users[rows], items[columns]) + rng.normal(0.0, self.noise, size)
-        # Entries that are drawn twice stay two ratings, so that the number of ratings is the requested one.
+        # An entry that is drawn twice counts as two ratings, so that there are as many ratings as requested.
         order = np.lexsort((columns, rows))
         return rows[order].astype(np.int32), columns[order].astype(np.int32), values[order].astype(np.float32)

@@ -1,4 +1,4 @@
-"""A small neural network: a multilayer perceptron that learns the classes that another network gives to random points."""
+"""A multilayer perceptron that learns to classify random points, whose true classes come from another random network."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralNetwork(AbstractClassifier):
-    """Multilayer perceptron with rectified units; the loss is the cross-entropy of its classes.
+    """Multilayer perceptron with rectified units; the loss is the cross-entropy of the points' classes.
 
-    The generated points are normal. A point's class has the largest of `num_classes` scores, which are random linear
-    functions of random rectified features, minus their means over the partition.
+    The generated points are normally distributed. Each class has a score, a random linear function of random rectified
+    features, minus the score's mean over the partition. A point belongs to the class with the largest score.
 
     Parameters
     ----------
     num_observations, num_features, num_classes
-        Sizes of the data.
+        Numbers of observations, of features per observation, and of classes.
     num_layers, num_hidden
         Number of hidden layers, and number of units per layer.
     batch
-        Share of a partition's examples that a clock uses: the next ones in random order; 1 for all.
+        Share of a partition's examples that one clock uses; successive clocks go through all examples, in a random order.
 
     References
     ----------

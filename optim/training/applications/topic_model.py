@@ -1,8 +1,8 @@
 """Topics of documents, by online variational inference.
 
 The update of the topics, ``lambda <- (1 - rate) lambda + rate lambda_hat``, is a step of gradient descent along the
-natural gradient ``lambda - lambda_hat``; so the parameter server needs no special rule for it. Unlike Gibbs sampling,
-it has no state at a worker that could be lost with the worker.
+natural gradient ``lambda - lambda_hat``, so that the parameter server needs no special rule for it. Unlike Gibbs
+sampling, the method has no state at a worker that would be lost with the worker.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,10 @@ class TopicModel(GeneratedApplication[Counts]):
     Parameters
     ----------
     num_documents, num_words, num_topics, num_tokens
-        Sizes of the data, with `num_tokens` per document; `at_scale` scales those of the published experiment.
+        Numbers of documents, of distinct words, of topics, and of tokens per document; `at_scale` scales those of the
+        published experiment.
     alpha, eta
-        Priors of a document's topics and of a topic's words.
+        Parameters of the Dirichlet priors of a document's topics and of a topic's words.
     num_passes
         Number of iterations of the fixed-point inference for a document.
 
@@ -96,8 +97,8 @@ class TopicModel(GeneratedApplication[Counts]):
     def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
         """Return the mean negative log-likelihood of the documents; its derivative is the natural gradient.
 
-        The inference of the documents' topics isn't differentiated. Instead the loss contains a term that is zero, and
-        whose derivative is the natural gradient.
+        The inference of the documents' topics isn't differentiated. Instead the loss contains a term of value 0 whose
+        derivative is the natural gradient.
         """
         import jax
         import jax.numpy as jnp
