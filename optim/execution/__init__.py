@@ -1,7 +1,8 @@
 """Execution of pieces of work serially, in several processes, or on a Dask cluster (`dask_cluster`, an optional extra).
 
 A task defines the work on each piece. Pieces have names, are small when pickled, and can run in any process. An engine
-distributes them and yields their results. Pieces return records and write no files; only the driver writes results.
+distributes the pieces to workers and yields their results. Pieces return records and write no files; only the driver
+(the process that started the run) writes results.
 """
 
 from importlib import import_module
@@ -31,5 +32,5 @@ def load_dask() -> ModuleType:
 
 
 def local_engine(num_processes: int) -> Engine:
-    """Return an engine with `num_processes` local processes; one process means this one."""
+    """Return an engine with `num_processes` local processes; with 1, the pieces run in this process."""
     return ProcessExecutor(num_processes) if num_processes > 1 else SerialExecutor()

@@ -2,8 +2,8 @@
 
 The driver submits batches of pieces that take about a quarter of a second, because the scheduler costs about a
 millisecond per task. A batch whose worker is lost runs on another worker. A piece is given up if several workers died
-while they ran only this piece. Shared data are separate Dask tasks, so that workers fetch them once from each other, and
-Dask recomputes them if a worker is lost.
+while they ran only this piece. Shared data are results of separate Dask tasks, so that a worker fetches them once, also
+from other workers, and Dask recomputes them if a worker is lost.
 """
 
 import logging
@@ -68,7 +68,7 @@ class OwnCluster(LocalCluster):  # type: ignore[misc]  # mypy skips Dask
 
 @dataclass(frozen=True, slots=True)
 class TaskPart(Broadcast):
-    """The task, shared by all pieces."""
+    """The pickled part that all pieces share: the task."""
 
     task: AbstractTask[Any, Any]
 
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def identity() -> dict[str, str]:
-    """Return the versions and the code digest, which must be equal on driver and workers."""
+    """Return the versions of packages and the code's digest, which must be equal on driver and workers."""
     return {**package_versions(), "code": code_digest()}
 
 
@@ -117,12 +117,12 @@ def ask_to_stop(token: str, dask_worker: Any) -> None:
 
 
 def hold(blob: bytes) -> bytes:
-    """Return the argument; as the result of a Dask task, it is stored on workers, and recomputed if they are lost."""
+    """Return the argument. As the result of a Dask task, it is stored on workers, and recomputed if they are lost."""
     return blob
 
 
 def do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[bytes, float, int]:
-    """Run pieces; return their pickled outcomes, the seconds, and the number of bytes that were new to this worker."""
+    """Run pieces; return their pickled outcomes, their total seconds, and the number of bytes new to this worker."""
     desk: RunStatePlugin = get_worker().plugins[token]
     begun = time.perf_counter()
     task: PackedTask
@@ -156,7 +156,7 @@ CENSUS_S = 1.0
 """Seconds between the driver's queries for the number of workers."""
 
 MAX_TRIES, RETRY_S = 20, 0.2
-"""Maximum attempts to register a run while workers are lost, and seconds between them, so that the scheduler notices."""
+"""Maximum attempts to register a run while workers are lost, and seconds between attempts, so that the scheduler notices."""
 
 
 class DaskSession:
@@ -181,14 +181,14 @@ class DaskSession:
         self._counted_at = float("-inf")
 
     def open(self) -> None:
-        """Register the run on all current and future workers; raise if one has other versions."""
+        """Register the run on all current and future workers; raise if a worker has other versions than the driver."""
         for _ in range(MAX_TRIES):
             try:
                 self.client.register_plugin(RunStatePlugin(identity()), name=self.token)
             except EngineError:
                 raise
             except OSError as error:
-                # The scheduler or a worker was lost, and other workers may not be registered.
+                # The scheduler or a worker was lost, and the run may not be registered on other workers.
                 self.check()
                 lost = error
                 time.sleep(RETRY_S)
@@ -216,7 +216,7 @@ class DaskSession:
     ) -> Future:
         """Submit work that needs pickled parts to a worker; another worker runs it if that worker is lost.
 
-        The worker is explicit, because Dask prefers to queue work on workers that already have its parts.
+        The worker is given explicitly, since Dask would rather queue work on workers that already have the parts.
         """
         for digest in needs:
             if digest not in self._parts:
@@ -238,7 +238,7 @@ class DaskSession:
         Raises
         ------
         EngineError
-            If the scheduler is gone, or `future` was cancelled, which happens only then.
+            If the scheduler is gone, or `future` was cancelled, which happens only if the scheduler is gone.
         """
         if self.client.status != "running" or (future is not None and future.cancelled()):
             raise self._lost()
@@ -270,7 +270,7 @@ class DaskCrew:
     client
         Client of the cluster.
     post
-        Object that answers for the shards; each worker receives it once.
+        Object that answers questions for the shards; each worker receives it once.
     """
 
     def __init__(self, client: Client, post: ShardWorker) -> None:
@@ -285,7 +285,7 @@ class DaskCrew:
         self._session.close()
 
     def ask(self, question: Any, own: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the answer of each shard in `own`, by shard.
+        """Return the answer of each shard in `own` to a question, by shard.
 
         Raises
         ------
@@ -312,7 +312,7 @@ class DaskCrew:
         return {shard: answers[shard] for shard in own}
 
     def _by_worker(self, own: Mapping[int, Any]) -> dict[str, dict[int, Any]]:
-        """Return the data of the shards by worker; shards of lost workers move to those with the fewest shards."""
+        """Return the data of the shards by worker; shards of lost workers move to the workers with the fewest shards."""
         workers = sorted(self._session.threads())
         if not workers:
             raise EngineError("the Dask cluster has no worker; start one with 'dask worker ADDRESS'")
@@ -337,17 +337,17 @@ BATCH_S = 0.25
 """Target duration of a batch of pieces in seconds."""
 
 MAX_PIECES = 256
-"""Maximum pieces per batch."""
+"""Maximum number of pieces per batch."""
 
 BATCHES_AHEAD = 2
-"""Batches of short pieces per worker thread, including the running one."""
+"""Number of batches of short pieces per worker thread, including the running batch."""
 
 MEMORY_TOPIC = "worker-restart-memory"
 """Dask topic of the nannies' events about workers that exceeded their memory."""
 
 
 def own_security() -> Security | None:
-    """Return new certificates, so that other users of this machine have no access; None without the required package."""
+    """Return new certificates, which deny access to other users of this machine; None without the required package."""
     try:
         return Security.temporary()
     except ImportError:
@@ -444,7 +444,7 @@ class _Batch:
     positions: tuple[int, ...]
     future: Future
     worker: str
-    """First worker of the batch."""
+    """Worker to which the batch was submitted first."""
     num_outgrown: int | None = None
     """Number of out-of-memory restarts before the batch if it runs alone on the cluster, else None."""
 
@@ -498,7 +498,7 @@ class _Run(Generic[Piece, Result]):
         self._session.stop()
 
     def _hand_out(self) -> None:
-        """Submit batches until all threads of all workers are busy."""
+        """Submit batches until all threads of all workers have enough work."""
         room = {worker: self._ahead() * threads for worker, threads in self._session.threads().items()}
         for batch in self._batches.values():
             if batch.worker in room:
@@ -511,11 +511,11 @@ class _Run(Generic[Piece, Result]):
             self._submit([self._suspects.popleft()], next(iter(room)), is_alone=True)
 
     def _ahead(self) -> int:
-        """Return the batches per thread: one for long pieces, so that they do not queue while other threads idle."""
+        """Return the number of batches per thread: 1 for long pieces, so that none waits while other threads are idle."""
         return BATCHES_AHEAD if self._seconds_a_piece is not None and self._seconds_a_piece < BATCH_S else 1
 
     def _batch_size(self) -> int:
-        """Return the pieces of the next batch; fewer towards the end, so that all workers finish at about the same time."""
+        """Return the number of pieces in the next batch; fewer near the end, so that workers finish at about the same time."""
         if self._seconds_a_piece is None:
             return 1
         wanted = int(BATCH_S / max(self._seconds_a_piece, 1e-6))
@@ -535,7 +535,7 @@ class _Run(Generic[Piece, Result]):
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
     def _next_outcomes(self) -> list[Outcome]:
-        """Return the outcomes of the next batch that ends within `POLL_S`, else an empty list."""
+        """Return the outcomes of the next batch that ends, or an empty list if none ends within `POLL_S`."""
         try:
             batch = self._batches.pop(self._ended.get(timeout=POLL_S))
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""Run pieces of work in several processes; a process that crashes loses only its current piece.
+"""Execution of pieces of work in several processes; a process that crashes loses only its current piece.
 
 Processes are spawned, not forked, because a fork would break the threads and compiled code of solvers. The
 processes ignore Ctrl-C, which the driver handles, and end when the driver ends for any reason.
@@ -40,8 +40,8 @@ _CONTEXT = multiprocessing.get_context("spawn")
 class ProcessExecutor:
     """Run pieces in several processes of this machine.
 
-    A process takes pieces of one kind while there are any, so that no two processes compile the same loops at once. A
-    process that dies is replaced.
+    Pieces of one kind share compiled loops. A process takes pieces of one kind while there are any, so that no two
+    processes compile the same loops at once. A process that dies is replaced.
     """
 
     num_processes: int
@@ -114,7 +114,7 @@ class _Worker(Generic[Piece, Result]):
         self.kind: str | None = None
 
     def give(self, position: int, piece: Piece) -> None:
-        """Send a piece; `receive` detects a process that is already dead."""
+        """Send a piece. If the process is already dead, `receive` detects this."""
         parcel = self.packer.pack(piece, self.task.name(piece))
         parts = {digest: self.packer.parts[digest] for digest in parcel.needs if digest not in self.held}
         self.held |= dict.fromkeys(parts)
@@ -124,7 +124,7 @@ class _Worker(Generic[Piece, Result]):
             self.pipe.send((parts, parcel))
 
     def receive(self) -> tuple[int, Result]:
-        """Return position and result of the current piece, also if the process died; raise the piece's exception."""
+        """Return position and result of the current piece, even if the process died, or raise the piece's exception."""
         assert self.position is not None
         position, self.position = self.position, None
         try:
@@ -138,7 +138,7 @@ class _Worker(Generic[Piece, Result]):
         return position, result
 
     def end(self) -> None:
-        """End the process: an idle one exits by itself, which frees shared resources; a busy one is killed."""
+        """End the process: an idle process exits by itself, which frees shared resources; a busy process is killed."""
         self.pipe.close()
         if self.position is None:
             self.process.join(timeout=GRACE_S)
@@ -166,7 +166,7 @@ class _Queue(Generic[Piece]):
             worker.give(*self._take(worker.kind, others))
 
     def _take(self, own: str | None, others: Set[str]) -> tuple[int, Piece]:
-        """Return the next piece of kind `own`, else of a kind that no other process runs, else of the first kind."""
+        """Return a piece of the worker's kind `own`, else of a kind not among `others`, else of the first kind."""
         free = [kind for kind in self._waiting if kind not in others]
         kind = own if own in self._waiting else next(iter(free or self._waiting))
         entry = self._waiting[kind].popleft()
@@ -186,16 +186,16 @@ class _SharedStop:
         self._asked = asked
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Stop once requested."""
+        """Return whether a stop has been requested."""
         return Termination.INTERRUPTED if self._asked.value else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return 0 after a request, infinity before."""
+        """Return 0 if a stop has been requested, else infinity."""
         return 0.0 if self._asked.value else float("inf")
 
 
 def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, compiles: Any) -> None:
-    """Run pieces as they arrive; `compiles.value` is whether this process is compiling."""
+    """Run pieces as they arrive; `compiles.value` tells the driver whether this process is compiling."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     COMPILING.on_change = partial(setattr, compiles, "value")
@@ -221,7 +221,7 @@ def _die_with_parent() -> None:
         last_word = threading.Timer(GRACE_S, os._exit, (1,))
         last_word.daemon = True
         last_word.start()
-        # Removes named semaphores, which Python would otherwise report as leaked.
+        # This removes named semaphores, which Python would otherwise report as leaked.
         util._run_finalizers(0)  # type: ignore[attr-defined]  # there is no public name
         os._exit(1)
 
@@ -233,7 +233,7 @@ def sigint_blocked() -> Iterator[None]:
     The processes do not import modules from the current folder, which may contain data.
     """
     with blind_to_this_folder():
-        resource_tracker.ensure_running()  # starting it inside the block would unblock the signal
+        resource_tracker.ensure_running()  # if it started inside the block, it would unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             yield
@@ -243,7 +243,7 @@ def sigint_blocked() -> Iterator[None]:
 
 @contextmanager
 def blind_to_this_folder() -> Iterator[None]:
-    """Start interpreters without the current folder on the module path, which `-c` and `-m` would add."""
+    """Start interpreters whose module path lacks the current folder, which `-c` and `-m` would add."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:

@@ -1,7 +1,7 @@
 """Tasks and their pieces, objects sent to each worker once, and the serial executor.
 
-A pickled piece contains only the digests of its `Broadcast` objects. A worker looks the digests up among the objects that it
-has received.
+A pickled piece contains only the digests of its `Broadcast` objects, by which a worker finds the objects that it has
+received.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ Result = TypeVar("Result")
 
 
 class AbstractTask(ABC, Generic[Piece, Result]):
-    """The work on each piece.
+    """The work to do on each piece.
 
-    A task is pickled once per worker, with the data of all pieces (such as a price table). A piece is sent each time it
-    is assigned, without its `Broadcast` objects (such as an instance shared by several pieces). Equal pieces give equal
+    A task is pickled once per worker, with the data that all pieces share (such as a price table). A piece is sent each time
+    it is assigned, without its `Broadcast` objects (such as an instance that several pieces share). Equal pieces give equal
     results in any process.
     """
 
@@ -48,7 +48,7 @@ class AbstractTask(ABC, Generic[Piece, Result]):
         Raises
         ------
         NotAllowedError
-            By default; a task whose results can represent a lost piece overrides this method.
+            By default. A task whose results can represent a lost piece overrides this method.
         """
         raise NotAllowedError(f"{self.title}: {self.name(piece)[:40]} is lost: {reason}; use --processes 1")
 
@@ -57,7 +57,7 @@ class AbstractTask(ABC, Generic[Piece, Result]):
         return str(piece)
 
     def kind(self, piece: Piece) -> str:
-        """Return the key of pieces that share work in a process, such as compiled loops."""
+        """Return the piece's kind: pieces of one kind share work in a process, such as compiled loops."""
         del piece
         return ""
 
@@ -70,10 +70,10 @@ class AbstractTask(ABC, Generic[Piece, Result]):
 def attempt(
     task: AbstractTask[Any, Result], piece: Any, stop: StoppingCriterion, progress: Progress
 ) -> tuple[Exception | None, Result | None]:
-    """Run a piece in a worker, and return its error (for the driver to raise) or its result.
+    """Run a piece in a worker, and return the piece's error (which the driver raises) or result.
 
-    User code that raises `SystemExit` or `KeyboardInterrupt` does not end the worker. `SystemExit` becomes an error;
-    `KeyboardInterrupt` makes the piece lost (workers ignore Ctrl-C, so it does not come from the keyboard).
+    User code that raises `SystemExit` or `KeyboardInterrupt` doesn't end the worker. `SystemExit` becomes an error. With
+    `KeyboardInterrupt` the piece counts as lost; it doesn't come from the keyboard, since workers ignore Ctrl-C.
     """
     try:
         return None, task.do(piece, stop, progress)
@@ -105,7 +105,7 @@ class Engine(Protocol):
 
 
 def in_order(finished: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yield results in order of position, each as soon as all earlier ones are available; those after a missing one at the end."""
+    """Yield results in order of position, each once all earlier results are available; after a gap, only at the end."""
     early: dict[int, Result] = {}
     upcoming = 0
     for position, result in finished:
@@ -145,7 +145,7 @@ def run_in_order(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Result]:
-    """Yield results in the order of their pieces; by default serially, without interruption and progress."""
+    """Yield results in the order of their pieces; by default the run is serial, without interruption and progress."""
     running = (engine or SerialExecutor()).run(task, pieces, stop or Interruption(), progress or SilentProgress())
     yield from in_order(running)
 
@@ -180,7 +180,7 @@ class _Balanced:
 
 
 MAX_PARTS = 16
-"""Maximum objects that a worker caches; the least recently used are evicted, and sent again when needed."""
+"""Maximum number of objects that a worker caches; the least recently used are evicted, and sent again when needed."""
 
 
 class Broadcast:
@@ -212,12 +212,12 @@ class Packer:
         Raises
         ------
         InvalidProblemError
-            If it cannot be pickled; the message has its name.
+            If the piece can't be pickled; the message gives its name.
         """
         buffer, needs = io.BytesIO(), dict[str, None]()
         try:
             _Pickler(buffer, self, needs).dump(thing)
-        except Exception as error:  # foreign classes may raise anything here
+        except Exception as error:  # classes of other packages may raise anything here
             what = " ".join(f"{type(error).__name__}: {error}".split())
             raise InvalidProblemError(
                 f"{name} cannot be sent to another process ({what}); define its classes at the top of a module, and "
@@ -252,7 +252,7 @@ class _Pickler(pickle.Pickler):
 
 
 def evict_lru(held: dict[str, Any], needs: Sequence[str]) -> None:
-    """Evict the least recently used objects if there are more than `MAX_PARTS`; driver and worker evict the same ones."""
+    """Evict the least recently used objects beyond `MAX_PARTS`; driver and worker evict the same objects."""
     for digest in needs:
         held[digest] = held.pop(digest)
     while len(held) > max(MAX_PARTS, len(needs)):
@@ -274,7 +274,7 @@ class Unpacker:
         parcel
             The pickled piece.
         parts
-            `Broadcast` objects of the piece; at least those that are not cached.
+            Pickled `Broadcast` objects by digest: at least those of the piece that aren't cached.
         """
         with self._lock:
             new = {digest: parts[digest] for digest in parcel.needs if digest not in self._parts}
@@ -296,10 +296,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 class ShardWorker(Broadcast, ABC):
-    """An object that every worker of a crew has, and that answers questions about the numbered shards of some data.
+    """An object that every worker of a pool has, and that answers questions about the numbered shards of some data.
 
-    Any worker can answer for any shard.
-    Answers must be deterministic, so that the loss of a worker costs only time.
+    Any worker can answer for any shard. Answers must be deterministic, so that the loss of a worker costs only time.
     """
 
     @abstractmethod
@@ -323,7 +322,7 @@ class ThreadCrew:
     post
         The object that answers for all shards; several threads call it at the same time.
     num_threads
-        Number of threads; default: usable cores.
+        Number of threads; by default the number of usable cores.
     """
 
     def __init__(self, post: ShardWorker, num_threads: int | None = None) -> None:

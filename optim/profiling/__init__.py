@@ -1,4 +1,4 @@
-"""Measuring jobs: the step timer for a user's training script, timing, fitting, and the job profile.
+"""Measurement of training jobs: a step timer for users' scripts, timing, fitting, and job profiles.
 
 A training script needs only `StepTimer`, which imports nothing but the standard library.
 """

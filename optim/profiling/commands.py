@@ -1,4 +1,4 @@
-"""Profile a user's training script: run it with several numbers of workers, and fit its step times."""
+"""Profiling of a user's training script: runs with several numbers of workers, and a fit of the step times."""
 
 import os
 import shlex
@@ -35,11 +35,12 @@ from optim.profiling.timing import DROPPED, Timing
 PLACE = "{workers}"
 MIN_STEPS = 3
 SHOWN = 200
-"""Maximum number of characters of a failed script's last line that the error quotes."""
+"""Maximum number of characters that an error quotes from the last line of a failed script's output."""
 
 GIGA = 1e9
 LOCAL_MBPS = 100_000.0
-"""Assumed megabits per second within a machine, which a script doesn't measure: about a tenth of memory bandwidth."""
+"""Assumed bandwidth within a machine in megabits per second, which a script doesn't measure: about a tenth of that of
+memory."""
 
 LOOK_S = 0.1
 
@@ -77,11 +78,11 @@ class Measured:
     workers
         Number of workers.
     step, alone
-        Timing of a step, and of one worker's part of it, without warm-up.
+        Timing of a step, and timing of one worker's part of a step, both without warm-up steps.
     startup_s, warmup_s
-        Seconds until the first step began, and extra seconds of the warm-up steps compared with as many typical steps.
+        Seconds until the first step began, and seconds that the warm-up steps took beyond those of as many typical steps.
     processes
-        Measurements by process.
+        Measurements of each process.
     """
 
     workers: int
@@ -101,12 +102,12 @@ def profile_command(
     stop: Interruption,
     progress: Progress,
 ) -> JobProfile:
-    """Run a script for each number of workers, and return its profile; `usage.model` names the model that the data support.
+    """Run a script for each number of workers, and return its profile; `usage.model` names the best model of step times.
 
     Parameters
     ----------
     command
-        Command with ``{workers}`` in place of the number. The script calls a `StepTimer` each step.
+        Command with ``{workers}`` in place of the number of workers. The script must call a `StepTimer` in each step.
     workers
         Numbers of workers, including 1.
     options
@@ -162,7 +163,7 @@ def run_script(command: str, workers: int, stop: Interruption, *, patience_s: fl
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
-                    process_group=0,  # so that ending the script also ends its workers
+                    process_group=0,  # so that the signals reach the script's workers as well
                 )
             except OSError as error:
                 raise InvalidOptionError(
@@ -188,12 +189,12 @@ def run_script(command: str, workers: int, stop: Interruption, *, patience_s: fl
 
 
 def _last_written(folder: Path) -> float:
-    """Return the time of the last write of any timer, 0 if there is none."""
+    """Return the time at which any timer last wrote its file, 0 if there is no file."""
     return max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
 
 
 def _end(running: "subprocess.Popen[bytes]") -> None:
-    """End a script and all processes of its group: SIGTERM first, then SIGKILL."""
+    """End a script and all processes of its group, by SIGTERM and, after `GRACE_S`, by SIGKILL."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(running.pid, how)
@@ -217,7 +218,7 @@ def _read(folder: Path, command: str) -> list[Steps]:
 
 
 def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured:
-    """Combine the processes of a run: a step takes as long as in the slowest process."""
+    """Combine the measurements of a run's processes; a step takes as long as in the slowest process."""
     length = min(len(process.seconds) for process in processes)
     steps = np.max([process.seconds[:length] for process in processes], axis=0)
     alone = np.max(
@@ -238,8 +239,7 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
 def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
     """Fit and assemble a script's profile; bandwidths come from the options, since one machine can't measure them.
 
-    `minibatch_s` is the full step of one worker, even if the script timed a part of it by `alone`: the job needs the full
-    step.
+    `minibatch_s` is a full step of one worker, even if the script timed a part of the step by `alone`.
     """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])

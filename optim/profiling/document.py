@@ -32,15 +32,15 @@ class MeasuredValue(Struct, forbid_unknown_fields=True):
         return cls(value=value, low=value, high=value)
 
     def through(self, rising: Callable[[float], float]) -> "MeasuredValue":
-        """Return the image of value and interval under an increasing function."""
+        """Return the result of an increasing function of this value, with the interval's image as interval."""
         return MeasuredValue(value=rising(self.value), low=rising(self.low), high=rising(self.high))
 
 
 class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds per step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
 
-    ``synchronous``: ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for a step of `global_batch` M items by w workers and p
-    parameter servers. Files of earlier versions also have ``asynchronous`` functions, which are read but ignored.
+    A ``synchronous`` step takes ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for M items (`global_batch`), w workers and p
+    parameter servers. Files of earlier versions also have ``asynchronous`` functions, which are ignored.
     """
 
     kind: Literal["synchronous", "asynchronous"]
@@ -56,7 +56,7 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds in which a server adds W pushes of equal size and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
 
-    One set of coefficients holds while pushes and parameters fit into the cache, the other beyond the cache.
+    One set of coefficients applies if pushes and parameters fit into the cache, the other if they don't.
     """
 
     in_cache: list[MeasuredValue]
@@ -68,7 +68,7 @@ class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Measured speed-up over one worker; `low` and `high` follow from both times' 95 % intervals."""
+    """Measured speed-up over one worker; `low` and `high` follow from the 95 % intervals of the two step times."""
 
     workers: Annotated[int, Meta(ge=1)]
     speedup: Positive
@@ -97,9 +97,9 @@ class Demand(Struct, forbid_unknown_fields=True):
 class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Use of the machine on which a script was profiled; unknown fields are absent.
 
-    `model` is the model of step times that the measurements support. `alone_s` is the part of one worker's step that it
-    computes alone (its gradient, if the script marks it by `timer.alone`). `warmup_s` is the extra time of its first steps
-    compared with as many typical steps.
+    `model` is the model of step times that predicts the measurements best. `alone_s` is the time in a step that one
+    worker computes alone (its gradient, if the script marks it by `timer.alone`). `warmup_s` is the time that the
+    script's first steps took beyond that of as many typical steps.
     """
 
     model: Name
@@ -115,8 +115,9 @@ class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One type of training job.
 
-    Intervals are 95 % confidence intervals: of times by order statistics, of coefficients by bootstrap, of bandwidths by
-    Sen's slopes. The job's work is `epochs` passes over `samples`; without them the generator of instances chooses the work.
+    All intervals are 95 % confidence intervals. Those of times come from order statistics, those of coefficients from a
+    bootstrap, and those of bandwidths from Sen's slopes. The job's work is `epochs` passes over `samples`; without them
+    the generator of instances chooses the work.
 
     Parameters
     ----------
@@ -129,26 +130,27 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     worker_mbps, ps_mbps
         b and B: bandwidth of a worker and of a parameter server, in megabits per second.
     scaling
-        Speed-up by workers; BidBrain's scalability is its concave envelope, continued to twice the workers measured.
+        Speed-up by number of workers. BidBrain's scalability is the concave envelope of these points, extrapolated to
+        twice the largest measured number.
     startup_min, change_min, eviction_min
-        Minutes of BidBrain's model: start-up, a planned change (sigma) and an eviction (lambda).
+        Minutes lost in BidBrain's model by the start-up, by a planned change (sigma) and by an eviction (lambda).
     placement
         Slowdown of a step in a `slot`, `machine`, `rack` or `cluster`, relative to the best placement.
     worker, ps
         Resource demands of a worker and of a parameter server.
     speed
-        Optimus' speed function: coefficients by non-negative least squares of relative errors, and the median error
-        of a point predicted from the others.
+        Optimus' speed function: coefficients by non-negative least squares of relative errors, and the median error of
+        predicting a point from the other points.
     asynchronous
         Only in files of earlier versions; ignored.
     linear_error
         Largest relative error of OASiS' assumption that w workers are w times as fast.
     update
-        Seconds of an update by pushes and bytes, in and beyond the cache.
+        Cost of an update at a parameter server, by number and size of the pushes, in and beyond the cache.
     epochs, minibatches, samples
         Work of a complete job: passes over the data, mini-batches per epoch (of all workers together), and examples.
     device
-        Device of its steps, as JAX or PyTorch names it; absent from published jobs, and from scripts that load neither.
+        Device on which the steps ran, as JAX or PyTorch names it; absent for published jobs, and for scripts that use neither.
     usage
         Use of the machine by a profiled script.
     """
@@ -180,10 +182,10 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Machine(Struct, forbid_unknown_fields=True):
-    """The machine of the measurements.
+    """The machine on which the jobs were measured.
 
-    `device` is the computing device, by the same name as in jobs; `copy_gb_s` is its copy bandwidth. `governor` sets the
-    processor's frequency, if the system reports it.
+    `device` is the computing device, by the same name as in jobs, and `copy_gb_s` is the device's copy bandwidth. `governor`
+    is the policy that sets the processor's frequency, if the system reports it.
     """
 
     cpu: str
@@ -202,7 +204,7 @@ class Machine(Struct, forbid_unknown_fields=True):
 class CrbmCost(Struct, forbid_unknown_fields=True):
     """Seconds of one mini-batch of the phase encoder: ``a0 + a1 B n nv (nv + nh)``.
 
-    B is the number of windows, n of delays, nv of visible and nh of hidden units.
+    B is the number of windows, n the number of delays, and nv and nh are the numbers of visible and of hidden units.
     """
 
     coefficients: list[MeasuredValue]
@@ -221,9 +223,9 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     slot_s
         Suitable slot length for the jobs' work, in seconds.
     is_work_drawn
-        Whether a generated job does only a randomly drawn share of its profile's work: true for the built-in set (weeks
-        of training) and the applications, false for scripts. `--instance-option draw_work=true` or `false` overrides it;
-        stderr reports the share.
+        Whether a generated job does only a random share of its profile's work: true for the built-in set (weeks of
+        training) and for the applications, false for scripts. `--instance-option draw_work=true` or `false` overrides
+        this field; stderr reports the shares.
     machine
         The machine of the measurements.
     crbm
@@ -264,7 +266,7 @@ def write_profiles(document: ProfileDocument, path: Path) -> None:
 
 
 def _check(job: JobProfile, where: str) -> None:
-    """Raise InvalidProblemError unless related fields agree."""
+    """Raise InvalidProblemError if fields of a job contradict each other."""
     work = (job.epochs, job.minibatches, job.samples)
     if any(field is UNSET for field in work) and any(field is not UNSET for field in work):
         raise InvalidProblemError(

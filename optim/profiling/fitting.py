@@ -22,26 +22,27 @@ from optim.profiling.document import JobProfile, MeasuredValue, SpeedFunction
 from optim.statistics import bootstrap
 
 SAME = 1e-6
-"""Relative difference up to which terms count as linearly dependent."""
+"""Maximum relative difference at which terms count as linearly dependent."""
 
 RESAMPLES = 200
-"""Bootstrap samples per interval."""
+"""Number of bootstrap samples per interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearFit:
-    """A time as a sum of terms, with the uncertainty of the fit.
+    """A fit of times by a sum of terms, with the uncertainty of the coefficients.
 
     Parameters
     ----------
     coefficients
-        Shape (terms,), at least 0.
+        Shape (terms,): coefficient of each term, at least 0.
     low, high
-        Shape (terms,): bootstrap interval of each coefficient.
+        Shape (terms,) each: lower and upper end of each coefficient's bootstrap interval.
     errors
         Shape (samples,): relative error of predicting each sample from all others.
     unidentifiable
-        Terms that the samples can't separate from earlier ones: their coefficients are 0, and other terms include their share.
+        Indices of the terms that the samples can't separate from earlier terms; their coefficients are 0, and the earlier terms
+        include their share.
     """
 
     coefficients: FloatArray
@@ -61,7 +62,7 @@ class LinearFit:
 
 
 def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> LinearFit:
-    """Fit ``seconds ~ terms @ coefficients`` by least squares of relative errors, coefficients at least 0.
+    """Fit ``seconds ~ terms @ coefficients`` by least squares of relative errors, with coefficients of at least 0.
 
     A term that the samples can't separate from earlier terms, because there are too few samples or because terms are
     collinear, is left out and listed in the result.
@@ -69,9 +70,9 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
     Parameters
     ----------
     terms
-        Shape (samples, terms).
+        Shape (samples, terms): value of each term in each sample.
     seconds
-        Shape (samples,), positive.
+        Shape (samples,): measured seconds, positive.
     seed
         Seed of the bootstrap.
 
@@ -103,7 +104,7 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
 
 
 def identifiable_columns(terms: FloatArray) -> list[int]:
-    """Return the columns that aren't linear combinations of earlier columns, to a millionth of their length."""
+    """Return the columns that aren't linear combinations of earlier columns, with a relative tolerance of `SAME`."""
     independent: list[int] = []
     basis = np.zeros((len(terms), 0))
     for column in range(terms.shape[1]):
@@ -119,7 +120,7 @@ def identifiable_columns(terms: FloatArray) -> list[int]:
 
 
 def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the coefficients; columns are scaled first, as their lengths may differ by ten decades."""
+    """Return the coefficients; columns are scaled first, as they may differ by a factor of 10^10."""
     relative = terms / seconds[:, None]
     scale = np.linalg.norm(relative, axis=0)
     scale[scale == 0] = 1.0
@@ -142,7 +143,7 @@ def concave_envelope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArr
     Parameters
     ----------
     x, y
-        Shape (points,): x positive and increasing.
+        Coordinates of the points, shape (points,) each; x is positive and increasing.
     """
     corners: list[tuple[float, float]] = [(0.0, 0.0)]
     for point in zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True):
@@ -159,17 +160,17 @@ def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tup
 
 
 TERMS = ("M/w", "1", "w/p", "w", "p")
-"""Names of the terms of a step's seconds."""
+"""Names of the terms in the seconds of a step."""
 
 
 def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
-    """Return the terms of a synchronous step's seconds, shape (points, 5): ``M/w, 1, w/p, w, p``."""
+    """Return the terms in the seconds of a synchronous step, ``M/w, 1, w/p, w, p``; shape (points, 5)."""
     w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
     return np.stack([global_batch / w, np.ones_like(w), w / p, w, p], axis=1)
 
 
 def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
-    """Return the terms of an update's seconds, shape (points, 4): ``1, W, bytes, W bytes``."""
+    """Return the terms in the seconds of an update, ``1, W, bytes, W bytes``; shape (points, 4)."""
     w, size = np.asarray(pushes, dtype=np.float64), np.asarray(num_bytes, dtype=np.float64)
     return np.stack([np.ones_like(w), w, size, w * size], axis=1)
 
@@ -183,7 +184,7 @@ def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: Floa
 
 
 def intervals(fit: LinearFit) -> list[MeasuredValue]:
-    """Return each coefficient of a fit with its interval, as a profile states them."""
+    """Return each coefficient of a fit with its interval, in the form of the profile document."""
     return [
         MeasuredValue(value=value, low=low, high=high)
         for value, low, high in zip(
@@ -201,10 +202,10 @@ MODELS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "fixed": (1,),
     }
 )
-"""Columns of the synchronous speed function's terms by model; without separate servers w/p is w, and p is 1."""
+"""Indices in `TERMS` of each model's terms; without separate servers p is 1, so that w/p is w and p is a constant."""
 
 TIE = 1e-6
-"""Difference up to which prediction errors count as equal; then the model with fewer coefficients wins."""
+"""Maximum difference at which prediction errors count as equal, so that the model with fewer coefficients wins."""
 
 
 def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str, SpeedFunction]:
@@ -215,9 +216,9 @@ def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str,
     Parameters
     ----------
     workers
-        At least two different numbers.
+        Numbers of workers, at least two different ones.
     seconds
-        Seconds of a step of all workers together.
+        Seconds of a step with each number of workers.
 
     Raises
     ------
@@ -244,7 +245,7 @@ def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str,
 
 
 def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
-    """Return a fit as a document's speed function, with coefficient 0 for terms outside the model."""
+    """Return a fit as a speed function of the profile document, with coefficient 0 for terms outside the model."""
     coefficients = dict(zip(MODELS[name], intervals(fit), strict=True))
     nothing = coefficients[MODELS[name][0]].exactly(0.0)
     left_out = [TERMS[column] for column in range(5) if column not in coefficients]
@@ -259,13 +260,14 @@ def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
 
 
 TRUSTED_REACH = 2.0
-"""Speed-ups are extrapolated up to this multiple of the measured workers, and are constant beyond it."""
+"""Speed-ups are extrapolated up to this multiple of the largest measured number of workers, and constant from there."""
 
 
 def scalability_of(job: JobProfile) -> Scalability:
     """Return a job's speed-up by number of workers (each of work rate 1): the concave envelope of the measurements.
 
-    Beyond the measured workers the envelope continues with its last slope up to twice as many, and is constant from there.
+    Beyond the largest measured number of workers, the envelope continues with its last slope up to twice this number,
+    and is constant from there.
     """
     workers, speedup = concave_envelope(
         np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
@@ -281,10 +283,10 @@ def scalability_of(job: JobProfile) -> Scalability:
 
 
 def speedups(job: JobProfile, max_workers: int) -> FloatArray:
-    """Return the speed-ups of 1, ..., `max_workers` workers over one.
+    """Return the speed-ups of 1, ..., `max_workers` workers over one worker.
 
-    Speed-ups follow the fitted speed function if there is one, with as many parameter servers as the bandwidths require;
-    otherwise the envelope of the measured speed-ups.
+    They follow the fitted speed function, with as many parameter servers as the bandwidths require, or, without such a
+    function, the envelope of the measured speed-ups.
     """
     workers = np.arange(1, max_workers + 1, dtype=np.float64)
     if job.speed is UNSET:
@@ -297,7 +299,7 @@ def speedups(job: JobProfile, max_workers: int) -> FloatArray:
 
 
 def speedup_table(job: JobProfile, max_workers: int) -> tuple[int, ...]:
-    """Return an admission job's speed-up table in twentieths; empty if no speed-up is more than a fortieth from linear."""
+    """Return an admission job's table of speed-ups in twentieths; empty if all are within a fortieth of linear speed-up."""
     exact = speedups(job, max_workers)
     if np.abs(exact - np.arange(1, max_workers + 1)).max() <= 0.5 / TWENTIETHS:
         return ()

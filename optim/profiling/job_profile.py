@@ -24,7 +24,7 @@ from optim.profiling.machine_benchmarks import FLOAT_BYTES, LinkFigures
 from optim.profiling.timing import MAX_NOISE, Timing
 
 MAX_ERROR = 0.10
-"""Median relative error of leave-one-out predictions above which a fit is unreliable."""
+"""Median relative error of leave-one-out predictions above which a fit counts as unreliable."""
 
 
 def _fits(job: JobProfile) -> dict[str, SpeedFunction | UpdateCost]:
@@ -68,14 +68,14 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
 
 
 MIN_POINTS = 6
-"""One more than the coefficients of the speed function, so that its error can be estimated."""
+"""Minimum number of points: one more than the speed function has coefficients, so that the error can be estimated."""
 
 MEGA = 1e6
 
 MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
-"""Default of `patience_s` in seconds: more than users' scripts usually need for their preparation or for a step."""
+"""Default of `patience_s`, in seconds: longer than the preparation or a step of a script usually takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,28 +85,29 @@ class ProfileOptions:
     Parameters
     ----------
     workers_a_server
-        Number of workers that one parameter server serves at once: the bandwidth b of a worker is B divided by it.
+        Number of workers that one parameter server serves at once; a worker's bandwidth b is the server's bandwidth B
+        divided by this number.
     rack_mbps, cluster_mbps
-        Bandwidth of a worker beyond its machine, within and beyond the rack, in megabits per second.
+        Bandwidth of a worker to other machines in its rack, and to machines in other racks, in megabits per second.
     gpu, vcpu, memory_gb
-        Demand of a worker; by default one GPU if it was measured on a GPU.
+        Resource demand of a worker; by default one GPU if the job was measured on a GPU.
     max_workers, max_servers
-        Bounds of the grid of powers of two on which steps are timed.
+        Maximum numbers of workers and of servers in the grid on which steps are timed; the grid has powers of two.
     max_points
-        Maximum number of timed grid points, chosen for their information; a smaller grid is timed in full.
+        Maximum number of timed grid points, for which the most informative are chosen; a smaller grid is timed in full.
     repeats
-        Timed steps per point of the grid.
+        Number of timed steps per grid point.
     rounds
-        Runs of a user's script with each number of workers, in turns; the run with the least median step time counts.
+        Number of runs of a user's script with each number of workers; the run with the least median step time counts.
     patience_s
         Seconds without a reported step after which a user's script is ended.
     epochs
-        Passes of a job over its data: the measured job is small, but jobs worth scheduling make many passes.
+        Number of passes of a job over its data, which the measurement doesn't determine.
     slot_s
-        Suitable slot length for such jobs, in seconds.
+        Suitable slot length for jobs with this many passes, in seconds.
     cache_mib, allowed_gb
-        Last-level cache in MiB, and memory in GB that the measurement may fill. Set them if the system reports the values
-        of a shared host.
+        Size of the last-level cache in MiB, and memory in GB that the measurement may fill. Set them if the system
+        reports the values of a shared host.
     """
 
     workers_a_server: int = 4
@@ -159,13 +160,13 @@ class JobMeasurements:
     num_parameters, num_partitions
         Numbers of the job's parameters and data partitions.
     grid
-        (workers, servers) of the timed steps.
+        Numbers of workers and servers of the timed steps.
     steps
         Timing of a step at each point of `grid`.
     startup_s
         Seconds until a new worker's process can compute.
     num_samples
-        Examples in all partitions, 0 if unknown.
+        Number of examples in all partitions, 0 if unknown.
     device, gpu
         Name of the computing device, and whether it is a GPU.
     """
@@ -185,7 +186,7 @@ class JobMeasurements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFigures:
-    """Measurements common to all jobs of a machine."""
+    """Measurements of a machine as parameter server, common to all of its jobs."""
 
     link: LinkFigures
     update: UpdateCost
@@ -195,9 +196,10 @@ class ServerFigures:
 def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     """Fit and assemble a job's profile.
 
-    tau is the time of a partition's gradient, e the parameters' bytes; B is the rate at which a server transfers and adds
-    pushes, and b its share per worker. A planned change costs the transfer of the parameters, an eviction also the application of
-    outstanding pushes. Beyond the machine a step takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster.
+    tau is the time of a partition's gradient, and e the size of the parameters. B is the rate at which a server
+    transfers and adds pushes, and b is the share of B per worker. A planned change costs the transfer of the
+    parameters; an eviction also costs the application of outstanding pushes. For a job on several machines, a step
+    takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster as b.
     """
     options, link = server.options, server.link
     size = measured.num_parameters * FLOAT_BYTES
@@ -207,7 +209,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     carry_s = link.start_s + size / MEGA * 8 / link.mbps.value
     apply_s = update_seconds(server.update, options.workers_a_server, size)
     workers, servers = np.array(measured.grid, dtype=np.float64).T
-    batch = float(measured.num_partitions)  # a step covers all partitions
+    batch = float(measured.num_partitions)  # a step uses all partitions
     terms = synchronous_terms(workers, servers, batch)
     workers_of_step = (workers for workers, _ in measured.grid)
     scaling = scaling_points(zip(workers_of_step, measured.steps, strict=True))
@@ -258,7 +260,7 @@ def _server_rate(size: int, server: ServerFigures) -> MeasuredValue:
 
 
 def scaling_points(steps: Iterable[tuple[int, Timing]]) -> list[ScalingPoint]:
-    """Return the speed-up of each number of workers, from its fastest step timing; the numbers must include 1."""
+    """Return the speed-up of each number of workers, from the fastest timing of a step; the numbers must include 1."""
     best: dict[int, Timing] = {}
     for workers, timing in steps:
         if workers not in best or timing.median < best[workers].median:
@@ -293,7 +295,7 @@ def _speed(
 
 
 def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
-    """Return the slowdown of a mini-batch in the rack and in the cluster; within a machine the bandwidth is `own_mbps`."""
+    """Return the slowdown of a mini-batch by placement; within a machine the bandwidth is `own_mbps`."""
 
     def step(mbps: float) -> float:
         return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)
@@ -303,29 +305,29 @@ def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: Profi
 
 
 COMPUTED, CARRIED = 0, 2
-"""Indices of a speed function's coefficients of computation (M/w) and of gradient transfer (w/p)."""
+"""Indices of the coefficients of computation (M/w) and of gradient transfer (w/p) in a speed function."""
 
 
 def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwidth: float = 1.0) -> JobProfile:
     """Return the profile of the same job with mini-batch time, gradient and bandwidths multiplied by these factors.
 
-    The job's work is unchanged. Step times split into ``tau + transfer``: the first part is proportional to `tau`, the second to
-    `gradient` over `bandwidth`; speed-ups, slowdowns by placement and losses follow. Start-up and the fixed part of a
-    step are unchanged.
+    The job's work is unchanged. A step takes ``tau + transfer``; the first part changes in proportion to `tau`, the
+    second in proportion to `gradient` / `bandwidth`. Speed-ups, slowdowns by placement and losses are computed from the
+    new step times. Start-up and the fixed part of a step are unchanged.
 
     Parameters
     ----------
     job
         The job.
     tau, gradient, bandwidth
-        Factors of tau, of e, and of all bandwidths; positive.
+        Positive factors on the mini-batch time tau, on the gradient size e, and on all bandwidths.
     """
     carrying = gradient / bandwidth
     own_tau, one = job.minibatch_s.value, _one_worker_s(job)
     new_one = own_tau * tau + (one - own_tau) * carrying
 
     def longer(seconds: float) -> float:
-        """Return the new seconds of a step, whose part beyond tau is transfer."""
+        """Return the new seconds of a step; its time beyond tau is transfer."""
         return own_tau * tau + max(0.0, seconds - own_tau) * carrying
 
     points = [

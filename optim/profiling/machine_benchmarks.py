@@ -1,4 +1,4 @@
-"""Benchmarks of this machine's limits: copies, calls, a parameter server, a CRBM mini-batch."""
+"""Benchmarks of this machine: copies in memory, calls, updates of a parameter server, and CRBM mini-batches."""
 
 import mmap
 import os
@@ -25,10 +25,10 @@ SHAPES = tuple(
     for delays in (3, 10)
     for visible, hidden in ((2, 10), (2, 40), (8, 10), (8, 40))
 )
-"""Windows per batch, delays, visible and hidden units."""
+"""Measured sizes of a CRBM: numbers of windows per batch, of delays, of visible units and of hidden units."""
 
 BATCHES = 8
-"""Mini-batches per timed epoch."""
+"""Number of mini-batches per timed epoch."""
 
 
 def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
@@ -60,13 +60,13 @@ def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
 
 
 CACHE_SHARE = 0.25
-"""Share of a cache below which a copy stays within it."""
+"""Share of the cache that the buffer of a copy within the cache may fill."""
 
 MAX_BYTES = 2**31
 """Maximum size of a buffer in bytes."""
 
 ROOF_S = 4.0
-"""Seconds for all repeats of the measurement of copy bandwidths."""
+"""Time limit in seconds for all repeats of the measurement of copy bandwidths."""
 
 FLOAT_BYTES = 4
 
@@ -78,7 +78,7 @@ DISPATCHES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffers:
-    """Bytes of the last-level cache, and bytes that the measurement may fill."""
+    """Size of the last-level cache, and size of the memory that the measurement may fill, in bytes."""
 
     cache: int
     allowed: int
@@ -115,16 +115,16 @@ def measure_machine(
 ) -> tuple[Machine, Buffers]:
     """Measure the copy bandwidth in memory and in the cache, and the time of a call; also return the buffer sizes.
 
-    A donated ``x + 1.0`` reads and writes every byte once, so its time is a lower bound for every update.
+    The copy is ``x + 1.0`` with a donated x, which reads and writes every byte once, as every update must.
 
     Parameters
     ----------
     clock
         Clock in seconds.
     repeats
-        Maximum repeats; fewer if memory is slow.
+        Maximum number of repeats; fewer are made if memory is slow.
     cache, allowed
-        Bytes of the last-level cache, and bytes that may be filled; by default from the system.
+        Size of the last-level cache, and size of the memory that may be filled, in bytes; by default as the system reports them.
     """
     import jax
     import jax.numpy as jnp
@@ -180,27 +180,27 @@ def _governor() -> str:
 PUSHES = (1, 2, 4, 8, 16)
 
 CACHE_LIMIT = 0.7
-"""Share of the cache up to which a working set counts as within it."""
+"""Maximum size of a working set that counts as within the cache, as a share of the cache (the cache's edge)."""
 
 IN_CACHE_SIZES = (2**12, 2**14, 2**16, 2**18)
 """Numbers of parameters per shard for the measurement within the cache."""
 
 BEYOND_SETS, BEYOND_STEP = 3, 1.2
-"""Number of working sets beyond the cache per number of pushes, and ratio of the smallest of them to the cache's edge."""
+"""Number of working sets beyond the cache per number of pushes, and ratio of the smallest working set to the cache's edge."""
 
 SHORT_REPEATS = 10
 """Factor on the repeats of short updates."""
 
 POINT_S = 0.4
-"""Seconds for the repeats of one update."""
+"""Time limit in seconds for the repeats of one update."""
 
 MAX_SET_BYTES, EDGES = 2**29, 4
-"""The largest working set beyond the cache: MAX_SET_BYTES, or EDGES times the cache's edge if that is more."""
+"""Size of the largest working set beyond the cache: the larger of MAX_SET_BYTES and EDGES times the cache's edge."""
 
 TERMS = ("the time per update", "the time per push", "the time per byte", "the time per pushed byte")
 
 COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
-"""Bytes of the transferred pushes."""
+"""Sizes of the transferred pushes in bytes."""
 
 MEGABITS_A_BYTE = 8 / 1e6
 
@@ -212,7 +212,7 @@ class LinkFigures:
     Parameters
     ----------
     start_s
-        Seconds of the shortest message.
+        Seconds that a transfer takes regardless of its size.
     mbps
         Rate in megabits per second, with its interval.
     """
@@ -222,10 +222,10 @@ class LinkFigures:
 
 
 def update_points(cache_bytes: int, allowed_bytes: int) -> list[tuple[int, int]]:
-    """Return (pushes, parameters) of the updates to time, on both sides of the cache's edge as memory allows.
+    """Return the numbers of pushes and parameters of the updates to time, within the cache and beyond it.
 
-    Beyond the edge, for every number of pushes, working sets grow by equal factors from just above it to the largest that fits
-    a share of the memory; there are none if that share is smaller than the cache.
+    Beyond the cache, for every number of pushes, working sets grow by equal factors from just above the cache's edge to the
+    largest that fits a share of the memory; there are none if this share is smaller than the cache.
     """
     edge = CACHE_LIMIT * cache_bytes
     inside = [(w, n) for n in IN_CACHE_SIZES for w in PUSHES if _set_bytes(w, n) <= min(edge, allowed_bytes)]
@@ -235,15 +235,15 @@ def update_points(cache_bytes: int, allowed_bytes: int) -> list[tuple[int, int]]
 
 
 def _set_bytes(pushes: int, size: int) -> int:
-    """Return the bytes of pushes, parameters and sum."""
+    """Return the size of an update's working set in bytes: pushes, parameters and sum."""
     return (pushes + 2) * size * FLOAT_BYTES
 
 
 def measure_update(cache_bytes: int, clock: Clock, *, allowed_bytes: int, repeats: int = 9) -> UpdateCost:
     """Time the kernel that adds W pushes and applies their mean by gradient descent; fit times in and beyond the cache.
 
-    If either range has fewer points than coefficients, because memory or cache is small, one fit covers both, and `untold`
-    reports it.
+    If there are fewer points than coefficients in or beyond the cache, because memory or cache is small, one fit covers all
+    points, and `untold` reports this.
     """
     points = update_points(cache_bytes, allowed_bytes)
     seconds = np.array(
@@ -291,8 +291,8 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     """Time transfers of several sizes from shared memory to the device and back; return the fit of the slower direction.
 
-    It describes transfers between two processes of one machine. A CPU's arrays are already in shared memory, so its pulls
-    are free.
+    The fit describes transfers between two processes of one machine. Arrays of a CPU are already in shared memory, so
+    that pulls are free.
     """
     import jax
 
@@ -302,7 +302,7 @@ def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     def pull(size: int) -> None:
         pulled[size] = jax.device_put(source[:size]).block_until_ready()
 
-    def push(size: int) -> None:  # pushes fresh results, since JAX caches an array's host copy
+    def push(size: int) -> None:  # new arrays each time, since JAX caches an array's host copy
         np.copyto(destination[:size], jax.device_get(pulled[size]))
 
     ways: list[Work] = [partial(way, size) for way in (pull, push) for size in COPY_SIZES]
@@ -313,7 +313,7 @@ def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
 
 
 def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:
-    """Fit ``start_s + bytes / rate`` by the median of all slopes, which is robust to a few disturbed copies.
+    """Fit ``start_s + bytes / rate`` by the median of all slopes, which is robust against a few disturbed transfers.
 
     References
     ----------

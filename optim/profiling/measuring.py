@@ -1,8 +1,9 @@
 """Measurement of a machine and its jobs for `optim profile`, and of the steps of one job.
 
-Each piece of a step is done and timed alone: a gradient, its transfer to the servers, a server's update. Pieces that would
-run concurrently on different machines are then overlapped on a simulated clock. If workers ran at once on the same cores,
-the times would show how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
+Each piece of a step is run and timed alone: a gradient, its transfer to the servers, a server's update. Pieces that
+would run concurrently on different machines are then overlapped on a simulated clock. If several workers ran at once on
+the same cores, the times would show how the workers disturb each other, not how the job scales. Steps are
+bulk-synchronous: they wait for all workers.
 """
 
 import os
@@ -31,7 +32,7 @@ LEARNING_RATE = 1e-3
 
 
 BUDGET_S, MIN_REPEATS = 0.6, 3
-"""Maximum seconds of repeats per grid point, and minimum number of repeats."""
+"""Time limit in seconds for the repeats at a grid point, and minimum number of repeats."""
 
 
 class Measurable(Protocol):
@@ -62,7 +63,7 @@ class ComputesOnDevice(Protocol):
 
     @property
     def compiled_gradient(self) -> Callable[..., Any]:
-        """Compiled gradient function of the parameters in parts and of the results of `on_device`."""
+        """Compiled gradient; its arguments are the parameters in parts and the results of `on_device`."""
         ...
 
     def on_device(self, partition: int, clock: int) -> tuple[Any, ...]:
@@ -73,8 +74,8 @@ class ComputesOnDevice(Protocol):
 class StepWorld:
     """A simulated cluster that runs and times the steps of a job, with fixed numbers of workers and servers.
 
-    A step computes the gradients of all partitions, assigned to the workers, transfers each worker's sum to the servers,
-    and has each server apply its range of the vector.
+    In a step, the workers compute the gradients of their partitions, each worker's sum is transferred to the servers,
+    and each server updates its range of the parameter vector.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ class StepWorld:
         self._clock = 0
 
     def step(self) -> float:
-        """Run one step, and return its seconds: those of the slowest worker plus those of the slowest server."""
+        """Run one step, and return its time in seconds: that of the slowest worker plus that of the slowest server."""
         computing = max(self._timed(self._work, worker) for worker in range(self._workers))
         serving = max(self._timed(self._serve, server) for server in range(self._servers))
         self._clock += 1
@@ -136,12 +137,12 @@ class StepWorld:
 
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
-    """Time `repeats` steps of a job at each (workers, servers) of a grid, fewer if the steps are long."""
+    """Time `repeats` steps of a job (fewer if they are long) at each grid point, a pair of workers and servers."""
     return [_time_step(job, workers, servers, clock, repeats) for workers, servers in grid]
 
 
 def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeats: int) -> Timing:
-    """Time a step as often as the budget allows; the first step is a warm-up."""
+    """Time a step as often as the time limit allows; the first step is a warm-up."""
     world = StepWorld(job, workers, servers, clock)
     world.step()
     begun = clock()
@@ -151,7 +152,7 @@ def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeat
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:
-    """Time the gradient of a single partition, for all partitions in turn; a JAX job's results stay on the device."""
+    """Time the gradient of a single partition, with each partition in turn; a JAX job's results stay on the device."""
     import jax
 
     parameters = np.array(job.initial_parameters(), dtype=np.float32)
@@ -232,7 +233,7 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    # `epochs` is an option here and no property of the application, so generated jobs do drawn shares of the work.
+    # `epochs` is an option here, not a property of the application, so generated jobs do random shares of the work.
     return ProfileDocument(
         schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, is_work_drawn=True, machine=machine, crbm=crbm
     )

@@ -25,24 +25,24 @@ FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
 SCHEMA = "optim/steps/1"
 
 FIRST_STEPS, WRITE_SHARE = 100, 20
-"""The file is written after each of the first FIRST_STEPS steps; later, writing takes at most 1 / WRITE_SHARE of the time."""
+"""The file is written after each of the first FIRST_STEPS steps. Later, writing takes at most 1 / WRITE_SHARE of the time."""
 
 NETWORK = Path("/proc/net/dev")
 
 
 class StepTimer:
-    """Times steps; use it as a context around each step, or call it at the end of each.
+    """Times steps; use it as a context around each step, or call it at the end of each step.
 
     Parameters
     ----------
     model
         Model that is trained: a PyTorch module, a pytree or arrays. It determines the bytes of parameters and gradients.
     samples, batch
-        Number of examples in the data, and per step (of all workers together).
+        Number of examples in the data, and number of examples per step (of all workers together).
     epochs
         Number of passes of the job over the data; may be fractional.
     path
-        File to write; by default one in the folder of `optim profile --command`.
+        File to write; by default a file in the folder of `optim profile --command`.
     clock
         Clock in seconds.
 
@@ -130,7 +130,7 @@ class StepTimer:
         self._laps.append(self._clock() - begun)
 
     def record(self) -> dict[str, Any]:
-        """Return the measurements; None stands for unknown ones."""
+        """Return the measurements by name, None where unknown."""
         wall = self._clock() - self._begun
         sent = _network_bytes()
         return {
@@ -149,7 +149,7 @@ class StepTimer:
         }
 
     def write(self) -> None:
-        """Write the measurements atomically, so that a killed script leaves its last version."""
+        """Write the measurements atomically, so that the last version remains if the script is killed."""
         if self._path is None:
             return
         part = self._path.with_suffix(f".{os.getpid()}.part")
@@ -218,7 +218,7 @@ def _bytes(model: Any) -> Iterator[int]:
 def _device() -> dict[str, Any]:
     """Return number and name of the used GPUs, peak memory and utilisation, as far as a loaded framework reports them.
 
-    A CPU on which JAX computes is named, but not counted.
+    If JAX computes on a CPU, the name is the CPU's, and the number is 0.
     """
     device: dict[str, Any] = {"devices": 0, "device": None, "device_bytes": None, "device_share": None}
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
@@ -228,7 +228,7 @@ def _device() -> dict[str, Any]:
             "device": torch.cuda.get_device_name(),
             "device_bytes": int(torch.cuda.max_memory_allocated()),
         }
-        with suppress(ImportError, RuntimeError):  # without the driver's library utilisation is unknown
+        with suppress(ImportError, RuntimeError):  # without the driver's library, utilisation is unknown
             device["device_share"] = torch.cuda.utilization() / 100.0
     elif jax is not None:
         found = jax.local_devices()

@@ -19,16 +19,16 @@ Clock = Callable[[], float]
 Work = Callable[[], object]
 
 DROPPED = 3
-"""Number of first repeats, which warm up caches and page tables."""
+"""Default number of warm-up runs, whose times don't count: they fill caches and page tables."""
 
 MIN_REPEATS = 3
-"""Minimum number of timings, even of the longest work."""
+"""Minimum number of timings of a piece of work, however long it takes."""
 
 BUDGET_FOR_FIRST = 0.1
-"""Share of a budget for warm-up repeats."""
+"""Share of the time limit for warm-up runs."""
 
 MAX_NOISE = 0.10
-"""Median deviation over median above which times are unreliable."""
+"""Ratio of the median absolute deviation to the median above which times are unreliable."""
 
 MAX_LOAD = 0.5
 """Load of other work, as a share of the processors, above which times are unreliable."""
@@ -41,7 +41,7 @@ class Timing:
     Parameters
     ----------
     seconds
-        Shape (repeats,).
+        Shape (repeats,): seconds of each repeat.
     """
 
     seconds: FloatArray
@@ -53,7 +53,7 @@ class Timing:
 
     @property
     def noise(self) -> float:
-        """Median absolute deviation over the median."""
+        """Ratio of the median absolute deviation to the median."""
         return float(np.median(np.abs(self.seconds - self.median)) / self.median) if self.median > 0 else 0.0
 
     def interval(self, scale: float = 1.0) -> MeasuredValue:
@@ -62,7 +62,7 @@ class Timing:
         return MeasuredValue(value=self.median * scale, low=low, high=high)
 
     def rate(self, amount: float) -> MeasuredValue:
-        """Return ``amount / seconds`` with its interval."""
+        """Return the rate ``amount / seconds`` with its interval."""
         slow = self.interval()
         return MeasuredValue(value=amount / slow.value, low=amount / slow.high, high=amount / slow.low)
 
@@ -88,8 +88,8 @@ def time_interleaved(
     clock
         Clock in seconds.
     budget_s
-        Seconds for all repeats. Afterwards no repeat begins once each work has been timed `MIN_REPEATS` times; long
-        work has one warm-up run instead of `dropped`.
+        Time limit in seconds for all repeats. After it, no repeat begins if each piece of work has been timed
+        `MIN_REPEATS` times. A long piece of work has one warm-up run instead of `dropped`.
     """
     seconds: list[list[float]] = [[] for _ in works]
     spent = 0.0
@@ -119,12 +119,12 @@ def present_load() -> float:
 
 
 def check_quiet(noise: float, load: float, cores: int) -> None:
-    """Raise unless times on this machine are reliable.
+    """Raise NotAllowedError unless times on this machine are reliable.
 
     Raises
     ------
     NotAllowedError
-        If other work takes much of the processors, or times of equal work differ.
+        If other work takes much of the processors' time, or times of equal work differ too much.
     """
     if load > MAX_LOAD * cores:
         raise NotAllowedError(
@@ -143,7 +143,7 @@ Point = tuple[int, int]
 TimeSteps = Callable[[Sequence[Point]], list[Timing]]
 
 FIRST_POINTS = 5
-"""Number of the speed function's coefficients: enough points to estimate the times of the other points."""
+"""Number of points that are timed first: as many as the speed function has coefficients, enough for a rough fit."""
 
 
 def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
@@ -154,11 +154,11 @@ def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_s
     Parameters
     ----------
     grid
-        (workers, servers); (1, 1) is always measured, as speed-ups are relative to it.
+        Pairs of numbers of workers and servers; (1, 1) is always measured, as speed-ups are relative to it.
     max_points
-        Points to measure, more than `FIRST_POINTS`, possibly plus (1, 1); a smaller grid is measured in full.
+        Maximum number of points to measure, more than `FIRST_POINTS`. A smaller grid is measured in full.
     batch
-        Partitions per step.
+        Number of partitions per step.
     time_steps
         Function that times points.
     """
@@ -166,7 +166,7 @@ def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_s
         return dict(zip(grid, time_steps(grid), strict=True))
     workers, servers = np.array(grid, dtype=np.float64).T
     terms = synchronous_terms(workers, servers, batch)
-    # Before any timing, assume that a step's time is that of the gradients, divided among the workers.
+    # Before any timing, assume that a step takes only the time of the gradients, divided among the workers.
     first = {grid[row] for row in choose_points(terms, batch / workers, FIRST_POINTS).tolist()} | {(1, 1)}
     known = sorted(first)
     timings = dict(zip(known, time_steps(known), strict=True))
@@ -185,16 +185,16 @@ def choose_points(terms: FloatArray, seconds: FloatArray, number: int) -> NDArra
     Parameters
     ----------
     terms
-        Shape (grid, terms).
+        Shape (grid, terms): terms of the speed function at each grid point.
     seconds
-        Shape (grid,): rough times, to which errors are relative.
+        Shape (grid,): estimated time at each grid point; errors are relative to it.
     number
         Number of points.
 
     Returns
     -------
     ndarray
-        Shape (number,): rows of the grid, ascending.
+        Indices of the chosen grid points in ascending order, shape (number,).
 
     References
     ----------

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ADMITTED, REFUSED, LATE = "#2166ac", "#c4404f", "#777777"
-"""Colours of jobs by outcome; in greyscale, their markers distinguish them."""
+"""Colours of jobs by outcome; markers distinguish the outcomes in greyscale."""
 
 PRICE_RANGE = 1e3
 """Ratio of the highest to the lowest price on the colour scale; lower prices get the lowest colour."""
 
 CHEAPEST = 1e-2
-"""Lowest cost on the axis in utility units; the first jobs pay almost nothing."""
+"""Lowest cost on the logarithmic axis, in utility units; the first jobs cost almost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class Offer:
     Parameters
     ----------
     job, arrival
-        Index and slot of arrival.
+        Index of the job, and slot of its arrival.
     is_admitted
-        Decision.
+        Whether the job was admitted.
     value, cost
-        Value and cost of the admitted schedule. For a rejected job, those of the schedule with maximum value minus
-        cost on empty servers at current prices. NaN if no schedule ends in time.
+        Value and cost of the admitted schedule. For a rejected job, value and cost of the schedule that maximises value minus
+        cost on empty servers at the current prices. NaN if no schedule ends in time.
     """
 
     job: int
@@ -52,7 +52,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WatchedRun:
-    """An online run with one offer per decision, in order."""
+    """An online run, with one offer per decision, in the order of the decisions."""
 
     run: OnlineRun
     offers: tuple[Offer, ...]
@@ -106,9 +106,9 @@ def server_prices(side: ServerSide) -> FloatArray:
 
 
 def draw_run(instance: AdmissionInstance, watched: WatchedRun) -> "Figure":
-    """Draw arrivals with value and cost above the final prices of all servers over time.
+    """Draw the value and cost of each arriving job, and below them the final prices of all servers over time.
 
-    Jobs that arrive after a slot do not change its price, so the final price of a slot was in force during it.
+    Jobs that arrive after a slot don't change the slot's price, so its final price was in force during the slot.
     """
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure as NewFigure
@@ -172,7 +172,7 @@ def _draw_offers(axes: "Axes", instance: AdmissionInstance, watched: WatchedRun)
 
 
 def _places(offers: tuple[Offer, ...]) -> FloatArray:
-    """Spread the jobs of a slot over its width, in decision order."""
+    """Return horizontal positions that spread the jobs of each slot over the slot's width, in the order of decisions."""
     arrival = np.array([offer.arrival for offer in offers], dtype=np.int64)
     first = np.searchsorted(arrival, arrival, side="left")
     number = np.searchsorted(arrival, arrival, side="right") - first

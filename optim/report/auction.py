@@ -20,7 +20,7 @@ def colours(number: int) -> list[Any]:
 
 
 def draw_bids(axes: Any, instance: AuctionInstance) -> None:
-    """Draw the value of each app over the number of GPUs, relative to no GPUs, one line per locality."""
+    """Draw each app's value against its number of GPUs, relative to the value of no GPUs, with one line per locality."""
     styles = {
         Locality.SLOT: "-",
         Locality.MACHINE: "-",
@@ -65,7 +65,7 @@ def draw_cluster(axes: Any, instance: AuctionInstance, plan: AuctionPlan) -> Non
 
 
 def draw_payments(axes: Any, instance: AuctionInstance, plan: AuctionPlan) -> None:
-    """Draw the awarded and the granted GPUs of each app."""
+    """Draw the number of awarded GPUs and the number of granted GPUs of each app."""
     n, place = instance.num_apps, np.arange(instance.num_apps)
     awarded, granted, shades = plan.awarded_gpus(n), plan.granted_gpus(n), colours(n)
     axes.bar(place, awarded, color="white", edgecolor=shades, hatch="////")

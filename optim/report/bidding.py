@@ -23,7 +23,7 @@ BLUE, RED, GREEN, ORANGE = "#2166ac", "#c4404f", "#3f9b5f", "#e0803a"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedBid:
-    """A request of a policy, with its time."""
+    """A bid that a policy placed, with the time of the request."""
 
     time_s: int
     request: Request
@@ -53,7 +53,7 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
     Parameters
     ----------
     world
-        Prices, learned knowledge and job.
+        Prices, the data learned from earlier prices, and the job.
     policy
         Name of the policy.
     start_s
@@ -73,7 +73,7 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
 
 
 def busiest_markets(world: World, run: WatchedRun, number: int) -> tuple[int, ...]:
-    """Return up to `number` markets with the most bids in a run; ties by index."""
+    """Return the `number` markets with the most bids in a run, or fewer; in a tie, lower indices first."""
     placed = [bid.request.market for bid in run.bids if bid.request.bid_micro is not None]
     count = np.bincount(np.array(placed, dtype=np.int64), minlength=world.history.num_markets)
     order = np.argsort(-count, kind="stable")[:number]
@@ -81,7 +81,7 @@ def busiest_markets(world: World, run: WatchedRun, number: int) -> tuple[int, ..
 
 
 def held_bids(world: World, run: WatchedRun, market: int) -> tuple[HeldBid, ...]:
-    """Return the granted bids in a market, with their allocation times from the bill."""
+    """Return the granted bids in a market, with the times of their allocations according to the bill."""
     start, name = run.result.start_s, world.history.markets[market].name
     lines = {(line.begin_s, line.count): line for line in run.result.ledger if line.market == name}
     found = []
@@ -140,7 +140,7 @@ def draw_bids(axes: Any, world: World, run: WatchedRun, market: int) -> None:
 
 
 def draw_evictions(axes: Any, table: EvictionTable) -> Any:
-    """Draw the probability of an eviction within the hour, by market (row) and bid delta (column); return the image."""
+    """Draw the probability of an eviction within an hour, by market (row) and bid margin (column); return the image."""
     image = axes.imshow(table.beta, vmin=0.0, vmax=max(0.5, float(table.beta.max())), cmap="Reds", aspect="auto")
     labels = [f"{delta / MICRO:g}" for delta in table.deltas_micro.tolist()] + ["on-demand"]
     axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right")
@@ -166,7 +166,7 @@ def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
 
 
 def draw_frontier(axes: Any, frontier: Frontier, footprints: Mapping[str, tuple[float, float]]) -> None:
-    """Draw the frontier, its proven lower bound, the line of the lowest cost per unit of work, and other footprints.
+    """Draw the frontier, its proven lower bound, the line of the lowest cost per unit of work, and given footprints.
 
     Parameters
     ----------

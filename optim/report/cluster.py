@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_POINTS = 400
-"""Maximum points of a curve."""
+"""Maximum number of points of a curve."""
 
 SMALL = (6.6, 2.35)
-"""Size in inches of a picture on the first screen."""
+"""Width and height in inches of a picture on the first screen."""
 
 MAX_OTHERS = 4
 """Maximum number of policies, besides the first, whose numbers are on the first screen."""
 
 MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
-"""Maximum jobs, GPUs and policies of Gantt charts."""
+"""Maximum numbers of jobs and of GPUs in a Gantt chart, and maximum number of policies with such a chart."""
 
 CAUSE_NAMES = {"over_quota": "virtual cluster at its quota",
                "fragmented": "enough free GPUs, but fragmented", "full": "too few free GPUs",
                "order": "fits, but waits for the policy's order"}  # fmt: skip
 
 Bar = tuple[int, int, int, int]
-"""Row (GPU), begin, end and job."""
+"""A bar of a Gantt chart: row (GPU), begin and end in microseconds, and job."""
 
 
 FIRST = 4
@@ -69,7 +69,7 @@ def cluster_figures(record: RunRecord) -> list[Figure]:
 
 
 def run_of(jobs: Workload, run: LoggedRun) -> Run:
-    """Return a run, with the fields that pictures need reconstructed from its logged events; the others are 0."""
+    """Return a run with the fields that pictures need, reconstructed from the run's logged events; other fields are 0."""
     log, count = run.log, len(jobs)
     start = np.flatnonzero(log.kind == Event.START)
     first, end = np.full(count, -1), last_times(log, count)
@@ -208,7 +208,7 @@ def _gang_waits(gallery: FigureList, record: RunRecord) -> None:
 
 
 def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
-    """Return times, and the changes in the number of waiting jobs at these times."""
+    """Return times, and the change in the number of waiting jobs at each time."""
     is_start, is_stop = log.kind == Event.START, log.is_lost
     began = np.zeros(len(jobs), np.int64)
     np.add.at(began, log.job[is_start], 1)
@@ -258,7 +258,7 @@ def _causes(gallery: FigureList, record: RunRecord) -> None:
 
 
 def gantt_bars(cluster: Cluster, log: EventLog) -> list[Bar]:
-    """Return the allocations of GPUs over time in microseconds; if the log has no GPU numbers, use the lowest free ones."""
+    """Return the bars of a Gantt chart; if the log has no GPU numbers, each job uses the free GPUs with the lowest numbers."""
     first = np.concatenate([[0], np.cumsum(cluster.gpus)]).tolist()
     free = [set(range(first[machine], first[machine + 1])) for machine in range(cluster.num_machines)]
     held: dict[int, tuple[int, list[int]]] = {}
@@ -307,12 +307,12 @@ def _colours(record: RunRecord) -> Sequence[str]:
 
 
 def write_cluster_report(record: RunRecord, path: Path, *, has_study: bool = False) -> None:
-    """Write the report atomically."""
+    """Write the report of a record's runs to a file, atomically."""
     write_bytes(path, render_cluster(record, has_study=has_study).encode())
 
 
 def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
-    """Return the report as HTML: five numbers and four pictures, skipped jobs and options, then all metrics and tables.
+    """Return the report as HTML: five key numbers, four pictures, skipped jobs, options, then all metrics and tables.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
 
 
 def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
-    """Return five numbers of the first policy; below each is the same number of up to `MAX_OTHERS` other policies."""
+    """Return five key numbers of the first policy, each above the values of up to `MAX_OTHERS` other policies."""
     least = record.bounds.get("jct_mean_h")
     metrics = [run.metrics for run in record.runs]
     rows = {
@@ -380,7 +380,7 @@ def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
 
 
 def _waits(jobs: Workload, policy: str, wait_us: FloatArray) -> list[str]:
-    """Return tables of waits by user, account, partition and gang."""
+    """Return tables of the waiting times by user, account, partition and gang size."""
     parts = []
     for by in GROUPS:
         rows = wait_rows(jobs, wait_us, by)

@@ -1,4 +1,4 @@
-"""Report of a forecast of the starts of pending jobs."""
+"""Report of forecasts of the starts of pending jobs."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.forecast import Forecast
 
 MAX_JOBS = 60
-"""Maximum jobs in a picture, the earliest first."""
+"""Maximum number of jobs in a picture; the jobs that start first are drawn."""
 
 
 def forecast_figure(jobs: Workload, present: Present, begin: datetime, policy: str, made: "Forecast") -> Figure:
@@ -58,7 +58,7 @@ def write_forecast_report(
     told: Sequence[str],
     path: Path,
 ) -> None:
-    """Write the report atomically, with the lines on calibration in `told`."""
+    """Write the report of all policies' forecasts atomically; `told` has its lines on calibration."""
     now = begin + timedelta(microseconds=present.now_us)
     pending = int(present.is_pending(jobs).sum())
     said = f"{len(present.starts)} running and {pending} pending jobs at {now:%Y-%m-%d %H:%M} UTC"

@@ -33,7 +33,7 @@ ROW_COLUMNS = {
     "throttled %": ("throttled_time", 100),
     "changes": ("changes", 1),
 }
-"""Columns of the table at equal risk: field and factor."""
+"""Columns of the table at equal risk: the field of `Row`, and the factor by which it is multiplied."""
 
 POINT_COLUMNS = {
     name: ROW_COLUMNS[name]
@@ -46,7 +46,7 @@ WORST = 1.6
 
 
 def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], required: str, path: Path) -> None:
-    """Write the report atomically."""
+    """Write the report of a comparison to a file, atomically."""
     write_bytes(path, render_containers(rows, points, required).encode())
 
 
@@ -108,7 +108,7 @@ def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
 
 
 def drawn_policies(rows: Sequence[Row]) -> list[str]:
-    """Return the policies to draw (the reference and the cheapest), in the order of the rows."""
+    """Return the policies to draw (the reference and those with the least allocation), in the order of the rows."""
     whole = [row for row in rows if row.resource == ALL_RESOURCES]
     ranked = sorted(whole, key=lambda row: (row.policy != REFERENCE, row.total_allocation, row.policy))
     chosen = {row.policy for row in ranked[:MAX_CURVES]}
@@ -116,7 +116,7 @@ def drawn_policies(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(columns: Mapping[str, tuple[str, float]], rows: Sequence[Row] | Sequence[TradePoint]) -> str:
-    """Return a table of fields, multiplied by their factors."""
+    """Return a table of the rows' fields, multiplied by the factors of the columns."""
     return table(
         tuple(columns), [[_cell(getattr(row, name), factor) for name, factor in columns.values()] for row in rows]
     )

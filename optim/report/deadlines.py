@@ -11,7 +11,7 @@ SHADES = ("#e8e8e8", "#3f9b5f", "#2166ac")
 """Colours of waiting, spot machines and on-demand machines."""
 
 POINTS = 160
-"""Maximum grid points per axis."""
+"""Maximum number of grid points per axis."""
 
 
 def decisions(policy: DeadlinePolicy, *, is_available: bool, held: Machines, spell_s: float | None) -> Any:
@@ -20,8 +20,8 @@ def decisions(policy: DeadlinePolicy, *, is_available: bool, held: Machines, spe
     Returns
     -------
     tuple
-        Indices in `CHOICES`, shape (amounts of work, times), NaN where the deadline cannot be met, or where so little
-        work cannot be left at that time; then the times and the amounts of remaining work, in hours.
+        Decisions as indices in `CHOICES`, shape (amounts of work, times), NaN where the deadline can't be met or the
+        remaining work is impossibly little at that time; then the times and the amounts of remaining work, in hours.
     """
     job = policy.job
     ticks = -(-job.deadline_s // job.tick_s)
@@ -52,7 +52,7 @@ def draw_switching(axes: Any, policy: DeadlinePolicy, *, is_available: bool, spe
     is_available
         Whether spot machines are available.
     spell_s
-        Seconds since availability last changed; None if that was before the start.
+        Seconds since availability last changed; None if it last changed before the start.
     """
     from matplotlib.colors import ListedColormap
 

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: frame, tables and pictures."""
+"""Parts of self-contained HTML pages: frame, tables and pictures."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import TypeGuard
 from optim.report.plots import Figure
 
 SORTED_DIGITS = 9
-"""Significant digits of numbers for sorting; a cell shows five."""
+"""Number of significant digits that the sorting of a table uses; a cell shows five digits."""
 
 _RULES = re.compile(r"(<svg[^>]*>)<style>(.*?)</style>")
 _PICTURE = re.compile(r"<svg .*?</svg>", re.DOTALL)
@@ -18,7 +18,7 @@ _RULE = re.compile(r"\.s\w+\{[^}]*\}")
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return a page of HTML; the style rules of its pictures are collected once."""
+    """Return an HTML page, whose head has the style rules of all pictures, each once."""
     style, script = (
         (files("optim.benchmarks") / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
     )
@@ -34,7 +34,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def _with_own_ids(text: str) -> str:
-    """Make the ids of identical pictures distinct."""
+    """Make the ids of identical pictures on a page distinct."""
     seen: dict[str, int] = {}
 
     def numbered(found: re.Match[str]) -> str:
@@ -75,7 +75,7 @@ def table(
     caption
         Label of the table for screen readers.
     marks
-        Data of each row for filters: ``solver`` and ``instance``.
+        Data of each row for filters, with the keys ``solver`` and ``instance``.
     """
     filled = [list(row) for row in rows]
     cell = "<button>{}</button>" if kind == "sortable" else "{}"

@@ -29,7 +29,7 @@ MAX_CONTAINERS = 4
 MAX_TREE_PATHS = 12
 
 MIN_EDGE = 0.03
-"""Minimum probability of drawn edges; the table contains all."""
+"""Minimum probability of an edge that is drawn; the table contains all edges."""
 
 
 def phase_colour(phase: int) -> str:
@@ -53,7 +53,7 @@ def draw_series(panel: "Axes", phased: PhasedSeries, model: PhaseModel, segment:
 
 
 def draw_graph(panel: "Axes", model: PhaseModel) -> None:
-    """Draw the first-order graph on a circle, with probabilities on its edges."""
+    """Draw the graph of phase changes (of order 1) on a circle, with probabilities on its edges."""
     graph = model.graph(1)
     nodes = list(graph)
     angle = {node: 2 * np.pi * (0.25 - place / len(nodes)) for place, node in enumerate(nodes)}
@@ -86,7 +86,7 @@ def _draw_edge(panel: "Axes", begin: FloatArray, end: FloatArray, probability: f
 
 
 def draw_tree(panel: "Axes", model: PhaseModel) -> None:
-    """Draw the most frequent paths of the prefix tree; other paths than prototypes are pale."""
+    """Draw the most frequent paths of the prefix tree; paths that aren't prototypes are pale."""
     found = model.prototypes()
     tree = model.tree()
     ranked = sorted((path for path in tree if tree.nodes[path]["ends"]), key=lambda path: -tree.nodes[path]["ends"])
@@ -157,7 +157,7 @@ def _series(gallery: FigureList, model: PhaseModel, phased: PhasedSeries) -> Non
 
 
 def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
-    """Return the longest segments; a segment with the same phases as a longer one comes after all others."""
+    """Return the longest segments; segments with the same phases as a longer segment come last."""
     order = np.argsort(-phased.series.lengths, kind="stable").tolist()
     seen: set[tuple[int, ...]] = set()
     fresh: list[int] = []
@@ -176,7 +176,7 @@ MAX_FORECASTS = 200
 
 
 def write_phase_report(model: PhaseModel, series: ContainerSeries | None, path: Path) -> None:
-    """Write the report atomically."""
+    """Write the report of a phase model to a file, atomically."""
     write_bytes(path, render_phases(model, series).encode())
 
 
@@ -253,7 +253,7 @@ def _prototypes(model: PhaseModel, phased: PhasedSeries | None) -> str:
 
 
 def _forecasts(model: PhaseModel, phased: PhasedSeries) -> str:
-    """Score all methods on the given series, at horizons shorter than the longest series."""
+    """Return the scores of all forecast methods on the series, at horizons shorter than the longest series."""
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     longest = max((int(dwell.sum()) for _, dwell in runs.sequences()), default=0)
     horizons = tuple(horizon for horizon in HORIZONS if horizon < longest)

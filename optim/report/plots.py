@@ -1,6 +1,6 @@
 """Plots of reports: a style for light and dark pages, and compact SVG.
 
-Coordinates are rounded to screen precision, repeated styles become classes, and groups, ids and shapes without
+In the SVG, coordinates are rounded to screen precision, repeated styles become classes, and groups, ids and shapes without
 effect are removed.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A picture of the report.
+    """A picture of a report.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ _STYLE: dict[str, Any] = {
 
 @contextmanager
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple["Canvas", list["Axes"]]]:
-    """Yield a canvas (width and height in inches) and its panels, in the report's style inside the block."""
+    """Yield a canvas (width and height in inches) and its panels; inside the block the report's style applies."""
     mpl = import_extra("matplotlib", "a picture")
     new_canvas = import_extra("matplotlib.figure", "a picture").Figure
 
@@ -91,7 +91,7 @@ class FigureList(list[Figure]):
     def picture(
         self, name: str, title: str, caption: str, width: float, height: float, rows: int = 1, columns: int = 1
     ) -> Iterator[list["Axes"]]:
-        """Yield the panels of a new picture, and append it to the list after the block."""
+        """Yield the panels of a new picture; after the block, append the picture to the list."""
         with canvas(min(width, self.widest), height, rows, columns) as (drawing, panels):
             yield panels
             self.append(Figure(title=title, caption=caption, svg=as_svg(drawing, name)))
@@ -105,8 +105,8 @@ def legend_beside(panel: "Axes") -> None:
 def as_svg(drawing: "Canvas", name: str) -> str:
     """Return a canvas as an ``<svg>`` element for a page; call inside a `canvas` block.
 
-    Text has the page's colour, ids are unique on a page, and everything with a foreign address (name spaces, metadata)
-    is removed.
+    Text has the page's colour, ids are unique on a page, and name spaces and metadata, which contain foreign addresses,
+    are removed.
     """
     mpl = import_extra("matplotlib", "a picture")
 
@@ -124,13 +124,13 @@ def as_svg(drawing: "Canvas", name: str) -> str:
 
 
 def name_rows(panel: "Axes", names: Sequence[str]) -> None:
-    """Label the rows of a picture from the top, with a margin of half a row at both ends."""
+    """Label the rows of a panel from the top, with a margin of half a row above and below."""
     panel.set_yticks(range(len(names)), list(reversed(names)))
     panel.set_ylim(-0.6, len(names) - 0.4)
 
 
 FINE_BELOW = 20.0
-"""Absolute value below which coordinates have two decimals instead of one, because markers are drawn around 0."""
+"""Absolute value below which coordinates have two decimals instead of one, because markers have coordinates around 0."""
 
 DIGEST_LETTERS = 5
 

@@ -1,4 +1,4 @@
-"""One picture of a replayed spot start: machines, loss, bill and free hours over time, one column per policy."""
+"""One picture of a training run replayed on spot machines: machines, loss, bill and free hours, one column per policy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +63,7 @@ def _draw_steps(panel: "Axes", rows: Sequence[TrainingRow], values: Sequence[flo
 
 
 def _draw_loss(panel: "Axes", rows: Sequence[TrainingRow]) -> None:
-    """Draw the loss with checkpoints and restarts; a restart raises it."""
+    """Draw the loss with checkpoints and restarts; a restart raises the loss."""
     known = [(row.hours, row.loss, row.event) for row in rows if row.loss is not None]
     panel.plot([hours for hours, _, _ in known], [loss for _, loss, _ in known], color=INK, linewidth=1.4)
     saved = [(hours, loss) for hours, loss, event in known if event == Change.SAVED]
