@@ -1,4 +1,4 @@
-"""The Dask executor: local clusters, sessions, the functions that run on workers, and crews that hold a `ShardWorker`.
+"""The Dask executor: local clusters, sessions, functions that run on workers, and crews (workers with a `ShardWorker`).
 
 The driver submits batches of pieces that take about a quarter of a second, because the scheduler costs about a
 millisecond per task. A batch whose worker is lost runs on another worker. A piece is given up if several workers died
@@ -491,7 +491,7 @@ class _Run(Generic[Piece, Result]):
             progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": workers})
 
     def _stop(self) -> None:
-        """Drop waiting pieces, and ask running ones to stop."""
+        """Drop waiting pieces, and ask running pieces to stop."""
         self._has_stopped = True
         self._waiting.clear()
         self._suspects.clear()

@@ -60,7 +60,7 @@ class Autopilot:
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     """
 
     def __init__(self, world: World) -> None:
@@ -135,7 +135,7 @@ class AutopilotLearning:
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     """
 
     def __init__(self, world: World) -> None:

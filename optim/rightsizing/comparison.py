@@ -471,7 +471,7 @@ def trade_points(world: World, name: str, slo: Slo, multipliers: Sequence[float]
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     name
         Policy, see `policy_names`.
     slo

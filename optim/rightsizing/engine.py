@@ -199,7 +199,7 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     allocation
         Shape (C, K, R): allocation of each container and resource in each of K cycles.
     restarts

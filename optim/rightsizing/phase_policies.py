@@ -89,7 +89,7 @@ class PricedPlan:
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     has_phases
         Whether ratios are grouped by phase.
     """

@@ -159,7 +159,7 @@ class AffinePlan:
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     estimate
         Estimate for every container and cycle; all arrays have shape (C, K, R).
     """
@@ -184,7 +184,7 @@ class SteppedPlan:
     Parameters
     ----------
     world
-        Containers.
+        The simulated containers, divided into cycles (see `World`).
     start
         Function that starts the policy on a world; from the world's demand it may use only that of the training
         containers.

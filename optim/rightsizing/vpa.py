@@ -138,7 +138,7 @@ class VerticalPodAutoscaler:
     Parameters
     ----------
     world
-        Containers; each gets at least 25 milli-cores and 250 MiB.
+        The simulated containers (see `World`); each gets at least 25 milli-cores and 250 MiB.
     """
 
     def __init__(self, world: World) -> None:

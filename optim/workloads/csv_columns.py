@@ -79,7 +79,7 @@ def read_columns(
     Parameters
     ----------
     path
-        The file; a pipe is an error, since the reader opens a table several times.
+        The file; a pipe is an error, since the function opens a table several times.
     numbers
         Columns of finite numbers; an empty field becomes NaN.
     texts

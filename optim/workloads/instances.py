@@ -278,7 +278,7 @@ class InstanceRequest:
     problem
         Problem to generate for, if there is neither a file nor a trace.
     options
-        Further options of the generator or of the trace's reader, by name.
+        Further options, by name: of the generator (`GeneratorOptions`) or, with a trace, those of `TraceOptions`.
     """
 
     names: tuple[str, ...] = ()

@@ -494,7 +494,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw
     ------
     InvalidOptionError
         If too few jobs can finish on the drawn servers (`GeneratorOptions.min_schedulable`), or the size exceeds the
-        readers' limits (`ReadLimits`).
+        limits on input files (`ReadLimits`).
 
     Examples
     --------
@@ -528,7 +528,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw
 
 
 def _check_sizes(options: GeneratorOptions) -> None:
-    """Raise InvalidOptionError if an instance would exceed the readers' limits."""
+    """Raise InvalidOptionError if an instance would exceed the limits on input files (`ReadLimits`)."""
     for name in ("num_jobs", "num_slots", "num_worker_servers", "num_ps_servers"):
         check_drawn("count", getattr(options, name), name)
     check_drawn("cells", options.num_slots * options.num_jobs, "num_slots times num_jobs")

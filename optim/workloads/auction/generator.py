@@ -148,7 +148,7 @@ def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdo
     Raises
     ------
     InvalidOptionError
-        If the size exceeds the readers' limits (`ReadLimits`).
+        If the size exceeds the limits on input files (`ReadLimits`).
 
     Examples
     --------

@@ -126,7 +126,7 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
     Raises
     ------
     InvalidOptionError
-        If the number of windows exceeds the readers' limits (`ReadLimits`).
+        If the number of windows exceeds the limits on input files (`ReadLimits`).
     """
     check_drawn("cells", options.windows * options.zone_types, "windows times zone_types")
     rng = np.random.default_rng(seed)

@@ -177,7 +177,7 @@ def draw_instance(
     Raises
     ------
     InvalidOptionError
-        If the number of windows exceeds the readers' limits (`ReadLimits`).
+        If the number of windows exceeds the limits on input files (`ReadLimits`).
     InvalidProblemError
         If hardly any hour has prices in all markets.
     """

@@ -11,7 +11,7 @@ def parents_first(parent: Mapping[str, str], what: str, root: str = "") -> list[
     Raises
     ------
     InvalidProblemError
-        If parents form a cycle, or a parent is missing; `what` names the entries in the text.
+        If parents form a cycle, or a parent is missing; the message calls the entries `what`.
 
     Examples
     --------

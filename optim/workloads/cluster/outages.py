@@ -30,8 +30,8 @@ def read_outages(path: str | Path, cluster: Cluster, begin: datetime | None) -> 
 
     The table has columns `machine` (a number from 0 on, or a range such as `40-59`), `start` and `end`; an empty start
     is the beginning, an empty end means forever. Alternatively it has `start` and `machines`, the number of machines
-    from then on; the lowest-numbered ones stay. Times are seconds after the first simulated submission, or dates if the
-    jobs have dates.
+    from then on; the machines with the lowest numbers stay. Times are seconds after the first simulated submission, or
+    dates if the jobs have dates.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p
 
 
 def read_cluster(text: str) -> Cluster:
-    """Return the cluster for a text: `MACHINESxGPUS` such as ``60x8``, or a file.
+    """Return the cluster that a text specifies: `MACHINESxGPUS` such as ``60x8``, or the path of a file.
 
     A file is a topology in JSON (``optim/cluster/1``), or a table: a specification of Tiresias, or Alibaba's node list (of 2023 or
     2026), whose nodes without GPUs are ignored.
@@ -23,7 +23,7 @@ def read_cluster(text: str) -> Cluster:
     Raises
     ------
     InvalidProblemError
-        If the text is none of these, or the cluster has no machine.
+        If the text has neither form, the file is of none of these kinds, or the cluster has no machine.
     """
     path = Path(text)
     if GRID.fullmatch(text.strip()):

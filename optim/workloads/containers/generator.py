@@ -234,7 +234,7 @@ def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries
     Raises
     ------
     InvalidOptionError
-        If the size exceeds the readers' limits (`ReadLimits`).
+        If the size exceeds the limits on input files (`ReadLimits`).
 
     Examples
     --------

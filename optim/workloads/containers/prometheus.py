@@ -65,7 +65,7 @@ MIN_MEMORY_GIB = 1 / 1024
 """Memory in GiB below which a warning asks for the unit; only pause containers use less."""
 
 FEW_STEPS = 5
-"""Minimum number of steps from which the reader can recognise a counter."""
+"""Minimum number of steps from which an unnamed counter can be recognised."""
 
 
 class _Series(msgspec.Struct):
@@ -117,7 +117,7 @@ def read_prometheus(
     become GiB for gauges and MB/s for rates. A response without metric names, as from ``rate(...)`` or ``sum by``,
     shows neither type nor unit, so that `units` and `counters` are required.
 
-    Of cAdvisor's series for a pod, each container counts once. The reader drops the pod's pause container
+    Of cAdvisor's series for a pod, each container counts once. The function drops the pod's pause container
     (``container="POD"``), the sums of control groups, and the pod's sum (no label ``container``) if the pod's
     containers are present. A container that restarted within its pod has several series, which are joined in time. A
     container that two jobs scrape counts once. The containers of a pod stay together if data are split. Queries need

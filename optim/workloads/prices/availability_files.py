@@ -35,7 +35,7 @@ from optim.workloads.prices.trace_files import (
 
 
 def read_spells(path: str | Path) -> Lifetimes:
-    """Read lifetimes from preemption series: added machines are launches, removed ones are losses of the oldest machines.
+    """Read lifetimes from preemption series: a rise is a launch of machines, a fall a loss of the oldest machines.
 
     The file has the columns `kind`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick` and `value`, as the SkyPilot
     traces do; rows of other kinds are ignored.
@@ -465,7 +465,7 @@ class Egress:
     Parameters
     ----------
     path
-        Source file, for error texts.
+        Source file, for error messages.
     links
         Links by pair (from, to). A pair of zones takes precedence over the pair of their regions; moves within a region
         without a link are free and take no time.

@@ -7,8 +7,8 @@
 | Google | Cloud Billing's `services.skus.list` | `skus[]` | GPU type, by `description`, each a GPU-hour |
 
 A price holds until the date of the next price of the same machine, zone or region, and product. Lists of several dates
-joined into one are a history, which `read_prices` reads. The reader drops and counts, by reason, all entries but spot
-and on-demand prices in dollars per hour.
+joined into one are a history, which `read_prices` reads. All entries but spot and on-demand prices in dollars per hour
+are dropped, and counted by reason.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """Alibaba's traces of GPU clusters: tasks (2020), pods with parts of GPUs (2023), services (2025), spot jobs (2026).
 
-The reader recognises each trace by its columns, as alibaba/clusterdata publishes them.
+`read_alibaba` recognises each trace by its columns, as alibaba/clusterdata publishes them.
 """
 
 from pathlib import Path
@@ -102,10 +102,10 @@ def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) 
 
     A pod with g full GPUs becomes a job that ran g workers of one GPU. A pod with part of one GPU
     (`gpu_milli` thousandths) becomes a job of one worker with this part. The pod's CPUs and memory are split equally
-    over its workers. A pod is submitted at `creation_time` and runs from `scheduled_time` to `deletion_time`. The
-    reader drops and counts pending pods, which have no times, and pods without a GPU, which don't train. The run times
-    of pods that were still running when the trace was taken are lower bounds; the notes count these pods. The GPUs of a
-    node are one pool, so that parts of GPUs on different cards may add up.
+    over its workers. A pod is submitted at `creation_time` and runs from `scheduled_time` to `deletion_time`. Pending
+    pods, which have no times, and pods without a GPU, which don't train, are dropped and counted. The run times of pods
+    that were still running when the trace was taken are lower bounds; the notes count these pods. The GPUs of a node
+    are one pool, so that parts of GPUs on different cards may add up.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def _read_services(path: str | Path) -> JobTable:
 
 
 def _read_spot_jobs(path: str | Path) -> JobTable:
-    """Read the jobs of 2026: `worker_num` workers of `gpu_request` GPUs each; high-priority ones have priority 1, spot ones 0.
+    """Read the jobs of 2026: `worker_num` workers of `gpu_request` GPUs each; high-priority jobs have priority 1, spot jobs 0.
 
     References
     ----------

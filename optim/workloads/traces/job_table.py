@@ -28,7 +28,7 @@ NAMES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Selection of jobs, and the files that a reader needs besides the trace.
+    """Selection of a trace's jobs, and further files that reading the trace needs.
 
     Parameters
     ----------

@@ -91,11 +91,11 @@ def is_log(path: str | Path) -> bool:
 def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
 
-    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. The reader ignores an
-    attempt with neither times nor machines. A job's run time is the sum over its attempts. The job's wait is the
-    remaining time from its submission to the end of the last attempt. The job's gang is that of the last attempt with machines.
-    A job without a submission time is dropped. All attempts but the last count as failed, and the last one if the job's
-    status is Failed; `failed_s` is the run time of the first attempt if it failed.
+    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. An
+    attempt with neither times nor machines is ignored. A job's run time is the sum over its attempts. The job's wait is
+    the remaining time from its submission to the end of the last attempt. The job's gang is that of the last attempt
+    with machines. A job without a submission time is dropped. All attempts but the last count as failed, and the last
+    one if the job's status is Failed; `failed_s` is the run time of the first attempt if it failed.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
 
 
 def _texts(values: Sequence[str | None]) -> np.ndarray:
-    """Return texts as an array; missing ones and None become ""."""
+    """Return texts as an array, with "" for None and for the text "None"."""
     return np.array(["" if value in (None, "None") else value for value in values], dtype=object)
 
 

@@ -63,7 +63,7 @@ class PlainForm:
     computing, iteration
         Time per step that the job computes on the GPU, and time per step; optional.
     ignored
-        Further columns of the published tables, which the reader ignores; None to ignore all.
+        Further columns of the published tables, which are ignored without a remark; None for all other columns.
     """
 
     submit: str = "submit"
@@ -137,8 +137,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     - `step_time` (times per step in equal parts of the steps, such as 1:1:0.5, for an adaptive batch size);
     - `cpus` and `memory_gb` (of all workers of the job; 0 if absent).
 
-    The reader drops and counts rows without GPUs or run time, and jobs whose status is running or pending. The
-    reader lists other columns in a note.
+    Rows without GPUs or run time, and jobs whose status is running or pending, are dropped and counted. A note lists
+    the other columns.
 
     Raises
     ------

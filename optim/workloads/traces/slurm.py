@@ -74,8 +74,8 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     The user's estimate is Timelimit, or TimelimitRaw (minutes), if present. Account and QOS are optional.
     The run time is ElapsedRaw, else Elapsed, else End minus Start. Records of one JobID are attempts of one job.
     ``900+0``, ``900+1`` are components of one gang, which is submitted with the first of them; its work is their total
-    GPU-time. The reader drops and counts job steps (``123.batch``), jobs without full GPUs of one type, and unfinished
-    jobs.
+    GPU-time. Job steps (``123.batch``), jobs without full GPUs of one type, and unfinished jobs are dropped and
+    counted.
 
     Raises
     ------
