@@ -99,7 +99,7 @@ def slot_tables(
     Returns
     -------
     jax.Array
-        Shape (jobs, slots, largest Y + 1).
+        Least costs, shape (jobs, slots, largest Y + 1).
     """
     largest = ps_needed.shape[1] - 1
     workers = _cumulative_cost(worker_cost, worker_limit, jnp.arange(largest + 1)[None, None])

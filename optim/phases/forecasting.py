@@ -78,7 +78,7 @@ class ForecastMethod(StrEnum):
     """Methods to forecast phases."""
 
     MARKOV = "markov"
-    """The next sample's phase depends only on the current one; dwell times are geometric."""
+    """The next sample's phase depends only on the current sample's phase; dwell times are geometric."""
     SEMI_MARKOV = "semi-markov"
     """Dwell times follow the observed hazards, and the next phase depends on the phase that ends."""
     PROTOTYPE = "prototype"
@@ -124,7 +124,7 @@ class PhaseForecaster:
         Returns
         -------
         numpy.ndarray
-            Shape (num_steps, K); rows sum to one.
+            Probability of each phase (column) after each number of samples (row); shape (num_steps, K).
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Rows of tables: a model's phases and changes of phase, and its results for containers."""
+"""Table rows with a model's phases, its changes of phase, and its results for containers."""
 
 import math
 from collections.abc import Sequence

@@ -68,7 +68,7 @@ class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Measured speed-up over one worker; `low` and `high` follow from the 95 % intervals of the two step times."""
+    """Measured speed-up relative to one worker; `low` and `high` follow from the 95 % intervals of the two step times."""
 
     workers: Annotated[int, Meta(ge=1)]
     speedup: Positive
@@ -116,8 +116,8 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One type of training job.
 
     All intervals are 95 % confidence intervals. Those of times come from order statistics, those of coefficients from a
-    bootstrap, and those of bandwidths from Sen's slopes. The job's work is `epochs` passes over `samples`; without them
-    the generator of instances chooses the work.
+    bootstrap, and those of bandwidths from Sen's slopes. The job's work is `epochs` passes over `samples`; if these are
+    absent, the generator of instances chooses the work.
 
     Parameters
     ----------

@@ -283,7 +283,7 @@ def scalability_of(job: JobProfile) -> Scalability:
 
 
 def speedups(job: JobProfile, max_workers: int) -> FloatArray:
-    """Return the speed-ups of 1, ..., `max_workers` workers over one worker.
+    """Return the speed-ups of 1, ..., `max_workers` workers relative to one worker.
 
     They follow the fitted speed function, with as many parameter servers as the bandwidths require, or, without such a
     function, the envelope of the measured speed-ups.

@@ -171,7 +171,7 @@ def _weight(world: World, slo: Slo, column: int) -> FloatArray:
 
 
 def _num_counted_units(world: World) -> int:
-    """Return the number of units with a cycle after the first."""
+    """Return the number of units that run longer than the first cycle."""
     return max(1, len(np.unique(world.group[world.lengths > world.cycle_samples])))
 
 

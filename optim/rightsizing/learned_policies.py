@@ -218,9 +218,9 @@ def survival_quantiles(
     Parameters
     ----------
     values, is_censored
-        Shape (rows, n), n at least 1, finite.
+        Finite values, n >= 1 per row, and whether each value is only a lower bound; shape (rows, n) each.
     levels
-        Shape (levels,), in [0, 1].
+        Levels of the quantiles, in [0, 1]; shape (levels,).
     beyond
         Distance above the largest value at which its mass lies if it is a lower bound; at least 0.
 

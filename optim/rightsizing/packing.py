@@ -225,7 +225,7 @@ def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_sa
     Returns
     -------
     numpy.ndarray
-        Shape (num_slots, R).
+        Request in each slot, shape (num_slots, R).
     """
     end = np.cumsum(profile.dwell)
     begin = end - profile.dwell

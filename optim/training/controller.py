@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """The controller's activity."""
+    """Activity of the controller."""
 
     RUNNING = "running"
     DRAINING = "draining"

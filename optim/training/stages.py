@@ -84,7 +84,7 @@ def shard_bounds(application: Application, num_shards: int) -> tuple[tuple[int, 
 
 
 class Stage(StrEnum):
-    """Where parameters are served and where workers run."""
+    """Stage of reliability: which machines serve the parameters, and which machines compute."""
 
     RELIABLE = "reliable"
     """Stage 1: reliable machines serve the parameters, and all machines compute."""

@@ -19,7 +19,7 @@ def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array
     parameters
         Parameters of the CRBM.
     series
-        Shape (T, V), concatenated series.
+        Concatenated series of T samples and V features, shape (T, V).
     ends
         Shape (n,): positions of the windows' last samples, see `window_ends`.
 

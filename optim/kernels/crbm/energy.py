@@ -50,7 +50,7 @@ def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) 
     parameters
         Parameters of the CRBM. Each padded hidden unit lowers the energy by log 2, so call `trim_parameters` first.
     series
-        Shape (T, V), concatenated series.
+        Concatenated series of T samples and V features, shape (T, V).
     ends
         Shape (n,): positions of the windows' last samples, see `window_ends`.
 

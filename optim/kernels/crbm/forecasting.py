@@ -30,7 +30,8 @@ def _forecast(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
 def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
     """Return the sample expected at each window's end from its history alone.
 
-    The expected sample is computed by `FIELD_STEPS` mean-field steps, ``v = uA + a + W sigmoid(vW + uB + b)``, from the last sample of the history.
+    The expected sample is computed by `FIELD_STEPS` mean-field steps, ``v = uA + a + W sigmoid(vW + uB + b)``, from the
+    last sample of the history.
 
     Returns
     -------

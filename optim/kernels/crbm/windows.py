@@ -24,7 +24,7 @@ def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndar
     Returns
     -------
     numpy.ndarray
-        int32, increasing. A segment of n samples gives max(0, n - num_delays) positions.
+        Increasing positions, int32. A segment of n samples has max(0, n - num_delays) of them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The protocol of encoders, the two encoders without training, and whitening of embeddings."""
+"""The protocol of encoders, the two encoders that need no training, and normalisation of embeddings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class RawWindowOptions:
 
 
 class RawWindowEncoder(Encoder):
-    """All samples of the window, oldest first: the baseline for other encoders."""
+    """Encodes a window as all of its samples, oldest first: the baseline for other encoders."""
 
     def encode(self, series: ScaledSeries) -> FloatArray:
         """Return the windows, shape (n, (num_delays + 1) R)."""
@@ -175,7 +175,7 @@ class WindowStatisticsOptions:
 
 
 class WindowStatisticsEncoder(Encoder):
-    """Mean, standard deviation and slope of each resource in the window."""
+    """Encodes a window as the mean, standard deviation and slope of each resource."""
 
     _spread: Whitening
 

@@ -47,7 +47,7 @@ def draw_arrivals(
     Returns
     -------
     IntArray
-        Shape (jobs,).
+        Arrival slot of each job, ascending, shape (jobs,).
 
     Examples
     --------
@@ -84,7 +84,7 @@ def draw_durations(
     Returns
     -------
     FloatArray
-        Shape (jobs,), in the unit of the limits.
+        Durations in the unit of the limits, shape (jobs,).
 
     Examples
     --------

@@ -353,7 +353,7 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
 
 
 def history_for(options: GeneratorOptions, seed: int) -> PriceHistory:
-    """Read the prices of the options' files, or generate some.
+    """Read the price history from the options' files, or generate one.
 
     Parameters
     ----------

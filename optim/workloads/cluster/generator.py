@@ -34,7 +34,7 @@ class Outcomes:
     reason
         Index into `REASONS`, -1 for jobs that didn't fail; shape (jobs,).
     tries
-        Number of attempts, all within the run time; all of them failed if the job did; shape (jobs,).
+        Number of attempts; the run time includes all of them, and all failed if the job failed; shape (jobs,).
     fails_us
         Run time after which each attempt failed, -1 for jobs that didn't fail; shape (jobs,).
     """

@@ -25,8 +25,9 @@ def read_containers(
     - MIT Supercloud's, one job: `EpochTime`, `CPUUtilization` (per cent of a core), `RSS` (KiB).
     - Bitbrains', joined into one table: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes
       cores.
-    - Custom: `container`, `time_s`, and one column per resource. A column ``NAME_limit`` has limits, ``NAME_kills`` the kills for
-      lack of the resource since the container's previous row, `phase` (text) the true phase.
+    - Custom: `container`, `time_s`, and one column per resource. Optional columns: ``NAME_limit`` (the resource's
+      limit), ``NAME_kills`` (kills for lack of the resource since the container's previous row), and `phase` (the true
+      phase, as text).
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from optim.core.limits import check_drawn
 from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries
 
 MIN_GROWTH, MAX_GROWTH = 1.5, 3.0
-"""Range of the factor by which memory grows."""
+"""Range of the factor by which memory grows in a growth phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

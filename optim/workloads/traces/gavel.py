@@ -175,14 +175,14 @@ FORMS: Mapping[int, tuple[str, ...]] = MappingProxyType(
 
 
 def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read Gavel's jobs; the run time is the number of steps over the steps per second on `gpu_type`.
+    """Read Gavel's jobs; a run time is the number of steps divided by the steps per second on `gpu_type`.
 
     Columns: `vc` (virtual cluster, each with a separate clock), `idx`, `job_type`, `total_steps`,
     `arrival_s`, `scale_factor` (GPUs); or a headerless table separated by tabs, as simulators read it (`FORMS`). The
     throughput table has rates for some numbers of GPUs only. The rate for another number is extrapolated from the
-    largest measured number below it, in proportion to the GPUs; a note counts these jobs. Rates of GPUs on one machine
-    and on several give the slowdown of gangs that don't fit one machine.
-    Since virtual clusters have separate clocks, a time window lies within one of them.
+    largest measured number below it, in proportion to the GPUs; a note counts these jobs. The ratio of the rates on one
+    machine and on several machines gives the slowdown of gangs that don't fit one machine. Since virtual clusters have
+    separate clocks, a time window lies within one of them.
 
     Raises
     ------

@@ -132,9 +132,11 @@ class JobTable:
     busy
         Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,).
     slowdown
-        Run time over `duration_s` if the workers share a machine, a rack, or only the cluster; at least 1, shape (jobs, 3).
+        Ratio of the run time to `duration_s` if the workers share a machine, a rack, or only the cluster; at least 1;
+        shape (jobs, 3).
     types, type_ratio
-        Names of GPU types, and the run time on each over `duration_s`, NaN where the job can't run; shape (jobs, types).
+        Names of GPU types, and the ratio of the run time on each type to `duration_s`, NaN where the job can't run;
+        shape (jobs, types).
     loss
         Loss after equal parts of the work, from 1 at its beginning, NaN for jobs without a recorded loss; shape (jobs, points).
     begin
@@ -381,7 +383,7 @@ def waits_until(
     Returns
     -------
     waits
-        None if no start is recorded.
+        Waiting time of each row in seconds, shape (rows,); None if no start is recorded.
 
     Raises
     ------
