@@ -1,4 +1,4 @@
-"""Resource use of each phase, and its name by rule."""
+"""Statistics of the resource use in each phase, and rules that name the phases."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -97,7 +97,7 @@ def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvo
 
 
 def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: Slo, column: int) -> ClairvoyantClaim:
-    """Return the claim of a bound for a resource, which can be checked from the series alone.
+    """Return a resource's bound as a claim that can be checked from the series alone.
 
     Parameters
     ----------

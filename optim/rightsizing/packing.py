@@ -177,7 +177,7 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
 
 
 def min_phase_samples(labels: IntArray, num_phases: int) -> int:
-    """Return the number of samples of the rarest phase, from which `phase_spread` learns its distribution."""
+    """Return the number of samples of the rarest phase; from so few, `phase_spread` learns this phase's distribution."""
     counts = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
     return int(counts[counts > 0].min())
 

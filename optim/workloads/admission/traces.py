@@ -362,7 +362,7 @@ UNITS = ("GPUs", "vCPUs", "GB of memory")
 """Units of `TRACE_RESOURCES`."""
 
 WORKER_MBPS = 1000
-"""Bandwidth b of a worker; only its ratio to B matters, since run times already include communication (e = 0)."""
+"""Bandwidth b of a worker; only its ratio to a PS's bandwidth B matters, since run times include communication (e = 0)."""
 
 
 def map_sample(

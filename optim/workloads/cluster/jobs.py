@@ -63,12 +63,12 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
 
 
 def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
-    """Raise InvalidProblemError for jobs that may run on no GPU of the cluster.
+    """Raise InvalidProblemError for the jobs in `rows`, which may run on no GPU of the cluster.
 
     Raises
     ------
     InvalidProblemError
-        If there are rows; the message gives the first job's request and the cluster's types or partitions.
+        If `rows` isn't empty; the message gives the first job's request and the cluster's types or partitions.
     """
     if not len(rows):
         return
