@@ -81,28 +81,43 @@ def test_the_compact_programme_hands_its_best_plan_over(monkeypatch):
     assert compact.bound == pytest.approx(OPTIMA["tiny-0"], rel=1e-5)
 
 
-def test_an_unfinished_support_is_searched_before_the_whole_programme(monkeypatch):
-    instance, known = solved("tiny-1")
-    slots = np.full(instance.num_jobs, -1)
-    slots[known.decision.admitted] = known.decision.completion
-    support = Support(is_required=slots >= 0, is_allowed=slots[:, None] == np.arange(instance.horizon))
-    monkeypatch.setattr(module, "HEAD_START_S", 60.0)
-    whole_runs = []
+@pytest.fixture
+def whole_runs(monkeypatch):
+    """Return a list that gets an entry where HiGHS would run on the whole programme."""
+    runs = []
 
     def ended(*_, **__):
-        whole_runs.append(1)
+        runs.append(1)
         return HighsOutcome(
             termination="optimal", values=None, objective=None, bound=None, nodes=0, simplex_iterations=0
         )
 
     monkeypatch.setattr(module, "run_highs", ended)
+    monkeypatch.setattr(module, "HEAD_START_S", 60.0)
+    return runs
+
+
+def test_an_unfinished_support_is_searched_before_the_whole_programme(whole_runs):
+    instance, known = solved("tiny-1")
+    slots = np.full(instance.num_jobs, -1)
+    slots[known.decision.admitted] = known.decision.completion
+    support = Support(is_required=slots >= 0, is_allowed=slots[:, None] == np.arange(instance.horizon))
     compact = CompactThread(CompactProgramme(instance), Monitor(), 0)
-    compact.search_fully(support, 0.0)
     compact.start()
+    compact.search_fully(support, 0.0)
     plan = waited_for(compact, lambda: not compact.is_running)
     compact.stop()
     assert plan.objective(instance) == pytest.approx(known.objective, rel=1e-9)
     assert whole_runs == [1], "the whole programme follows"
+
+
+def test_within_the_head_start_of_the_tree_highs_does_not_run(whole_runs):
+    compact = CompactThread(CompactProgramme(optim.reference_instance("tiny-0")), Monitor(), 0)
+    compact.start()
+    time.sleep(0.1)
+    assert compact.is_running
+    compact.stop()
+    assert not whole_runs
 
 
 def test_a_plan_that_is_handed_over_is_the_answer(monkeypatch):
