@@ -204,7 +204,7 @@ def _history(
     now_us = last_us if past.begin is None else round((now_s - (past.begin - EPOCH).total_seconds()) * US)
     if now_us < int(past.submit_us[-1]):
         raise InvalidOptionError(
-            "past jobs (--trace) must be submitted before the time of the state; remove later jobs, or give state.now"
+            "past jobs (--trace) must be submitted before the time of the state; remove later jobs, or give a later time by state.now"
         )
     return History(jobs=past, run_us=past.duration_us, has_ended=np.ones(len(past), np.bool_), now_us=now_us)
 
@@ -269,7 +269,7 @@ def calibration_text(known: "Calibration") -> str:
     as_drawn = f"at {known.moments} past times, drawn ranges contained {known.held:.0%} of the starts"
     if not known.spread:
         return f"ranges are calibrated: {as_drawn}"
-    return f"ranges are calibrated: {as_drawn}; waits are stretched (spread of their logarithm: {known.spread:g})"
+    return f"ranges are calibrated: {as_drawn}; waits are stretched (standard deviation of the logarithm: {known.spread:g})"
 
 
 def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str, Any]]:

@@ -27,12 +27,17 @@ class OutcomeChoice:
     """Outputs about jobs and differences."""
 
     jobs_csv: Annotated[
-        Path | None, option("--jobs-csv", "Write one row per job and policy, or forecast starts.", "FILE", PANEL)
+        Path | None,
+        option(
+            "--jobs-csv", "Write one row per job and policy, or per pending job with --forecast (CSV).", "FILE", PANEL
+        ),
     ] = None
     waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
     limits: Annotated[
         bool,
-        option("--limits", "Print run-time quantiles, for limits, by user, account, partition and gang.", panel=PANEL),
+        option(
+            "--limits", "Print run-time quantiles, to choose limits, by user, account, partition and gang.", panel=PANEL
+        ),
     ] = False
     compare: Annotated[
         list[str] | None,

@@ -213,7 +213,7 @@ def _print_paired(
         return
     for key, what in (
         ("over_quota", "queues temporarily over quota"),
-        ("starved", "queues with a waiting job that its unused quota could run"),
+        ("starved", "queues whose unused quota could run one of their waiting jobs"),
     ):
         shown = [summary[f"{key}_{run}"] for run, _ in runs]
         names = ["unknown" if each is None else ", ".join(each) or "none" for each in shown]

@@ -58,7 +58,8 @@ def recommend(
         float, option("--interval,--interval-s", "Sampling interval in seconds.", "S", SERIES)
     ] = 15.0,
     max_gap_s: Annotated[
-        float, option("--max-gap,--max-gap-s", "Longest gap that the last sample fills, in seconds.", "S", SERIES)
+        float,
+        option("--max-gap,--max-gap-s", "Longest gap in seconds that is filled with the last sample.", "S", SERIES),
     ] = 60.0,
     seed: SeedOption = 0,
 ) -> ExitCode:
@@ -71,7 +72,9 @@ def recommend(
     wanted = build_options(Slo, required)
     for name in required:
         if name not in REQUIRED:
-            raise InvalidOptionError(f"recommendations are tuned to kills and throttled, not {name}; omit it")
+            raise InvalidOptionError(
+                f"recommendations are tuned only to kills and throttled, not {name}; omit --require {name}"
+            )
     options = RecommendOptions(
         cycle_s=60.0 * cycle_minutes,
         interval_s=interval_s,
@@ -113,11 +116,17 @@ class QueueChoice:
     """The queue of jobs that reclaimed GPUs would serve."""
 
     gpus: Annotated[
-        str | None, option("--gpus", "Cluster of the queue: machines x GPUs, or a topology file.", "60x8", QUEUE)
+        str | None,
+        option("--gpus", "Cluster in which the jobs queue: machines x GPUs, or a topology file.", "60x8", QUEUE),
     ] = None
     trace: Annotated[
         Path | None,
-        option("--trace", "All submitted jobs, named as in the series; default: jobs of the series.", "FILE", QUEUE),
+        option(
+            "--trace",
+            "Trace of all submitted jobs, with the job names of the series; default: jobs of the series.",
+            "FILE",
+            QUEUE,
+        ),
     ] = None
     trace_format: Annotated[str | None, option("--trace-format", FORMATS, "NAME", QUEUE)] = None
     policy: Annotated[
@@ -164,7 +173,9 @@ class QueueChoice:
             choice = JobChoice(trace=self.trace, trace_format=self.trace_format)
             jobs = load_or_generate_jobs(choice, world, {}, {"trace": own, "generate": {}}, seed)
             found = len(matched(jobs, uses))
-            info(f"{found} of {len(jobs)} jobs of the trace have the name of one of the {len(uses)} jobs of the series")
+            info(
+                f"{found} of the {len(jobs)} jobs in the trace have the name of a job in the series ({len(uses)} jobs)"
+            )
             if not found:
                 raise InvalidOptionError(
                     "--trace: no job has the name of a job in the series; use names of pods, or of hpc_job"
@@ -183,7 +194,9 @@ def idle(
     ],
     below: Annotated[
         list[str] | None,
-        option("--below", "Utilisation in % below which a GPU is idle; reclaiming uses the first (default 5).", "P,P"),
+        option(
+            "--below", "Utilisation in % below which a GPU is idle; reclaiming uses the first value (default 5).", "P,P"
+        ),
     ] = None,
     after: Annotated[
         list[str] | None, option("--after", "Idle minutes before reclaiming (default 30,60,240).", "M,M")

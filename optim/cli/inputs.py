@@ -155,7 +155,12 @@ class PriceChoice:
     ] = None
     gap_hours: Annotated[
         float | None,
-        option("--gap-hours", "Hours without price changes that count as missing data; default: 3 or 25.", "H", PRICES),
+        option(
+            "--gap-hours",
+            "Hours without price changes that count as missing data; default: 3, or 25 for calm markets.",
+            "H",
+            PRICES,
+        ),
     ] = None
     work: Annotated[
         str | None,
@@ -247,7 +252,10 @@ def time_of(text: str, flag: str) -> int:
 
 SERIES, PHASES = "Series", "Phases"
 
-EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases; truth: true phases.", "NAME", PHASES)]
+EncoderOption = Annotated[
+    str | None,
+    option("--encoder", "Encoder that finds phases; truth: the true phases of generated series.", "NAME", PHASES),
+]
 
 NumPhasesOption = Annotated[
     int | None, option("--phases,--num-phases", "Number of phases; default: chosen from the data.", panel=PHASES, min=1)
@@ -289,7 +297,9 @@ class FileChoice:
 class SeriesChoice(FileChoice):
     """Files of series, or a number of containers to generate."""
 
-    generate: Annotated[int | None, option("--generate", "Generate N containers instead.", "N", SERIES, min=1)] = None
+    generate: Annotated[
+        int | None, option("--generate", "Generate N containers instead of reading files.", "N", SERIES, min=1)
+    ] = None
 
     @property
     def is_given(self) -> bool:

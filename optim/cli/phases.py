@@ -41,12 +41,12 @@ def watch(
         str | None,
         option(
             "--kind",
-            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first that the model has.",
+            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first of these that the model has.",
             "NAME",
         ),
     ] = None,
     update: Annotated[
-        Path | None, option("--update", "Update the model with the containers, and write it.", "FILE")
+        Path | None, option("--update", "Update the model with these containers, and write it to FILE.", "FILE")
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -81,7 +81,8 @@ def forecast(
     steps: Annotated[int, option("--steps", "Horizon in samples.", "N", min=1, max=MAX_STEPS)] = 40,
     level: Annotated[float, option("--level", "Demand quantile to report.", "SHARE")] = LEVEL,
     score: Annotated[
-        bool, option("--score", "Score the methods on these series instead; print one row per method and horizon.")
+        bool,
+        option("--score", "Instead of forecasting, score the methods on these series, one row per method and horizon."),
     ] = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -209,7 +210,9 @@ def encode(
 def graph(
     model: ModelArgument,
     *,
-    order: Annotated[int | None, option("--order", "Phases per node; default: order of the model.", "M", min=1)] = None,
+    order: Annotated[
+        int | None, option("--order", "Number of successive phases in a node; default: order of the model.", "M", min=1)
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Print the transition graph of phases, one row per edge."""

@@ -124,7 +124,7 @@ def _check_options(given: Mapping[str, str], others: Collection[str], whose: str
     """Raise if a given option is one of `others`, which apply only to `whose`."""
     for name in given:
         if name in others:
-            raise InvalidOptionError(f"--option {name} applies to {whose}")
+            raise InvalidOptionError(f"--option {name} applies only to {whose}")
 
 
 def _profile_script(
@@ -184,7 +184,7 @@ def _print_profiles(found: "ProfileDocument") -> None:
         *("job", "device", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
         "error: sync, async, update",
     )
-    print_table(header, rows, title="median and 95 % interval (order statistics; of rates bootstrap)")
+    print_table(header, rows, title="median and 95 % interval (by order statistics; for rates by bootstrap)")
 
 
 def _text(interval: "MeasuredValue", scale: float = 1.0) -> str:

@@ -32,7 +32,10 @@ class PushChoice:
     """Options of workers' pushes to the servers."""
 
     staleness: Annotated[
-        int, option("--staleness", "Clocks that a worker may run ahead; 0 gives bit-identical results.", min=0)
+        int,
+        option(
+            "--staleness", "Clocks that a worker may be ahead of the slowest; 0 gives bit-identical results.", min=0
+        ),
     ] = 0
     pushes: Annotated[Pushes, option("--pushes", "Push rows or dense gradients; auto chooses by density.")] = (
         Pushes.AUTO
@@ -44,7 +47,10 @@ class PushChoice:
     replay_mb: Annotated[
         float,
         option(
-            "--replay-mb", "Memory for pushes to replay when a server dies; also for --kill-servers.", "MB", min=0.0
+            "--replay-mb",
+            "MB of memory for pushes that are replayed if a server dies; also for --kill-servers.",
+            "MB",
+            min=0.0,
         ),
     ] = 0.0
 
@@ -184,13 +190,13 @@ class RoundChoice:
         int,
         option(
             "--rounds",
-            "Rounds of leases; the first is the solution, later ones are new auctions.",
+            "Number of rounds of leases; the first executes the solution, later rounds are new auctions.",
             min=1,
             max=MAX_THINGS,
         ),
     ] = 1
     fairness: Annotated[
-        float, option("--fairness", "In later rounds, only the share 1 - F of apps that are worst off bids.", "F")
+        float, option("--fairness", "In later rounds only the worst-off apps bid, a share 1 - F of all apps.", "F")
     ] = 0.8
 
 
@@ -481,8 +487,10 @@ def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> Exi
     if output is OutputFormat.TABLE:
         print_rows([asdict(row) for row in rows], output)
         print_line(
-            f"{sum(row.is_equal for row in rows)} of {len(rows)} recovered runs have the losses of the undisturbed run"
+            f"{sum(row.is_equal for row in rows)} of {len(rows)} recovered runs have the same training losses as the undisturbed run"
         )
     if all(row.is_equal for row in rows):
         return ExitCode.DONE
-    return error_exit("a loss differs from that of the undisturbed run", ExitCode.REFUSED)
+    return error_exit(
+        "the training losses of a recovered run differ from those of the undisturbed run", ExitCode.REFUSED
+    )

@@ -115,7 +115,8 @@ def containers(
         float, option("--interval,--interval-s", "Sampling interval in seconds.", "S", SERIES)
     ] = 15.0,
     max_gap_s: Annotated[
-        float, option("--max-gap,--max-gap-s", "Longest gap that the last sample fills, in seconds.", "S", SERIES)
+        float,
+        option("--max-gap,--max-gap-s", "Longest gap in seconds that is filled with the last sample.", "S", SERIES),
     ] = 60.0,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,

@@ -30,7 +30,8 @@ def packing(
         str, option("--solver", "Admission solver.", "NAME", JOBS, autocompletion=complete_solver)
     ] = "online",
     profile_error: Annotated[
-        float, option("--profile-error", "Relative error of the profile that a job's last run gives.", "E", PHASES)
+        float,
+        option("--profile-error", "Relative error of a job's profile, which comes from its last run.", "E", PHASES),
     ] = 0.05,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,

@@ -92,7 +92,7 @@ def spot(
         list[str] | None,
         option(
             "--policy",
-            "Policies; repeatable; the default depends on prices, one zone or several zones.",
+            "Policies; repeatable; prices, one zone and several zones have different defaults.",
             "NAME",
             autocompletion=complete_policy("spot", "zones"),
         ),
@@ -397,7 +397,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *,
     )
     if len(header) > len(shown) + 2:
         print_line(
-            f"usd_more, cheaper_in: extra cost compared with {cheapest} from the same start, and share of cheaper starts"
+            f"usd_more, cheaper_in: extra cost compared with {cheapest} from the same start, and share of starts where the policy costs less"
         )
     known = [name for name in ranked if name in oracles]
     if known:

@@ -457,7 +457,10 @@ class AbstractClaims(ABC):
         reasons = [self._why_false(template, certificate.statement) for template in known]
         if None in reasons:
             return []
-        reason = next(filter(None, reasons), "unknown sentence for this kind; leave it empty, or use a known one")
+        reason = next(
+            filter(None, reasons),
+            "unknown sentence for this kind of certificate; leave the statement empty, or use a known sentence",
+        )
         return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
 
     def _why_false(self, template: str, sentence: str) -> str | None:

@@ -163,7 +163,7 @@ class Numbering:
     def __getitem__(self, name: str) -> int:
         if name not in self._number:
             raise InvalidProblemError(
-                f"solution refers to {self._kind} {name!r}, which the instance lacks; check that they belong together"
+                f"solution refers to {self._kind} {name!r}, which the instance lacks; check that the solution belongs to this instance"
             )
         return self._number[name]
 

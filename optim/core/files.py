@@ -343,7 +343,7 @@ def _write_through(path: Path, data: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:  # mostly a pipe without reader
         raise _cant_be_written(
-            path, f"{error.strerror or error}; start the reader of the pipe first, or choose a file"
+            path, f"{error.strerror or error}; start the program that reads the pipe first, or choose a file"
         ) from error
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:

@@ -196,7 +196,7 @@ def _remedy(name: str, value: Any, hint: Any) -> str:
         meant = _convert(name, OptionText(value), hint)
     except InvalidOptionError:
         return ""
-    return f", a text; write {meant!r}"
+    return f", a string; write {meant!r}"
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
@@ -223,7 +223,7 @@ def _check_size(name: str, value: Any) -> None:
 def _shown(value: Any) -> str:
     """Return a value as text; Python's `repr` fails for integers of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > _MAX_BITS_SHOWN:
-        return f"one of {value.bit_length()} bits"
+        return f"a number of {value.bit_length()} bits"
     return repr(value)
 
 

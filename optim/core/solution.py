@@ -387,7 +387,7 @@ class Solution:
         """
         if not isinstance(self.decision, ShownDecision):
             raise NotAllowedError(
-                f"solver {self.solver!r} found no decision, so there is no frame; see its termination"
+                f"solver {self.solver!r} found no decision, so there is no table of it; see solution.termination"
             )
         return frame_of(self.decision.columns(instance))
 

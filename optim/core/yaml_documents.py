@@ -56,7 +56,7 @@ def read_yaml(path: str | Path) -> list[Any]:
             for key, _ in node.value:
                 where = f"line {key.start_mark.line + 1}"
                 if not isinstance(key.value, str) or key.tag == "tag:yaml.org,2002:merge":
-                    raise InvalidProblemError(f"{where} has a key that is not a text; write a plain name")
+                    raise InvalidProblemError(f"{where} has a key that is not a string; write a plain name")
                 if key.value in seen:
                     raise InvalidProblemError(f"{where}: {key.value[:40]!r} is given twice")
                 seen.add(key.value)

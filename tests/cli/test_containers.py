@@ -167,7 +167,7 @@ def test_queue_is_simulated_without_idle_gpus(tmp_path):
     jobs.write_text("id,submit,gpus,duration\nlong,0,2,7200\nshort,60,1,1800\n")
     result = idle("--input", path, "--gpus", "1x2", "--trace", jobs, "--after", 30, "--format", "json")
     assert result.exit_code == 0, result.output
-    assert "2 of 2 jobs of the trace have the name of one of the 2 jobs" in result.stderr
+    assert "2 of the 2 jobs in the trace have the name of a job in the series (2 jobs)" in result.stderr
     row = json.loads(result.stdout.splitlines()[-1])
     assert row["wait_others_held_h"] == pytest.approx((7200 - 60) / 3600)
     assert row["wait_others_h"] == pytest.approx((1200 + 1800 - 60) / 3600)

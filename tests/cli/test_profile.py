@@ -102,8 +102,8 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
             ["--command", "x {workers}", "--seed", "1"],
             "omit --application, --scale, --device, --seed and --accept-noise",
         ),
-        (["--command", "x {workers}", "--option", "repeats=3"], "repeats applies to applications"),
-        (["--option", "rounds=3"], "rounds applies to scripts"),
+        (["--command", "x {workers}", "--option", "repeats=3"], "repeats applies only to applications"),
+        (["--option", "rounds=3"], "rounds applies only to scripts"),
         (
             ["--command", "x {workers}", "--application", "topic-model"],
             "omit --application, --scale, --device, --seed and --accept-noise",

@@ -166,7 +166,9 @@ def test_a_drill_tells_its_kills_as_a_table_or_as_lines_of_json(is_equal, monkey
     lines = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "json"])
     assert [json.loads(line) for line in lines.stdout.splitlines()] == [asdict(kill) for kill in kills]
     table = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "table"])
-    assert table.stdout.endswith(f"{1 + is_equal} of 2 recovered runs have the losses of the undisturbed run\n")
+    assert table.stdout.endswith(
+        f"{1 + is_equal} of 2 recovered runs have the same training losses as the undisturbed run\n"
+    )
     assert "process_id" in table.stdout
     assert lines.exit_code == table.exit_code == (0 if is_equal else 3)
 

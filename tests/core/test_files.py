@@ -165,7 +165,7 @@ def test_a_pipe_is_written_through_and_stays_a_pipe(pipe):
 
 
 def test_a_pipe_that_nobody_reads_is_refused(pipe):
-    with pytest.raises(InvalidProblemError, match="start the reader of the pipe"):
+    with pytest.raises(InvalidProblemError, match="start the program that reads the pipe"):
         write_bytes(pipe, b"x")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 

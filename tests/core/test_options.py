@@ -77,10 +77,10 @@ def test_refuses_what_does_not(name, given, said):
 
 @pytest.mark.parametrize(
     ("name", "given", "said"),
-    [("number", "7", "a whole number, got '7', a text; write 7"), ("share", "0.25", "a number, got '0.25', a text; write 0.25"),
-     ("is_strict", "True", "true or false, got 'True', a text; write True"), ("limit", "3", "a number or absent, got '3', a text; write 3.0"),
-     ("sizes", "4,2", "a list, each a whole number (NAME=A,B,...), got '4,2', a text; write (4, 2)"),
-     ("sizes", [1, "2"], "a whole number, got '2', a text; write 2"), ("number", "seven", "a whole number, got 'seven'")],
+    [("number", "7", "a whole number, got '7', a string; write 7"), ("share", "0.25", "a number, got '0.25', a string; write 0.25"),
+     ("is_strict", "True", "true or false, got 'True', a string; write True"), ("limit", "3", "a number or absent, got '3', a string; write 3.0"),
+     ("sizes", "4,2", "a list, each a whole number (NAME=A,B,...), got '4,2', a string; write (4, 2)"),
+     ("sizes", [1, "2"], "a whole number, got '2', a string; write 2"), ("number", "seven", "a whole number, got 'seven'")],
 )  # fmt: skip
 def test_python_s_texts_are_no_numbers(name, given, said):
     with pytest.raises(InvalidOptionError) as error:
@@ -136,7 +136,7 @@ def test_refuses_numbers_that_cannot_be_computed_with(name, given, said):
 
 def test_a_number_of_thousands_of_digits_is_refused_by_its_length():
     for name, said in (("number", "between"), ("kind", "one of one, two")):
-        with pytest.raises(InvalidOptionError, match=f"option '{name}' must be {said}.*, got one of 16610 bits"):
+        with pytest.raises(InvalidOptionError, match=f"option '{name}' must be {said}.*, got a number of 16610 bits"):
             build_options(Options, {name: 10**5000})
 
 

@@ -21,11 +21,11 @@ def test_documents_are_read_one_by_one(tmp_path):
     [
         (BOMB, "line 2 has an alias"),
         ("a: &x 1\nb: *x\n", "line 2 has an alias"),
-        ("<<: {a: 1}\n", "is not a text"),
+        ("<<: {a: 1}\n", "is not a string"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("a: [1\n", "not valid YAML"),
         ("a: 1\na: 2\n", "line 2: 'a' is given twice"),
-        ("x:\n  ? [1]\n  : 2\n", "is not a text"),
+        ("x:\n  ? [1]\n  : 2\n", "is not a string"),
         ("1: 2\n---\n" + "[" * 100, "nested deeper than 64"),
         ("a: " + "9" * 5000, "cannot be read"),
         ("a: 2020-13-45\n", "cannot be read"),

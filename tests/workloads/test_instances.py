@@ -42,7 +42,7 @@ def test_the_seed_decides():
     [
         ({"seed": "3"}, "seed must be a whole number of at least 0, got '3'"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
-        ({"num_jobs": "5"}, "option 'num_jobs' must be a whole number, got '5', a text; write 5"),
+        ({"num_jobs": "5"}, "option 'num_jobs' must be a whole number, got '5', a string; write 5"),
     ],
 )
 def test_a_text_is_no_number(given, said):

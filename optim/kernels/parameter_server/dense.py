@@ -71,7 +71,7 @@ def apply_pushes(
             )
     if len(pushes) == 0 or weights.shape != (len(pushes),):
         raise InvalidOptionError(
-            f"weights must have shape ({len(pushes)},), one for each push and at least one, got {weights.shape}"
+            f"give at least one push, and one weight per push: weights of shape ({len(pushes)},), got {weights.shape}"
         )
     for push in pushes:
         if push.shape != parameters.shape:  # it would be broadcast

@@ -423,14 +423,16 @@ def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> Ap
     for slot, count in holding.places:
         if not (slot < len(slot_used) and count <= slot_used[slot]):
             raise InvalidProblemError(
-                f"held.places lists {count} GPUs of slot {slot}, of which "
-                f"{slot_used[slot] if slot < len(slot_used) else 0} are allocated; "
+                f"held.places lists {count} GPUs of slot {slot}, but only "
+                f"{slot_used[slot] if slot < len(slot_used) else 0} GPUs of that slot are allocated; "
                 "correct the slot, or `free` of its machine"
             )
     if len({slot for slot, _ in holding.places}) < len(holding.places):
         raise InvalidProblemError("held.places lists a slot twice; give the sum of its GPUs")
     if stated is not None and stated != sum(count for _, count in holding.places):
-        raise InvalidProblemError(f"held.gpus is {stated}, but held.places has another total; leave one of them out")
+        raise InvalidProblemError(
+            f"held.gpus is {stated}, but the GPUs of held.places have another sum; omit gpus or places"
+        )
     return with_allocation(profile, cluster, holding.places)
 
 

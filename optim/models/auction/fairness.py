@@ -93,7 +93,7 @@ class Needs:
         numbers = (self.work_min, self.longest_min, self.total_work_min, self.total_longest_min)
         if not all(0 < value < math.inf for value in numbers) or self.demand < 1 or self.total_demand < self.demand:
             raise InvalidProblemError(
-                f"needs: work and demand must be positive, and totals at least as large, got {self}"
+                f"needs: work and demand must be positive, and total_demand at least demand, got {self}"
             )
 
 

@@ -211,7 +211,7 @@ def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     for b in np.flatnonzero(bids.rho >= empty)[:1]:
         raise InvalidProblemError(
             f"apps[{bids.app[b]}].bids: rho {bids.rho[b]} of {bids.gpus[b]} GPUs must be below empty_rho {empty[b]}; "
-            "leave out bids that are no better than the empty row"
+            "leave out bids that are no better than having no GPUs"
         )
     if len(bids) and not set(np.unique(bids.locality).tolist()) <= {int(level) for level in Locality}:
         raise InvalidProblemError(f"bids.locality must be one of {[level.name.lower() for level in Locality]}")
@@ -223,7 +223,9 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
         len({len(bids.named_row), len(bids.named_machine), len(bids.named_gpus)}) > 1
         or (np.diff(bids.named_row) < 0).any()
     ):
-        raise InvalidProblemError("bids: named machines must be listed by row, one machine and number per entry")
+        raise InvalidProblemError(
+            "bids: named_row must be ascending, and named_machine and named_gpus must have one entry for each of its entries"
+        )
     outside = (bids.named_machine < 0) | (bids.named_machine >= instance.cluster.num_machines)
     for e in np.flatnonzero(outside)[:1]:
         raise InvalidProblemError(

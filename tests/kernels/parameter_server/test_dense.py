@@ -248,7 +248,7 @@ def test_a_kept_update_leaves_the_old_parameters_alive(optimiser):
 
 @pytest.mark.parametrize(("pushes", "weights"), [(0, 0), (2, 3), (3, 1)])
 def test_refuses_weights_that_are_not_one_a_push(pushes, weights):
-    with pytest.raises(InvalidOptionError, match="one for each push"):
+    with pytest.raises(InvalidOptionError, match="one weight per push"):
         apply_pushes(
             jnp.zeros(2),
             (),

@@ -176,10 +176,10 @@ def test_a_file_says_where_held_gpus_are():
     ("held", "text"),
     [
         ({}, "held must have gpus or places"),
-        ({"places": [[0, 1]]}, "1 GPUs of slot 0, of which 0 are allocated"),
-        ({"places": [[9, 1]]}, "1 GPUs of slot 9, of which 0 are allocated"),
+        ({"places": [[0, 1]]}, "1 GPUs of slot 0, but only 0 GPUs of that slot are allocated"),
+        ({"places": [[9, 1]]}, "1 GPUs of slot 9, but only 0 GPUs of that slot are allocated"),
         ({"places": [[1, 1], [1, 2]]}, "lists a slot twice"),
-        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but held.places has another total"),
+        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but the GPUs of held.places have another sum"),
     ],
 )
 def test_refuses_held_gpus_that_can_not_be(held, text):

@@ -211,7 +211,9 @@ class AdmissionClaims(AbstractClaims):
         violations = list(findings.violations)
         if findings.bound is None:
             if not violations:
-                violations.append(violation(placement.BOUND, "the proof's leaves are all empty, which proves no bound"))
+                violations.append(
+                    violation(placement.BOUND, "all leaves of the proof are empty, so that it proves no bound")
+                )
             return violations, None
         bound = round_up(findings.bound)
         return violations, Recomputed(value=bound, terms=bound)  # every plan earns at least 0
@@ -342,7 +344,7 @@ class AdmissionClaims(AbstractClaims):
             return
         bounds = options.get("bounds", "oracle") if is_online else "history"
         if bounds not in STATED_BOUNDS:
-            raise RatioRefusedError(f"no ratio is claimed with bounds={bounds}")
+            raise RatioRefusedError(f"a run with bounds={bounds} cannot claim a ratio")
         if (bounds == "history") != bool(options.get("history", "")):
             raise RatioRefusedError(f"bounds={bounds} contradicts history={options.get('history', '')!r}")
         numbers = option_numbers(options) if is_online else {}

@@ -118,9 +118,9 @@ class CutCheck:
         if any(bool((array < 0).any()) for array in arrays):
             return f"{'gains' if dimensions == 2 else 'coefficients'} must not be negative"
         if any(bool((np.diff(array, axis=1) < 0).any()) for array in arrays if array.ndim == 2):
-            return "gains must not fall with the number of units"
+            return "gains must not decrease as the number of units increases"
         if not is_shared and any(array.any() for side, array in zip(sides, arrays, strict=True) if side[0] != cut.side):
-            return "coefficients of the other side's units must be 0 on separate servers"
+            return "on separate servers, a cut on worker servers must have PS coefficients 0, and one on PS servers worker coefficients 0"
         return None
 
     def _present(self, cut: ServerCut | CountCut) -> Iterator[tuple[int, ExactJob, Demand]]:

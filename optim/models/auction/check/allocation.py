@@ -210,22 +210,28 @@ def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> l
 def _mismatch(facts: ExactInstance, row: int, entries: list[tuple[int, int]]) -> str:
     """Return how a placement differs from its row; an empty string if it matches."""
     if row < 0:
-        return "the app has the empty row, but GPUs are placed" if entries else ""
+        return "the app is awarded no GPUs (the empty row), but GPUs are placed for it" if entries else ""
     bids = facts.instance.bids
     total, asked, level = sum(count for _, count in entries), int(bids.gpus[row]), int(bids.locality[row])
     if total != asked:
-        return f"row {row} asks for {asked} GPUs, {total} are placed"
+        return f"row {row} asks for {asked} GPUs, but {total} are placed"
     slots = {slot for slot, _ in entries}
     if level == Locality.NAMED:
         by_machine: dict[int, int] = defaultdict(int)
         for slot, count in entries:
             by_machine[int(facts.slot_machine[slot])] += count
-        return "" if dict(by_machine) == facts.named(row) else f"row {row} names other machines than {dict(by_machine)}"
+        return (
+            ""
+            if dict(by_machine) == facts.named(row)
+            else f"GPUs are placed on machines {dict(by_machine)}, but row {row} names others"
+        )
     groups = {
         Locality.SLOT: slots,
         Locality.MACHINE: {int(facts.slot_machine[s]) for s in slots},
         Locality.RACK: {int(facts.slot_rack[s]) for s in slots},
     }.get(Locality(level), set())
     if len(groups) > 1:
-        return f"row {row} asks for one {Locality(level).name.lower()}, but the GPUs lie in {len(groups)}"
+        return (
+            f"row {row} asks for one {Locality(level).name.lower()}, but its GPUs lie in {len(groups)} different ones"
+        )
     return ""

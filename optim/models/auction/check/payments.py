@@ -80,7 +80,7 @@ def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Vio
     if violations:
         return violations
     if witness.row[app] >= 0:
-        violations.append(violation(WITNESS, "the omitted app has a bid", where=where))
+        violations.append(violation(WITNESS, "the witness awards a bid to the app that it must omit", where=where))
     if witness.placement is not None:
         violations += check_entries(facts, witness.placement, "witness")
         violations += [] if violations else check_bundles(facts, witness.row, witness.placement)
@@ -99,7 +99,7 @@ def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> lis
     placed = {(i, s): count for i, s, count in plan.placement.tolist()}
     for i, s, count in plan.grants.tolist():
         if count > placed.get((i, s), 0):
-            text = f"{count} GPUs are granted on slot {s}, {placed.get((i, s), 0)} belong to the bundle"
+            text = f"{count} GPUs are granted on slot {s}, where the awarded bundle has {placed.get((i, s), 0)}"
             violations.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
     awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
     granted = np.bincount(plan.grants[:, 0], plan.grants[:, 2], facts.num_apps).astype(np.int64)
@@ -107,7 +107,7 @@ def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> lis
         gang = int(facts.instance.apps.gang[i])
         allowed = _sizes(plan.rule, float(shares.high[i]), int(awarded[i]), gang)
         if int(granted[i]) not in allowed:
-            text = f"{granted[i]} of {awarded[i]} GPUs are granted, the rule {plan.rule} gives {sorted(allowed)}"
+            text = f"{granted[i]} of {awarded[i]} GPUs are granted, but the rule {plan.rule} allows {sorted(allowed)}"
             violations.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
     return violations
 

@@ -135,7 +135,7 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
         return [violation("decision", f"counts must be {instance.num_bids} whole numbers, got shape {counts.shape}")]
     violations = []
     for j in np.flatnonzero((counts < 0) | (counts > instance.bids.max_count)).tolist():
-        text = f"{counts[j]} instances, allowed are 0 to {instance.bids.max_count[j]}"
+        text = f"{counts[j]} instances, but 0 to {instance.bids.max_count[j]}"
         violations.append(
             violation(f"bound [bid {j}]", text, amount=str(max(-counts[j], counts[j] - instance.bids.max_count[j])))
         )

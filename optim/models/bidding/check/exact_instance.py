@@ -280,7 +280,7 @@ def _check_values(
     least = facts.instance.min_work * (1.0 - COUNTER_TOL)
     for i, (cost, work) in enumerate(points):
         if bound is not None and work >= least and cost < bound * work * (1.0 - COUNTER_TOL) - COUNTER_TOL:
-            text = f"a cost of {cost!r} for {work!r} is less per unit than the bound {bound!r}"
+            text = f"a cost of {cost!r} for the work {work!r} is less per unit of work than the bound {bound!r}"
             return [violation("counts", text, where=f"cost_{i}")]
     if decision_point is None:
         return []
@@ -290,7 +290,7 @@ def _check_values(
     )
     if any(cost <= paid and work >= done for cost, work in points):
         return []
-    text = f"no point has at least the decision's work {decision_point[1]!r} at no more than its cost {decision_point[0]!r}"
+    text = f"no point has at least the decision's work {decision_point[1]!r} at no more than the decision's cost {decision_point[0]!r}"
     return [violation("counts", text, where="points")]
 
 

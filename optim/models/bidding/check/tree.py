@@ -208,7 +208,7 @@ def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> V
         return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
     if any(planes) and not facts.has_common_loss:
         return violation(
-            "certificate", "prices of theta and of rates require losses by evictions that all instances share"
+            "certificate", "prices of theta and of rates require that an eviction causes a loss to all instances"
         )
     bids = facts.instance.num_bids
     if len(x.attribution) and (

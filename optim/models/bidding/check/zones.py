@@ -84,7 +84,7 @@ def _plan_problems(
         state = 1 + stay.zone if stay.end_s - stay.begin_s >= setup else state
         now = stay.end_s
     if work != job.work_s:
-        yield f"the plan works {work} of {job.work_s} s"
+        yield f"the plan does {work} s of work, but the job needs {job.work_s} s"
     if paid != claim.plan_units:
         yield f"the plan costs {paid}, not {claim.plan_units}"
 

@@ -514,9 +514,9 @@ def test_no_price_that_meets_the_conditions_has_a_smaller_spread(instance):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bounds": "seen"}, "no ratio is claimed with bounds=seen"),
-        ({"bounds": "none"}, "no ratio is claimed with bounds=none"),
-        ({"bounds": None}, "no ratio is claimed with bounds=None"),
+        ({"bounds": "seen"}, "a run with bounds=seen cannot claim a ratio"),
+        ({"bounds": "none"}, "a run with bounds=none cannot claim a ratio"),
+        ({"bounds": None}, "a run with bounds=None cannot claim a ratio"),
         ({"bounds": "history"}, "bounds=history contradicts history=''"),
         ({"bounds": "estimated", "history": "tiny-0"}, "bounds=estimated contradicts history='tiny-0'"),
         (

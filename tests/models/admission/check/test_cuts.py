@@ -149,7 +149,7 @@ def test_lowers_the_bound_by_a_cut_that_capacity_does_not_imply() -> None:
         ("coefficients must not be negative", {"worker_coefficient": np.array([1, -1])}),
         ("whole numbers", {"worker_coefficient": np.array([1.0, 1.0])}),
         ("whole numbers", {"worker_coefficient": np.array([1])}),
-        ("other side", {"ps_coefficient": np.array([0, 1])}),
+        ("on separate servers", {"ps_coefficient": np.array([0, 1])}),
         ("ascending", {"jobs": np.array([1, 0])}),
         ("ascending", {"jobs": np.array([0, 0])}),
         ("ascending", {"jobs": np.array([0, 2])}),

@@ -38,7 +38,7 @@ def lifted(values, amount):
         (lambda c: {"units": c.units + 1, "plan_units": c.units + 1}, "the potential proves"),
         (lambda c: {"plan": (c.plan[0], replace(c.plan[1], is_lost=True))}, "z1 isn't lost at 21600 s"),
         (lambda c: {"plan": (replace(c.plan[0], end_s=9000), c.plan[1])}, "begins or ends between ticks"),
-        (lambda c: {"plan": c.plan[:1]}, "the plan works 7200 of 14400 s"),
+        (lambda c: {"plan": c.plan[:1]}, "the plan does 7200 s of work, but the job needs 14400 s"),
         (lambda c: {"plan": (Allocation(0, True, 0, 14_400), *c.plan[1:])}, "overlaps another"),
         (lambda c: {"plan": (*c.plan[:1], Allocation(1, True, 10_800, 25_200))}, "overlaps another, or the deadline"),
         (
@@ -67,7 +67,10 @@ def test_a_stay_shorter_than_its_set_up_leaves_nothing_to_start_from():
     claim = replace(
         least_cost(market, job, 0), plan=(Allocation(0, True, 10_800, 14_400), Allocation(0, True, 18_000, 32_400))
     )
-    assert any("the plan works 7200 of 10800 s" in problem for problem in check_optimum(market, job, claim))
+    assert any(
+        "the plan does 7200 s of work, but the job needs 10800 s" in problem
+        for problem in check_optimum(market, job, claim)
+    )
 
 
 @pytest.mark.parametrize("state", range(4))
