@@ -155,7 +155,7 @@ def _profile_script(
             "an idle machine, or with --option rounds=N"
         )
     if job.usage:
-        info(f"the data support the model: {job.usage.model}")
+        info(f"terms of the speed function that the data support: {job.usage.model}")
     for remark in quality_warnings(found):
         info(remark)
     return ExitCode.DONE

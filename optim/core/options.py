@@ -233,6 +233,6 @@ def _describe(kind: Any) -> str:
         return "one of " + ", ".join(str(member.value) for member in kind)
     if typing.get_origin(kind) is tuple:
         if Ellipsis in typing.get_args(kind):
-            return f"a list, each {_describe(typing.get_args(kind)[0])} (NAME=A,B,...)"
+            return f"a list, each entry {_describe(typing.get_args(kind)[0])} (NAME=A,B,...)"
         return " and ".join(map(_describe, typing.get_args(kind))) + " (NAME=A,B)"
     return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))

@@ -196,7 +196,9 @@ def read_solution(data: bytes, instance: Any) -> Solution:
     document = decode(data, SolutionDocument)
     problem = problem_named(document.problem)
     if not isinstance(instance, problem.instance_type):
-        raise InvalidProblemError(f"problem: the solution is for problem {document.problem!r}, but the instance isn't")
+        raise InvalidProblemError(
+            f"problem: the solution is for problem {document.problem!r}, but the instance is for another problem"
+        )
     certificate, decision = document.certificate, document.decision
     return Solution(
         **{name: getattr(document, name) for name in PLAIN}

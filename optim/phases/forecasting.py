@@ -133,7 +133,7 @@ class PhaseForecaster:
         """
         if len(phases) == 0 or dwell < 1 or num_steps < 1:
             raise InvalidOptionError(
-                f"a forecast needs a phase, a dwell and a number of steps of at least 1, got {len(phases)} phases, "
+                f"a forecast needs at least one phase, and dwell and num_steps of at least 1, got {len(phases)} phases, "
                 f"dwell {dwell} and {num_steps} steps"
             )
         if method not in list(ForecastMethod):

@@ -385,7 +385,7 @@ def search(
                 worst = present
     if worst is None:
         raise UnsupportedProblemError(
-            f"none of {evaluations} sketches had at most {MAX_SCHEDULES} schedules; narrow the ranges"
+            f"none of {evaluations} drawn instances had at most {MAX_SCHEDULES} schedules; narrow the ranges"
         )
     return replace(worst, name=found_name(rule, kind), evaluations=evaluations)
 

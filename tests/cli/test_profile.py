@@ -71,7 +71,7 @@ def test_profiles_a_script_of_ones_own(quick):
     (job,) = read_profiles(quick / "own.json").jobs
     assert (job.name, job.gradient_mb) == ("mine", 0.004)
     assert [point.workers for point in job.scaling] == [1, 2]
-    assert "the data support the model: " in result.stderr
+    assert "terms of the speed function that the data support: " in result.stderr
 
 
 @pytest.mark.parametrize("load", [0.0, 64.0])

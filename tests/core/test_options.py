@@ -67,7 +67,7 @@ def test_converts_what_fits(name, given, meant):
      ("kind", "three", "one of one, two"), ("limit", "x", "a number or absent"), ("number", None, "a whole number"),
      ("span", "2", r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "2,3,4", r"a whole number and a number \(NAME=A,B\) or absent"),
      ("span", 5, r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "x,3", "a whole number"),
-     ("sizes", "1,x", "a whole number"), ("sizes", 5, r"a list, each a whole number \(NAME=A,B,...\)"), ("sizes", "1,,2", "a whole number"),
+     ("sizes", "1,x", "a whole number"), ("sizes", 5, r"a list, each entry a whole number \(NAME=A,B,...\)"), ("sizes", "1,,2", "a whole number"),
      ("kinds", "one,three", "one of one, two")],
 )  # fmt: skip
 def test_refuses_what_does_not(name, given, said):
@@ -79,7 +79,7 @@ def test_refuses_what_does_not(name, given, said):
     ("name", "given", "said"),
     [("number", "7", "a whole number, got '7', a string; write 7"), ("share", "0.25", "a number, got '0.25', a string; write 0.25"),
      ("is_strict", "True", "true or false, got 'True', a string; write True"), ("limit", "3", "a number or absent, got '3', a string; write 3.0"),
-     ("sizes", "4,2", "a list, each a whole number (NAME=A,B,...), got '4,2', a string; write (4, 2)"),
+     ("sizes", "4,2", "a list, each entry a whole number (NAME=A,B,...), got '4,2', a string; write (4, 2)"),
      ("sizes", [1, "2"], "a whole number, got '2', a string; write 2"), ("number", "seven", "a whole number, got 'seven'")],
 )  # fmt: skip
 def test_python_s_texts_are_no_numbers(name, given, said):

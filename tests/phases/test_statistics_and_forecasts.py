@@ -184,7 +184,7 @@ def test_scores_favour_the_truth_and_sameness_has_no_doubt(forecaster):
 
 
 def test_a_forecast_without_a_phase_is_refused(forecaster):
-    with pytest.raises(InvalidOptionError, match="needs a phase"):
+    with pytest.raises(InvalidOptionError, match="needs at least one phase"):
         forecaster[0].forecast(np.array([], dtype=int), 1, 1, "markov")
     with pytest.raises(InvalidOptionError, match="method"):
         forecaster[0].forecast(np.array([1]), 1, 1, "magic")

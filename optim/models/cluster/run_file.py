@@ -397,7 +397,9 @@ class RunArrays:
         if len(sizes) > 1 or {len(columns["gpus"]), len(slot)} != {places} or not is_whole:
             raise InvalidProblemError(f"{prefix} has columns of different lengths")
         if not ((slot == -1).all() or (slot >= 0).all()):
-            raise InvalidProblemError(f"{prefix}.slot must name a GPU for every place, or be -1 for all")
+            raise InvalidProblemError(
+                f"{prefix}.slot must name a GPU for every entry of {prefix}.gpus, or be -1 everywhere"
+            )
         log = EventLog(**columns)
         check_ranges(log)
         return log

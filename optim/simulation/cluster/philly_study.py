@@ -386,8 +386,8 @@ def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
         title="GPU utilisation by placement, per cent (tables 3 to 5)",
         header=("nearest_size", "gpu_hours", "machines_mean", "model", "published"),
         rows=tuple(rows),
-        note="a model, not a measurement: published mean of the nearest size, times mean of the spread divided by "
-        "mean on 2 servers",
+        note="a model, not a measurement: the published mean of the nearest size, times the mean on as many servers divided "
+        "by the mean on 2 servers",
     )
 
 

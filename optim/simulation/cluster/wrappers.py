@@ -20,7 +20,7 @@ from optim.simulation.cluster.policies.slaq import fit_loss
 
 LESSONS = "Jeon et al., ATC 2019, section 5"
 
-PLACES_ITSELF = "it brings its own placement, which {} can't steer"
+PLACES_ITSELF = "it chooses GPUs by its own rule, which {} can't change"
 
 
 class Wrapper(PlanningPolicy):

@@ -550,18 +550,18 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
         if (workers < 0).any() or (ps < 0).any():
             fault = "a negative number of units"
         elif total >= len(view.progress):
-            fault = f"{total} workers where at most {len(view.progress) - 1} are of use (row (3))"
+            fault = f"{total} workers, of which at most {len(view.progress) - 1} are useful (row (3))"
         elif not view.ps_needed[total] <= num_ps <= total:
             fault = f"{num_ps} PSs for {total} workers, which need {view.ps_needed[total]} (rows (6), (7))"
         elif any((units > limit).any() for units, limit in zip(allocation.sides, servers.limits(view), strict=True)):
             fault = "more units than one job may have on a server"
         elif _exceeds_share(view, servers, workers, ps):
-            fault = "more than its share of a server"
+            fault = "more of a server than one job may use (max_share_per_server)"
         if fault is None:
             worker_free -= workers[:, None] * view.worker_demand
             ps_free -= ps[:, None] * view.ps_demand
             if (worker_free < 0).any() or (ps_free < 0).any():
-                fault = "more of a server than is free (rows (4), (5))"
+                fault = "more of a server than its free capacity (rows (4), (5))"
         if fault is not None:
             raise NotAllowedError(
                 f"slot {servers.slot}: job {job} was given {fault}; place jobs with the state's board"

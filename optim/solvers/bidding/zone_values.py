@@ -91,7 +91,7 @@ class ZoneProblem:
         shape = len(self.sure_usd), len(self.groups)
         if self.setup_s.shape != shape or self.move_usd.shape != shape or self.row_of.shape != shape[1:]:
             raise InvalidProblemError(
-                f"setup_s and move_usd must have shape (rows, groups), here {shape}, and row_of shape (groups,)"
+                f"setup_s and move_usd must have shape (rows, groups) = {shape}, and row_of must have shape (groups,)"
             )
         if len({(group.hazards.tick_s, group.hazards.num_ages) for group in self.groups}) != 1:
             raise InvalidProblemError(

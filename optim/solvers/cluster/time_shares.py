@@ -377,8 +377,9 @@ class ShareProgramme:
 
 
 def _require_types(problem: ShareProblem) -> None:
-    if not ((problem.throughput > 0) & (problem.gpus > 0)).any(axis=1).all():
-        raise UnsupportedProblemError("a job can't run on any type of GPU; leave it out")
+    can_run = ((problem.throughput > 0) & (problem.gpus > 0)).any(axis=1)
+    if not can_run.all():
+        raise UnsupportedProblemError(f"job {int(can_run.argmin())} can't run on any type of GPU; leave the job out")
 
 
 def max_min_shares(problem: ShareProblem) -> Shares:

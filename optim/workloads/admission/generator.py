@@ -133,7 +133,7 @@ def check_types(name: str, types: tuple[str, ...]) -> None:
     unknown = [kind for kind in types if kind not in SERVER_TYPES]
     if not types or unknown:
         found = repr(unknown[0]) if unknown else "none"
-        raise InvalidOptionError(f"{name} must be among {', '.join(SERVER_TYPES)}, at least one, got {found}")
+        raise InvalidOptionError(f"{name} must list at least one of {', '.join(SERVER_TYPES)}, got {found}")
 
 
 def draw_servers(types: tuple[str, ...], num_servers: int, num_slots: int, rng: np.random.Generator) -> ServerClasses:

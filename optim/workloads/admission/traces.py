@@ -297,7 +297,9 @@ def cluster_of_nodes(
     ):
         order = rng.permutation(which)
         if number is not None and number > len(order):
-            raise InvalidProblemError(f"{name} must be at most {len(order)}, the trace's usable nodes, got {number}")
+            raise InvalidProblemError(
+                f"{name} must be at most {len(order)}, the number of usable nodes in the trace, got {number}"
+            )
         chosen = _until_full(order, size, total) if number is None else order[:number]
         if not len(chosen):
             raise InvalidProblemError(f"the node list has no usable node for {name}; give a list with such nodes")

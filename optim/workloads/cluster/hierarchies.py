@@ -28,7 +28,7 @@ def parents_first(parent: Mapping[str, str], what: str, root: str = "") -> list[
                     f"{what} {at[:40]!r} is an ancestor of itself, by {' of '.join(chain)[:80]!r}; remove the cycle"
                 )
             if at not in parent:
-                raise InvalidProblemError(f"{what} {at[:40]!r} is a parent but has no row; add it")
+                raise InvalidProblemError(f"{what} {at[:40]!r} is a parent but has no row; add a row for it")
             chain[at] = None
             at = parent[at]
         order.update(dict.fromkeys(reversed(chain)))

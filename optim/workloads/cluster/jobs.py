@@ -58,7 +58,7 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
     unknown = int((table.gpu_type[order] == "").sum()) if table.gpu_type is not None else 0
     if unknown:
         said = "job records no GPU type: it runs" if unknown == 1 else "jobs record no GPU type: they run"
-        notes.append(f"{unknown} {said} on any")
+        notes.append(f"{unknown} {said} on any GPU")
     return np.where(may_run, ratio, np.nan)
 
 

@@ -239,7 +239,7 @@ def _kind_and_name(where: str, document: Any) -> tuple[str, str]:
     kind, version = str(document.get("kind")), str(document.get("apiVersion"))
     if kind not in KINDS or not version.startswith(KINDS[kind]):
         raise InvalidProblemError(
-            f"{where} is of kind {kind[:40]!r} of {version[:40]!r}; supported kinds: {', '.join(KINDS)}; leave it out"
+            f"{where} is of kind {kind[:40]!r} of {version[:40]!r}; supported kinds: {', '.join(KINDS)}; remove the object"
         )
     metadata = document.get("metadata") or {}
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -474,7 +474,7 @@ def _kai_tree(file: QueueFile, num_gpus: int) -> QuotaTree:
         limit = _kai_amount(one, "limit", UNLIMITED)
         if limit < quota[name]:
             raise InvalidProblemError(
-                f"{one.where} has a limit below its quota, or its children's quotas; raise the limit"
+                f"{one.where} has a limit below its quota, or below the sum of its children's quotas; raise the limit"
             )
         gpu = one.section(one.section(one.body, "resources"), "gpu")
         weight = _amount(gpu.get("overQuotaWeight", 1))

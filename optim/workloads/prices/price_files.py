@@ -322,7 +322,7 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
         kind = GPU.search(entry.description)
         kinds = {"OnDemand": False, "Preemptible": True}
         if entry.category.resource_group != "GPU" or kind is None:
-            left_out["no GPU: cores and memory are priced apart"] += 1
+            left_out["no GPU: cores and memory have separate prices"] += 1
         elif entry.category.usage_type not in kinds:
             left_out[f"of usage type {entry.category.usage_type}"] += 1
         elif not entry.pricing_info:

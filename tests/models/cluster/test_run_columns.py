@@ -93,7 +93,7 @@ def test_places_name_gpus_all_or_none(logged, tmp_path, slots):
     changed = arrays["log0.slot"].copy()
     changed[:1] = slots
     said = verdict(tmp_path / "run.npz", {**arrays, "log0.slot": changed})
-    assert "log0.slot must name a GPU for every place, or be -1 for all" in said
+    assert "log0.slot must name a GPU for every entry of log0.gpus, or be -1 everywhere" in said
 
 
 @pytest.mark.parametrize("lost", range(len(STAGES) + 1))

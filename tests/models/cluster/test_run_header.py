@@ -106,8 +106,8 @@ def test_a_field_that_nobody_knows_is_refused(logged, tmp_path, where):
 @pytest.mark.parametrize(
     ("policies", "cause"),
     [
-        (["oasis", "srtf"], "is the run of 'srtf' according to its key"),
-        (["srtf", "optimal"], "is the run of 'oasis' according to its key"),
+        (["oasis", "srtf"], "has the key of a run of 'srtf'"),
+        (["srtf", "optimal"], "has the key of a run of 'oasis'"),
         (["srtf", ""], r"policies\[1\]: "),
         (["srtf", " "], "is not a valid policy name"),
         (["srtf", "a\x1b[31m"], "is not a valid policy name"),
@@ -159,7 +159,7 @@ def test_times_that_are_all_doubled_with_the_figures_are_refused_by_the_keys(tmp
     assert verdict(tmp_path / "own.npz", arrays) == ""
     kept = {**doubled, "settings": header["settings"]}
     said = verdict(tmp_path / "kept.npz", with_header(arrays, json.dumps(kept)))
-    assert "jobs or cluster differ from the digest in its key" in said
+    assert "jobs or cluster differ from the digest in the run's key" in said
 
 
 def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):

@@ -293,8 +293,8 @@ CHEATS = {
     "3 PSs for 2 workers": ({0: allocation([2, 0], [3])}, {}),
     "more units than one job": ({0: allocation([0, 3], [2])}, {}),
     "negative": ({0: allocation([3, -1], [1])}, {}),
-    "more of a server than is free": ({0: allocation([3, 0], [2]), 2: allocation([1, 0], [1])}, {}),
-    "more than its share": (
+    "more of a server than its free capacity": ({0: allocation([3, 0], [2]), 2: allocation([1, 0], [1])}, {}),
+    "more of a server than one job may use": (
         {0: allocation([1, 1], [1, 0])},
         {"ps_servers": None, "share": "0.5"},
     ),

@@ -201,8 +201,8 @@ def test_an_instance_without_jobs_can_be_drawn() -> None:
         ({"arrival_burstiness": -0.1}, "arrival_burstiness must be at least 0"),
         ({"max_share_per_server": 0.0}, "max_share_per_server must be in"),
         ({"min_schedulable": float("nan")}, "min_schedulable must be in"),
-        ({"worker_types": ("p9.huge",)}, "worker_types must be among .* got 'p9.huge'"),
-        ({"ps_types": ()}, "ps_types must be among .* got none"),
+        ({"worker_types": ("p9.huge",)}, "worker_types must list at least one of .* got 'p9.huge'"),
+        ({"ps_types": ()}, "ps_types must list at least one of .* got none"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -53,7 +53,7 @@ def test_types_of_sacct_are_kept(tmp_path):
     cluster = _topology(tmp_path, TYPES)
     jobs = _jobs(tmp_path, cluster)
     assert _machines(jobs, cluster) == {"1": [0, 1], "2": [2], "3": [0, 1, 2], "4": [0, 1]}
-    assert "1 job records no GPU type: it runs on any" in jobs.notes
+    assert "1 job records no GPU type: it runs on any GPU" in jobs.notes
 
 
 def test_the_bound_keeps_types_and_no_note_says_otherwise(tmp_path):

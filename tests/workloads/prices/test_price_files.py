@@ -475,7 +475,7 @@ def test_googles_list_has_gpus_by_region_and_leaves_cores_out(tmp_path):
         ("V100", "us-central1", False, 2.48), ("V100", "us-west1", False, 2.48),
     ]  # fmt: skip
     assert found.left_out == {
-        "no GPU: cores and memory are priced apart": 1, "of usage type Commit1Yr": 1, "in JPY, not in dollars": 1,
+        "no GPU: cores and memory have separate prices": 1, "of usage type Commit1Yr": 1, "in JPY, not in dollars": 1,
     }  # fmt: skip
 
 

@@ -167,7 +167,7 @@ def check_rows(facts: ExactInstance, row: IntArray) -> list[Violation]:
 def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Violation]:
     """Check that (app, slot, count) entries are valid, and use at most the free GPUs of each slot."""
     if entries.ndim != 2 or entries.shape[1] != 3:
-        return [violation(ENTRIES, f"{name} must be (app, slot, count) entries, got shape {entries.shape}")]
+        return [violation(ENTRIES, f"{name} must have rows of app, slot and count, got shape {entries.shape}")]
     if not len(entries):
         return []
     app, slot, count = entries.T

@@ -46,10 +46,10 @@ class Billing(StrEnum):
     def text(self) -> str:
         """Description of the rule in one phrase."""
         return {
-            Billing.AWS_2009: "every started hour at the price of its start, the hour of an eviction free",
-            Billing.AWS_2017: "seconds at the price of their hour's start, the first hour free if interrupted in it",
-            Billing.PER_SECOND: "seconds at the price in force, nothing free",
-            Billing.WHOLE_TICKS: "every started tick in full, nothing free",
+            Billing.AWS_2009: "every started hour costs the price at its start; the hour of an eviction is free",
+            Billing.AWS_2017: "each second costs the price at the start of its hour; a lease that is evicted in its first hour is free",
+            Billing.PER_SECOND: "each second costs the current price; nothing is free",
+            Billing.WHOLE_TICKS: "every started tick is paid in full; nothing is free",
         }[self]
 
 

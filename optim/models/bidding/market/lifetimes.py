@@ -225,7 +225,9 @@ class CommonShocks(ComparesByValue):
         if not ((shocks >= 0) & np.isfinite(shocks)).all():
             raise InvalidProblemError("expected shocks must be finite and at least 0")
         if len(self.own) != len(self.zone) or len(self.by_zone) != len(self.region):
-            raise InvalidProblemError("each kind needs a zone, and each zone a region")
+            raise InvalidProblemError(
+                "own and zone need one entry per kind of machine, by_zone and region one entry per zone"
+            )
         for places, shocks_there, word in ((self.zone, self.by_zone, "zone"), (self.region, self.by_region, "region")):
             if len(places) and not 0 <= places.min() <= places.max() < len(shocks_there):
                 raise InvalidProblemError(

@@ -115,12 +115,14 @@ def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
     """Return a violation if a run's name or digest differs from its key in the settings; files without keys aren't checked."""
     for other, key in zip(record.runs, record.settings.get("keys", ()), strict=False):
         if other is run and not agrees(run.policy, key):
-            said = f"is the run of {name_in(key)[:40]!r} according to its key in the settings"
+            said = f"has the key of a run of {name_in(key)[:40]!r} in the settings"
             return [violation("policies", said, where=run.policy)]
         is_digested = other is run and not record.is_of_earlier_schema
         if is_digested and not key.rpartition(":")[2].startswith(_digest(record)):
             return [
-                violation("jobs", "jobs or cluster differ from the digest in its key in the settings", where=run.policy)
+                violation(
+                    "jobs", "jobs or cluster differ from the digest in the run's key in the settings", where=run.policy
+                )
             ]
     return []
 
@@ -156,7 +158,7 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
         return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
     if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES, *OF_LIMITS)}) != plain:
-        return None, [violation("log", "names no single GPUs, but its rules require them", where=run.policy)]
+        return None, [violation("log", "names no single GPUs, but the run's rules require them", where=run.policy)]
     if why := _why_named(record.jobs, record.cluster):
         return None, [violation("log", f"names no single GPUs, but {why}", where=run.policy)]
     return replay(record.jobs, record.cluster, run.log, run.rules)

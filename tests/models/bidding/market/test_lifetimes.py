@@ -166,7 +166,7 @@ def test_refuses_what_is_no_number_of_shocks():
         CommonShocks(
             zone=np.array([0]), region=np.array([0]), own=np.array([-1.0]), by_zone=np.zeros(1), by_region=np.zeros(1)
         )
-    with pytest.raises(InvalidProblemError, match="each kind needs a zone"):
+    with pytest.raises(InvalidProblemError, match="own and zone need one entry per kind"):
         CommonShocks(
             zone=np.array([0]), region=np.array([0]), own=np.zeros(2), by_zone=np.zeros(1), by_region=np.zeros(1)
         )

@@ -154,7 +154,7 @@ def test_what_a_wrapper_cannot_do_is_said():
     with pytest.raises(InvalidOptionError, match="there are: fail-early"):
         wrap("nonsense", make_policy("fifo", jobs), jobs)
     for name in ("gandiva", "themis", "themis-greedy"):
-        with pytest.raises(UnsupportedProblemError, match="brings its own placement, which isolate can't steer"):
+        with pytest.raises(UnsupportedProblemError, match="chooses GPUs by its own rule, which isolate can't change"):
             simulate(jobs, Cluster.grid("1x1"), wrap("isolate", make_policy(name, jobs), jobs))
     with pytest.raises(UnsupportedProblemError, match="loss curves"):
         simulate(jobs, Cluster.grid("1x1"), wrap("stop-at-gain", make_policy("fifo", jobs), jobs))

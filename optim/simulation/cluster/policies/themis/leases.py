@@ -492,7 +492,7 @@ def _merged(entries: Entries) -> Entries:
 class ThemisGreedy(LeasingPolicy):
     """Serve apps by decreasing rho."""
 
-    assumptions: ClassVar[str] = "an app takes complete gangs, on machines with most free GPUs first"
+    assumptions: ClassVar[str] = "an app takes complete gangs, from the machines with the most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
         """Give apps the GPUs that they can use, by decreasing rho; of apps with equal rho, the lower number comes first."""
