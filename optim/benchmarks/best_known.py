@@ -12,7 +12,7 @@ from optim.models.reference import reference_instance, reference_solution, solve
 SHIPPED = "the shipped solution"
 
 TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
-"""Columns: objective relative to the best known one and to the tightest bound; at most 1 for both senses."""
+"""Columns: objective relative to the best known one and to the tightest bound; at most 1, also for minimisation."""
 
 CERTIFIED = "certified ratio"
 """Column: `Solution.ratio`, one solution's own bound over its objective (maximisation), at least 1."""
@@ -50,7 +50,7 @@ class BestKnown:
         return ", ".join(parts)
 
     def to_best(self, objective: float | None) -> float | None:
-        """Return an objective relative to the best one; at most 1 for both senses."""
+        """Return an objective relative to the best one; at most 1, also for minimisation."""
         return self._share(objective, self.objective)
 
     def to_bound(self, objective: float | None) -> float | None:

@@ -24,9 +24,10 @@ class HeadlineRule:
         Solver or policy of this package, by name.
     baselines
         Solvers or policies to compare with; the first one that has records is used.
-    figure, limit
-        Names of the record's figures: the measure and its proven limit. None stands for the objective, and for the
-        tightest verified bound of the instance.
+    figure
+        Name of the record's column with the measure; None for the objective.
+    limit
+        Name of the record's column with the measure's proven limit; None for the instance's tightest verified bound.
     """
 
     suite: str

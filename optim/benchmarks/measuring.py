@@ -82,7 +82,7 @@ def _restart_peak() -> int | None:
 
 
 MIN_ROUNDS, SIDE_S = 3, 4.0
-"""Minimum rounds, and seconds after which a slow function is no longer timed."""
+"""Minimum number of rounds of each function, and total seconds after which a slow function is no longer timed."""
 
 Call = Callable[[], Any]
 
@@ -117,11 +117,12 @@ def race(
     stop
         Stopping rule, called after each round.
     progress
-        Receives the number of each round, and the milliseconds of the first function.
+        Receives the number of each round, and the milliseconds of the first function of `always`, or else of `calls`.
     always
         Functions that are timed in every round.
     side_s
-        Seconds after which any other function is no longer timed; the rounds end when none remains.
+        Total seconds after which a function that is not in `always` is no longer timed. The rounds end when no function
+        remains.
     """
     times: Times = {name: [] for name in calls}
     shown = next(iter(always or calls))

@@ -53,12 +53,14 @@ class Record:
         Digest of the request; equal keys mean equal work.
     suite
         Name of the suite, None for a single solve.
-    problem, instance, instance_digest, parameters
-        Problem or topic of a study, instance or other subject, its digest, and its statistics.
+    problem
+        Name of the problem, or topic of the study.
+    instance, instance_digest, parameters
+        Name of the instance or of the study's subject, digest of its data, and its statistics.
     solver, options, seed, time_limit_s
         Solver with complete options (including defaults), seed and time limit.
     labels
-        Further labels that the suite gives to the row, such as the name of a price function.
+        Further labels that the suite gives to the record, such as the name of a price function.
     termination, primal, dual, certificate
         Statuses of the solution and the kind of its certificate; None after an error.
     objective, bound, gap, ratio
@@ -77,7 +79,7 @@ class Record:
     verified, violations
         Whether the independent checker accepted every claim, and the first violations.
     load
-        Load of the instance under the decision, or under a relaxation as counted by the solver.
+        Statistics of the load that the decision puts on the instance; for a relaxation, as counted by the solver.
     decision_ms
         Milliseconds per decision of an online solver: count, median, p99, max and quantiles.
     iterations, counts

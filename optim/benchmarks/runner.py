@@ -18,7 +18,7 @@ from optim.execution import AbstractTask, Engine, SerialExecutor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkList:
-    """The work to run, and the skipped pairs."""
+    """The work to run, and the skipped pairs of solver and instance."""
 
     specs: tuple[BenchSpec, ...]
     request: BenchRequest

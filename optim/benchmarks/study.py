@@ -38,8 +38,10 @@ class StudySubject:
 
     Parameters
     ----------
-    name, topic
-        Name, and topic of the study.
+    name
+        Name of the subject.
+    topic
+        Topic of the study.
     drawn_from
         Values that determine the subject; equal values (by their text) mean equal work.
     """
@@ -57,7 +59,7 @@ class StudySubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The result of a study.
+    """The result of one piece of a study.
 
     Parameters
     ----------

@@ -396,7 +396,7 @@ def choose_suites(
     ----------
     words
         Suites or problems; the name of a problem selects its default suite. If `names` is given, it selects the suites, and
-        each word must be one of them or the problem of one.
+        each word must be one of these suites or the problem of one of them.
     names
         Suites selected by option.
     instances_of

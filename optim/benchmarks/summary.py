@@ -24,7 +24,7 @@ WITH_OPTIONS = " ("
 
 
 def named_by_options(records: Sequence[Record]) -> list[Record]:
-    """Return records whose solver names end in the options that have several values on one instance with one seed.
+    """Append to each record's solver name the options that have several values on one instance with one seed.
 
     Merged results can contain such records; by name alone they would count as one solver.
     """
@@ -270,11 +270,13 @@ class PairedComparison:
     ----------
     solver
         Name of the solver.
-    cases, better, worse
-        Numbers of common cases, and of those on which its objective is better or worse than that of the baseline.
+    cases
+        Number of common cases.
+    better, worse
+        Number of common cases on which the solver's objective is better or worse, respectively, than the baseline's.
     of_bound
         Mean over these cases of the objective relative to the tightest verified bound of the instance (or to the best
-        objective without a bound); 1 is optimal for both senses.
+        objective without a bound); 1 is optimal, also for minimisation.
     difference
         Mean of the paired differences in this ratio, positive if the solver is better, with Student's t interval; None
         for fewer than two cases.

@@ -178,7 +178,7 @@ CLAIMED = "claimed bound"
 """Column of the bounds that solvers of other libraries claim, which are not checked; omitted if no record has one."""
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, CERTIFIED, "decision ms", "p99 ms"})
-"""Columns that the table of a study omits if no record has an objective or a bound."""
+"""Columns that a table omits if no record of the suite has an objective or a bound, as in a study."""
 
 MARK = "*"
 """Suffix of a solver that uses future information; a line below the table describes the information."""
@@ -413,7 +413,7 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Drop empty columns of the suite, claimed bounds and ratios; without objectives and bounds, also drop `OF_SOLVES`."""
+    """Drop empty columns: the suite's, claimed bounds and ratios, and `OF_SOLVES` if there is no objective or bound."""
     header = _header(columns)
     is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
     dropped = {name for name in (*columns, CLAIMED, TO_BEST, TO_BOUND) if is_empty[name]}

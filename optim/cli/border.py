@@ -250,7 +250,7 @@ def listening(hint: str) -> Iterator[Interruption]:
     Parameters
     ----------
     hint
-        Text about the consequence of the first Ctrl-C, which prints it.
+        Text about the consequence of the first Ctrl-C; it is printed at that time.
     """
     interruption = Interruption()
     with _reading_signals(partial(_watch, interruption=interruption, hint=hint), _SecondRaises()):
@@ -304,7 +304,7 @@ def _end(read_end: int) -> None:
 
 
 class _SecondRaises:
-    """Handle SIGINT in the main thread: ignore the first (the watcher acts), then raise KeyboardInterrupt."""
+    """Ignore the first SIGINT in the main thread, since `_watch` handles it; raise KeyboardInterrupt at the second."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -316,7 +316,7 @@ class _SecondRaises:
 
 
 def _watch(read_end: int, interruption: Interruption, hint: str) -> None:
-    """Request the interruption at the first SIGINT; exit if the block runs on after a second one."""
+    """Request the interruption at the first SIGINT; exit if the block still runs `GRACE_S` after the second."""
     while received := os.read(read_end, 1):
         if received[0] != signal.SIGINT:
             continue

@@ -67,7 +67,7 @@ class StartChoice:
         Raises
         ------
         InvalidOptionError
-            If it is combined with one of them.
+            If ``--forecast`` is combined with one of `outputs`.
         """
         given = [name for name, value in outputs.items() if value]
         if self.forecast is not None and given:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PANEL = "Output"
 MAX_GROUPS = 20
-"""Maximum users or partitions in a table, the longest waits first."""
+"""Maximum number of users or partitions in a table; those with the longest waits come first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,7 @@ def print_configuration(task: "Comparison", request: "PolicyRequest", name: str)
 
 
 def other_request(now: "PolicyRequest", path: Path, own: "Mapping[str, str]") -> "PolicyRequest":
-    """Return the policy of a settings file with options `own`, and with the options of `now` if that is the same policy."""
+    """Return the request for a settings file's policy: options `own`, and those of `now` if it is the same policy."""
     from optim.simulation.cluster.comparison import PolicyRequest
     from optim.simulation.cluster.what_if import settings_of
 

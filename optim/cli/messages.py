@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Stopped by Ctrl-C."""
     CLOSED_PIPE = 141
-    """The reader of stdout closed the pipe."""
+    """The program that reads stdout closed the pipe."""
 
 
 MAX_CHARACTERS = 700

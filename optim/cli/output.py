@@ -413,7 +413,7 @@ def _bars(patience_s: float) -> Iterator["Bars"]:
     from rich.text import Text
 
     class Figures(TextColumn):
-        """The values of a task and, on the last line, whether code is being compiled."""
+        """A column of the progress bars: the values of a task and, on the last line, whether code is being compiled."""
 
         max_refresh = None
 

@@ -341,7 +341,7 @@ class EngineChoice:
         Parameters
         ----------
         num_short
-            Number of tasks if each is shorter than the start of a process; few such tasks run in this process.
+            Number of tasks, if each takes less time than the start of a process; a few such tasks run in this process.
 
         Raises
         ------

@@ -60,7 +60,7 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
         of the expected file, and `remedy`.
     """
     content = read_bytes(path)
-    # NumPy takes other files for pickles, and its error recommends loading them unsafely.
+    # NumPy takes files of other formats for pickles, and its error recommends loading them unsafely.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         cause = "no archive" if content else "the file is empty"
         raise InvalidProblemError(f"{path}: not {what} ({cause}); {remedy}")
@@ -74,7 +74,7 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
             return arrays
     except InvalidProblemError:
         raise
-    except Exception as error:  # parsers, zip and NumPy raise many types
+    except Exception as error:  # parsers, zip and NumPy raise exceptions of many types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidProblemError(f"{path}: not {what} ({reason}); {remedy}") from error
 
@@ -119,7 +119,7 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
 
 
 def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:
-    """Raise ValueError for an entry that is not an array, and for a name that occurs twice: readers keep the last entry."""
+    """Raise ValueError for an entry that is not an array, and for a name that occurs twice: readers keep only the last."""
     wrong = [name for name in names if names.count(name) > 1 or not isinstance(arrays[name], np.ndarray)]
     if wrong:
         raise ValueError(f"its entry {wrong[0][:40]!r} occurs twice, or is not an array")

@@ -37,7 +37,7 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
 WHOLE_TOL = 1e-6
-"""Largest distance from an integer that is rounded: integer-programming solvers return 0.9999999 for 1."""
+"""Largest distance from an integer at which values are rounded, since integer-programming solvers return 0.9999999 for 1."""
 
 MAX_WHOLE = 2**63
 """Upper limit of the absolute value of integers, which are stored in 64 bits."""
@@ -107,7 +107,7 @@ def _cheap_hash(value: Any) -> int:
         return hash(len(value))
     try:
         return 0 if _is_nan(value) else hash(value)
-    except TypeError:  # such as a mapping
+    except TypeError:  # an unhashable value, such as a mapping
         return 0
 
 

@@ -83,7 +83,7 @@ COUNTER_TOL = 1e-9
 """Tolerance for rounding at each end of a counter's range, relative to the larger of 1 and the end's absolute value."""
 
 MOST = 2.0**53
-"""Largest count: doubles represent all whole numbers up to here."""
+"""Largest count; doubles represent all whole numbers up to this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class CountRange:
     Parameters
     ----------
     low, high
-        Ends, both included.
+        Smallest and largest allowed value.
     is_whole
         Whether the value must be a whole number.
     """
@@ -225,7 +225,7 @@ class AbstractClaims(ABC):
     sentences
         Templates of the sentences in certificates of each kind, with ``{bound}``, ``{tol}`` and the names of `figures`.
     max_gap
-        Largest absolute gap of an optimal solution, in addition to the relative gap.
+        Largest absolute gap of an optimal solution; the relative gap has the limit `OPTIMALITY_TOL`.
     claims
         Names in templates that `why_false_claim` checks.
     objective_text, bound_text, optimality_text
@@ -268,7 +268,7 @@ class AbstractClaims(ABC):
         """Return the recomputed values of counters about the decision and its proof, by name."""
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return the ranges of other counters, by name."""
+        """Return the ranges of the counters that `counts` does not recompute, by name."""
         return {}
 
     def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
@@ -464,7 +464,7 @@ class AbstractClaims(ABC):
         return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
 
     def _why_false(self, template: str, sentence: str) -> str | None:
-        """Return None if a sentence matches a template with correct numbers, "" if its words differ, else what is wrong."""
+        """Return the error in a sentence: None if it is true, "" if its words differ from the template."""
         pattern = "".join(
             re.escape(text) + (f"(?P<{name}>{NUMBER}{FURTHER.get(name, '')})" if name else "")
             for text, name, _, _ in Formatter().parse(template)

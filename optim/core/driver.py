@@ -391,7 +391,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     options_type: ClassVar[type[Any]]
     sense: ClassVar[Sense] = Sense.MAXIMISE
     is_reproducible: ClassVar[bool] = True
-    """Whether equal seeds give equal decisions, bounds and work; if False, only the objective of an optimum is equal."""
+    """Whether equal seeds give equal decisions, bounds and work; if False, only the objectives of proven optima are equal."""
 
     @abstractmethod
     def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:

@@ -154,7 +154,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One row of the formal model, or one claim, that does not hold.
+    """A constraint (row) of the formal model, or a claim, that does not hold.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class ShownDecision(Protocol):
     """A decision with a table and a picture."""
 
     def columns(self, instance: Any = None) -> Columns:
-        """Return the columns of its table; given the instance, with names instead of indices."""
+        """Return the columns of the decision's table, with names instead of indices if the instance is given."""
         ...
 
     def picture(self) -> str:

@@ -93,7 +93,7 @@ class TimeReserve:
 
 @dataclass(frozen=True, slots=True)
 class IterationLimit:
-    """Stop after `limit` iterations of the solver's main loop; `reason` depends on their type (iterations, nodes)."""
+    """Stop after `limit` iterations of the solver's main loop; `reason` (iteration or node limit) depends on the solver."""
 
     limit: int
     reason: Termination = Termination.ITERATION_LIMIT

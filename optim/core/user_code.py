@@ -244,7 +244,7 @@ def _module_of(file: Path, path: str) -> ModuleType:
 
 
 def _remedy(error: BaseException, file: Path) -> str:
-    """Return advice on an error of a file; its folder is not on the module path, because its modules could hide others."""
+    """Return advice on an error of a user's file; its folder is not on the module path, since modules there could hide others."""
     missing = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing and ((file.parent / f"{missing}{ENDING}").is_file() or (file.parent / missing).is_dir()):
         return f"its folder is not on the module path: set PYTHONPATH={str(file.parent)[:MAX_QUOTED]}"
