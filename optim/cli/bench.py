@@ -70,7 +70,7 @@ class SuiteChoice:
         Several,
         option(
             "--suite,--study",
-            "Suites (studies) of the problem; repeatable or comma-separated.",
+            "Suites of the problem, including studies; repeatable or comma-separated.",
             "NAME",
             autocompletion=complete_suite,
         ),
@@ -122,7 +122,7 @@ class SolveChoice:
         int | None,
         option(
             "--histories",
-            "Number of earlier days from which online-learned learns, per instance; shipped if available, else generated.",
+            "Number of earlier days, per instance, from which online-learned learns: shipped days if there are any, else generated ones.",
             "N",
             SOLVING,
             min=0,

@@ -20,7 +20,9 @@ FIGURES = ("overload", "under_time", "used")
 @grouped
 def packing(
     *,
-    risk: Annotated[float, option("--risk", "Allowed share of a phase's samples above its request.", "SHARE")] = 0.05,
+    risk: Annotated[
+        float, option("--risk", "Allowed share of a phase's samples above the request for this phase.", "SHARE")
+    ] = 0.05,
     jobs: Annotated[int, option("--jobs", "Number of jobs to pack.", panel=JOBS, min=2)] = 40,
     learned: Annotated[int, option("--learned", "Number of training containers.", panel=JOBS, min=2)] = 200,
     servers: Annotated[

@@ -105,7 +105,9 @@ def _demand(holds: bool, owed: str, actual: object) -> None:
 
 def check_verifies(trial: Trial) -> None:
     """Demand that the independent checker accepts every claim."""
-    _demand(trial.verification.is_ok, "every claim must verify", [*map(str, trial.verification.violations[:3])])
+    _demand(
+        trial.verification.is_ok, "the checker must accept every claim", [*map(str, trial.verification.violations[:3])]
+    )
 
 
 def check_identity(trial: Trial) -> None:
@@ -219,7 +221,7 @@ def check_without_time(trial: Trial) -> None:
     ended = {Termination.TIME_LIMIT, Termination.COMPLETED, Termination.OPTIMAL, *NO_POINT}
     _demand(
         hurried.termination in ended,
-        "a solve with time limit 0 must end by its limit or regularly",
+        "a solve with time limit 0 must end by its time limit, complete, or find no decision",
         hurried.termination,
     )
     violations = verify(trial.instance, hurried).violations
@@ -240,7 +242,7 @@ def check_instance_untouched(trial: Trial) -> None:
     _ = trial.solution
     _demand(
         trial.problem.write_instance(trial.instance) == trial.document,
-        "the instance must stay as it was",
+        "solving must not change the instance",
         "a change",
     )
 

@@ -219,7 +219,7 @@ def _subjects(options: ChainOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "chain",
     "profiles",
-    "how admission, bidding and auctions move with mini-batch time, gradient size and bandwidth",
+    "how results of admission, bidding and auctions depend on mini-batch time, gradient size and bandwidth",
     kind=ChainWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -81,7 +81,7 @@ def _subjects(options: GeneratorOptions, seed: int) -> Iterator[tuple[StudySubje
 SPEC = register_study(
     "evictions",
     "bidding",
-    "eviction tables of complete price histories (furthest: maximum distance from plain frequencies)",
+    "eviction probabilities from complete price histories (furthest: maximum difference from plain frequencies)",
     kind=EvictionWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -107,7 +107,7 @@ def _subjects(options: LikenessOptions, seed: int) -> Iterator[tuple[StudySubjec
 SPEC = register_study(
     "likeness",
     "phases",
-    "how far generated containers are from given ones in level, idling, autocorrelation and ramps, usual and fitted",
+    "difference of generated from given containers in level, idling, autocorrelation and ramps, by default and fitted parameters",
     kind=LikenessWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -69,7 +69,9 @@ class OnlineOptions:
         check_in("[1, 86400]", self, "tick_s")
         check_in("[2, 1e6]", self, "traces")
         if bool(self.availability) != bool(self.zone):
-            raise InvalidOptionError("availability and zone go together: give --option zone=NAME of the file's zones")
+            raise InvalidOptionError(
+                "availability and zone require each other; give both, with --option zone=NAME for a zone of the file"
+            )
 
 
 SIZES: Mapping[str, OnlineOptions] = MappingProxyType(

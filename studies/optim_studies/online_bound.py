@@ -67,7 +67,9 @@ def fit_chain(is_available: BoolArray) -> AvailabilityChain:
     """
     now, then = is_available[:-1], is_available[1:]
     if not (now & ~then).any() or not (~now & then).any():
-        raise InvalidProblemError("the trace has no machines that come and go; give a longer one")
+        raise InvalidProblemError(
+            "machines never become available, or never become unavailable, in the trace; give a longer trace"
+        )
     return AvailabilityChain(stays=float(then[now].mean()), comes=float(then[~now].mean()))
 
 

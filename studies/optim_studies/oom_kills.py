@@ -206,7 +206,7 @@ def _subjects(options: KillOptions, seed: int) -> Iterator[tuple[StudySubject, M
 SPEC = register_study(
     "oom-kills",
     "phases",
-    "kills after recommendation, with counters of kills, without them and by the Vertical Pod Autoscaler's rule, at equal memory",
+    "kills after a recommendation at equal memory: with and without counters of past kills, and by the Vertical Pod Autoscaler's rule",
     kind=KillWork,
     sizes=SIZES,
     subjects=_subjects,

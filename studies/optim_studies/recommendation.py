@@ -203,7 +203,7 @@ def _subjects(options: ScaleOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "recommendation",
     "phases",
-    "requests for many containers that have run for long, in blocks: time and memory",
+    "time and memory to recommend requests for many long-running containers, in blocks",
     kind=ScaleWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -169,7 +169,7 @@ def _settings(options: WorldOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "themis",
     "auction",
-    "Themis round after round: f, leases, and rivals on the same apps (95 % intervals, Student's t)",
+    "Themis over many rounds: effects of f and of the lease, and rivals on the same apps (95 % intervals, Student's t)",
     kind=ThemisWork,
     sizes=SIZES,
     subjects=_settings,

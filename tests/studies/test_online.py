@@ -31,7 +31,7 @@ def test_a_chain_is_fitted_on_a_file(tmp_path):
     path.write_text("\n".join(["tick,timestamp_local,zone,available,price_usd_per_hour", *rows]) + "\n")
     found = build(availability=str(path), zone="z").findings
     assert (found["stays"], found["comes"]) == (pytest.approx(6 / 7, abs=0.01), pytest.approx(1 / 3, abs=0.02))
-    with pytest.raises(InvalidOptionError, match="go together"):
+    with pytest.raises(InvalidOptionError, match="require each other"):
         OnlineOptions(availability="x.csv")
 
 

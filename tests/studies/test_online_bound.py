@@ -135,7 +135,7 @@ def test_a_fit_counts_changes():
 
 
 def test_traces_without_changes_and_wrong_chances_are_refused():
-    with pytest.raises(InvalidProblemError, match="no machines that come and go"):
+    with pytest.raises(InvalidProblemError, match="machines never become available"):
         fit_chain(np.ones(10, dtype=bool))
     with pytest.raises(InvalidOptionError, match="stays must be"):
         AvailabilityChain(stays=1.1, comes=0.0)

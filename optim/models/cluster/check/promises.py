@@ -58,7 +58,17 @@ def check_promises(
     """
     if not rules.reservation_depth:
         is_silent = all((getattr(log, name) == -1).all() for name in ("estimate_us", "reserved_us", "promised_us"))
-        return [] if is_silent else [violation("promises", "exist, but the policy makes no reservations", where=where)]
+        return (
+            []
+            if is_silent
+            else [
+                violation(
+                    "promises",
+                    "the log has estimates or reserved starts, but the policy makes no reservations",
+                    where=where,
+                )
+            ]
+        )
     try:
         runs = _runs(jobs, log, rules)
         promised = np.flatnonzero(log.promised_us[runs.event] >= 0)
@@ -105,7 +115,7 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
     others = np.ones(len(log), np.bool_)
     others[runs.event] = False
     if any((getattr(log, name)[others] != -1).any() for name in ("estimate_us", "reserved_us", "promised_us")):
-        raise BrokenEventError("are given at events other than starts")
+        raise BrokenEventError("an event other than a start has an estimate or a reserved start")
     stated = jobs.estimate_us[runs.job]
     own = np.full(len(jobs), -1)
     own[runs.job] = runs.estimate
@@ -114,7 +124,7 @@ def _check_form(jobs: Workload, log: EventLog, runs: _Runs, promised: IntArray) 
         at = int(np.flatnonzero(wrong)[0])
         said = f"has an estimate of {runs.estimate[at]} us"
         raise BrokenEventError(
-            f"{_name(jobs, runs.job[at])} {said}, but the job states {int(stated[at])} us, or its estimates differ"
+            f"{_name(jobs, runs.job[at])} {said}, but the job states {int(stated[at])} us, or has another estimate at another start"
         )
     reserved, start = log.reserved_us[runs.event], log.promised_us[runs.event]
     wrong = ((reserved >= 0) != (start >= 0)) | ((start >= 0) & (runs.is_first == 0))
@@ -163,7 +173,7 @@ def _check_owed(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs, be
         is_last = at + 1 == len(changes) or changes[at + 1][0] > time
         if is_last and time >= begins_us and counts[1] and counts[0] < rules.reservation_depth and not counts[2]:
             raise BrokenEventError(
-                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} have one"
+                f"a job waits at {time} us without a reserved start, but fewer than {rules.reservation_depth} jobs have one"
             )
     if not (log.kind == MACHINE_DOWN).any():
         _check_order(jobs, reserved, began)
@@ -231,7 +241,7 @@ def _check_earliest(jobs: Workload, cluster: Cluster, log: EventLog, runs: _Runs
                 held.setdefault(machine, []).append((ends, gpus))
         earliest = _earliest(jobs, cluster, job, made, held)
         if earliest != log.promised_us[runs.event[at]]:
-            said = f"has a start reserved for {int(log.promised_us[runs.event[at]])} us, but estimates at {made} us allow {earliest} us"
+            said = f"has a start reserved for {int(log.promised_us[runs.event[at]])} us, but by the estimates at {made} us it can start at {earliest} us"
             raise BrokenEventError(f"{_name(jobs, job)} {said}")
 
 

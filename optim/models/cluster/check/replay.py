@@ -68,7 +68,7 @@ class AttemptTracker:
                     "repeats a job after its last attempt" if is_last else "gives up a job that has an attempt left"
                 )
         elif self.left and (kind == END or spent >= self.fails):
-            raise BrokenEventError("continues an attempt beyond its failure")
+            raise BrokenEventError("continues an attempt beyond the time at which it fails")
 
     def fail(self, time: int) -> None:
         """Advance to the next attempt."""
@@ -122,7 +122,7 @@ class Machines:
         if self.doomed and (kind != KILLED_BY_OUTAGE or time != self.when):
             raise BrokenEventError(f"precedes the crash of job {min(self.doomed)}, whose machine has failed")
         if kind == KILLED_BY_OUTAGE and job not in self.doomed:
-            raise BrokenEventError("crashes a job none of whose machines has just failed")
+            raise BrokenEventError("crashes a job although none of its machines has just failed")
         self.doomed.discard(job)
 
     def change(self, kind: int, time: int, places: Sequence[tuple[int, int]], holders: Iterable[int]) -> int:
@@ -133,7 +133,9 @@ class Machines:
             raise BrokenEventError("must name one machine of the cluster, with 0 GPUs")
         machine = places[0][0]
         if self.down[machine] == (kind == MACHINE_DOWN):
-            raise BrokenEventError(f"{'fails' if kind == MACHINE_DOWN else 'repairs'} machine {machine} twice")
+            raise BrokenEventError(
+                f"{'fails' if kind == MACHINE_DOWN else 'repairs'} machine {machine}, which is already {'down' if kind == MACHINE_DOWN else 'up'}"
+            )
         self.down[machine], self.when = kind == MACHINE_DOWN, time
         self.doomed = set(holders)
         return machine
@@ -187,7 +189,7 @@ class _Job:
         if kind == END and work < self.duration:
             raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
         if kind == END and run and self.work + (run - 1) * PPM // slowdown >= self.duration:
-            raise BrokenEventError("ends a job after its work was done")
+            raise BrokenEventError("ends a job later than its work was done")
         if kind != END and not self.fate.left and work >= self.duration:
             raise BrokenEventError("stops a job whose work is done")
         self.fate.check(run, kind)
@@ -417,16 +419,16 @@ class _ReplayState:
         for machine, gpu in places:
             tenants = self.on[machine][gpu]
             if rules.is_shared and sum(self.share[j] for j in tenants) > WHOLE:
-                raise BrokenEventError(f"takes more of GPU {gpu} of machine {machine} than is left")
+                raise BrokenEventError(f"takes a larger share of GPU {gpu} of machine {machine} than is free")
             if not rules.is_shared and len(tenants) > rules.jobs_a_gpu:
                 raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't free")
             if jobs.gpu_type_slowdown_ppm.shape[1] and jobs.gpu_type_slowdown_ppm[job, cluster.kind[machine]] == 0:
-                raise BrokenEventError("takes a GPU of a type on which it can't run")
+                raise BrokenEventError("takes a GPU of a type on which the job can't run")
         for machine in {machine for machine, _ in places}:
             here = [j for tenants in self.on[machine] for j in tenants]
             cpu, memory = (sum(asks[here].tolist()) for asks in (jobs.cpu_milli, jobs.memory_mib))
             if cpu > round(cluster.cpus[machine] * 1000) or memory > round(cluster.memory_gb[machine] * 1024):
-                raise BrokenEventError(f"asks for more vCPU or memory than machine {machine} has left")
+                raise BrokenEventError(f"needs more vCPU or memory than is free on machine {machine}")
 
     def slowdown(self, job: int) -> int:
         """Return a running job's slowdown, given the present co-located jobs."""

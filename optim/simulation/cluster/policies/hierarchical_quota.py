@@ -321,7 +321,7 @@ def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
             said = "has node labels that no machine matches" if known else "matches no GPU type of the cluster"
             raise InvalidProblemError(
                 f"flavor {flavor[:40]!r} {said} ({', '.join(cluster.names_of_gpus)[:80]}); give a "
-                "ResourceFlavor with such a node label, or a cluster without types"
+                "ResourceFlavor whose node label is one of these types, or a cluster without types"
             )
         found.append(kinds[cluster.kind])
     return found

@@ -66,7 +66,7 @@ def test_a_promise_of_easy_that_is_dropped_or_moved_is_refused(seed):
             moved[event] += more
             assert _said(jobs, cluster, replace(log, promised_us=moved))
         gone = {name: np.where(np.arange(len(log)) == event, -1, getattr(log, name)) for name in PROMISES[1:]}
-        assert "fewer than 1 have one" in _said(jobs, cluster, replace(log, **gone))
+        assert "fewer than 1 jobs have one" in _said(jobs, cluster, replace(log, **gone))
     for event in np.flatnonzero(log.kind == Event.START).tolist():
         other = log.estimate_us.copy()
         other[event] += 1
@@ -148,7 +148,7 @@ def test_a_promise_stands_at_a_first_start_of_a_policy_that_reserves():
     for name in PROMISES:
         column = getattr(log, name).copy()
         column[log.kind == Event.END] = 7
-        assert "other than starts" in _said(jobs, cluster, replace(log, **{name: column}))
+        assert "other than a start" in _said(jobs, cluster, replace(log, **{name: column}))
     early = replace(log, reserved_us=np.where(log.promised_us >= 0, 4 * US, -1))
     assert "from its submission to its first start" in _said(jobs, cluster, early)
 
@@ -201,4 +201,4 @@ def test_a_job_has_one_estimate_in_all_of_its_runs():
     log = _log(rows, [9], [-1], [-1])
     assert not _said(jobs, Cluster.grid("1x1"), log)
     other = replace(log, estimate_us=np.array([9 * US, -1, 8 * US, -1]))
-    assert "or its estimates differ" in _said(jobs, Cluster.grid("1x1"), other)
+    assert "or has another estimate at another start" in _said(jobs, Cluster.grid("1x1"), other)
