@@ -248,6 +248,6 @@ def _panel(axes: "Axes | None", height: float) -> "Axes":
 def _figure_of(panel: "Axes") -> "Figure":
     figure = panel.get_figure(root=True)
     if figure is None:
-        raise NotAllowedError("these axes belong to no figure any more; give others")
+        raise NotAllowedError("these axes no longer belong to a figure; give other axes")
     keep_texts_plain(panel)
     return figure

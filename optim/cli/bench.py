@@ -640,7 +640,9 @@ def _requested(
     specs = choose_suites(tuple(words), split_list(suites.suite), instances_of=problem, is_profiled=is_profiled)
     is_own = sources is not None or wanted.profile is not None
     if is_own and suites.size != SMALL and any(spec.name == spec.problem for spec in specs):
-        raise InvalidOptionError("--size applies to built-in instances only; omit it, or the instances that you name")
+        raise InvalidOptionError(
+            "--size applies only to built-in instances; omit --size, or the instances that you name"
+        )
     if solving.histories is not None:
         _check_histories(solving, specs)
     request = BenchRequest(
@@ -667,9 +669,11 @@ def _check_histories(solving: SolveChoice, specs: "Sequence[BenchSpec]") -> None
     """Raise if ``--histories`` has no effect on this run."""
     solvers = split_list(solving.solver)
     if all(spec.name != DEFAULT_PROBLEM for spec in specs):
-        raise InvalidOptionError(f"--histories applies to the suite {DEFAULT_PROBLEM!r}; add it, or omit --histories")
+        raise InvalidOptionError(
+            f"--histories applies only to the suite {DEFAULT_PROBLEM!r}; add this suite, or omit --histories"
+        )
     if solvers and LEARNER not in solvers:
-        raise InvalidOptionError(f"--histories applies to the solver {LEARNER!r}; add --solver {LEARNER}")
+        raise InvalidOptionError(f"--histories applies only to the solver {LEARNER!r}; add --solver {LEARNER}")
     if solving.history is not None:
         raise InvalidOptionError("--history and --histories exclude each other; give one")
 

@@ -196,7 +196,7 @@ def _failed(error: OSError) -> ExitCode:
         return error_exit(
             f"{where}{error.strerror}; raise the limit with 'ulimit -n 1024', or use fewer processes", ExitCode.NOTHING
         )
-    return error_exit(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
+    return error_exit(f"{where}{error.strerror or error}; free some space or choose another path", ExitCode.NOTHING)
 
 
 def _lacks_device() -> bool:

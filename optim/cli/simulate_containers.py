@@ -173,7 +173,7 @@ def _check_untuned(multipliers: Sequence[float], required: Mapping[str, str], *,
         return
     for name in required:
         if name in TUNED_TO:
-            raise InvalidOptionError(f"--require {name} applies to tuned policies only; omit it, or --multipliers")
+            raise InvalidOptionError(f"--require {name} applies only to tuned policies; omit it, or omit --multipliers")
     if is_placed:
         raise InvalidOptionError(
             "--multipliers runs policies in this process and prints no intervals; omit --resamples, --engine, "

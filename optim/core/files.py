@@ -227,13 +227,13 @@ def check_folder(path: str | Path) -> None:
     """
     folder = Path(os.path.realpath(path)).parent
     if Path(path).is_dir():
-        raise _cant_be_written(path, "it is a folder; choose another place")
+        raise _cant_be_written(path, "it is a folder; choose another path")
     if _is_written_through(path):
         return
     if not folder.is_dir():
-        raise _cant_be_written(path, f"there is no folder {Path(path).parent}; choose another place")
+        raise _cant_be_written(path, f"there is no folder {Path(path).parent}; choose another path")
     if not os.access(folder, os.W_OK):
-        raise _cant_be_written(path, f"the folder {Path(path).parent} is not writable; choose another place")
+        raise _cant_be_written(path, f"the folder {Path(path).parent} is not writable; choose another path")
     _check_not_read_only(path)
 
 
@@ -257,7 +257,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         return
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise _cant_be_written(path, "it is a folder; choose another place")
+        raise _cant_be_written(path, "it is a folder; choose another path")
     _check_not_read_only(path)
     _sweep(target)
     try:
@@ -314,7 +314,7 @@ def _check_not_read_only(path: str | Path) -> None:
     """Raise if a file is read-only; a rename would replace it regardless."""
     target = Path(path)
     if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & ANYBODY_WRITES):
-        raise _cant_be_written(path, "it is read-only; choose another place, or allow writing to it")
+        raise _cant_be_written(path, "it is read-only; choose another path, or allow writing to it")
 
 
 def _permissions(path: Path) -> int:
@@ -334,7 +334,7 @@ def _is_written_through(path: str | Path) -> bool:
     except OSError:
         return False
     if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise _cant_be_written(path, "it is a block device or a socket; choose another place")
+        raise _cant_be_written(path, "it is a block device or a socket; choose another path")
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 

@@ -160,7 +160,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     """
     if tables.ndim != 3 or 0 in tables.shape[1:] or value.shape != tables.shape[:2]:
         raise InvalidOptionError(
-            "tables must have shape (jobs, slots, largest Y + 1), none of the last two 0, and value must have shape (jobs, slots), "
+            "tables must have shape (jobs, slots, largest Y + 1) with at least one slot and one Y, and value must have shape (jobs, slots), "
             f"got {tables.shape} and {value.shape}"
         )
     return gpu.on_cuda(  # type: ignore[no-any-return]

@@ -149,7 +149,7 @@ def require_phases(phase: IntArray | None) -> IntArray:
         If phases are unknown.
     """
     if phase is None:
-        raise UnsupportedProblemError("this policy needs phases; create the world with phase labels")
+        raise UnsupportedProblemError("this policy needs phases; create its `World` with phase labels")
     return phase
 
 
@@ -287,7 +287,7 @@ def make_plan(world: World, name: str) -> Plan:
         raise InvalidOptionError(f"policy {name!r} is a bound and has no multiplier; compare policies with it instead")
     traits = _traits(name)
     if Trait.PHASES in traits and world.phase is None:
-        raise UnsupportedProblemError(f"policy {name!r} needs phases; create the world with phase labels")
+        raise UnsupportedProblemError(f"policy {name!r} needs phases; create the `World` with phase labels")
     entry = find_policy("containers", name)
     start: Callable[..., Any] = _user_policy(name) if entry is None else entry.make
     if Trait.PLAN in traits:

@@ -338,7 +338,7 @@ class Controller:
             )
         if set(self.roles.backups) != {STORAGE}:
             raise NotAllowedError(
-                f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints can be written only in stages with copies in the storage"
+                f"in stage {self.roles.stage}, copies of the parameters are on reliable machines; checkpoints need a stage with copies in the storage"
             )
         self._copy_shards(self.flow.read_clock)
 

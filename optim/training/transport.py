@@ -77,7 +77,7 @@ class InProcess:
 
     def _place(self, machine: str) -> None:
         if machine in self.machines:
-            raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a unique name")
+            raise NotAllowedError(f"a machine named {machine!r} exists already; give each machine a unique name")
         self.machines[machine] = Machine(machine, self._application)
         self.inboxes[machine] = deque()
         self.outboxes.setdefault(machine, deque())

@@ -284,7 +284,7 @@ def test_joining_runs_nothing_and_refuses_what_says_how(apart, words):
     ("words", "cause"),
     [
         (("--no-report", "--report", "page.html"), "exclude each other; give one"),
-        (("--size", "full"), "--size applies to built-in instances only"),
+        (("--size", "full"), "--size applies only to built-in instances"),
         (("--histories", "2"), "add --solver online-learned"),
         (("--histories", "2", "--history", "x.json", "--solver", "online-learned"), "exclude each other; give one"),
     ],
@@ -299,7 +299,7 @@ def test_options_that_would_change_nothing_are_refused(folder, words, cause):
 def test_earlier_days_are_of_the_suite_that_learns_from_them():
     result = CliRunner().invoke(app, ["bench", "dummy", "--solver", "idle", "--histories", "2"])
     assert result.exit_code == 2
-    assert "--histories applies to the suite 'admission'" in result.stderr
+    assert "--histories applies only to the suite 'admission'" in result.stderr
 
 
 def test_a_single_suite_with_many_records_becomes_one_row_per_solver(capsys):

@@ -117,7 +117,7 @@ def printing(words, stdout, **environment):
 def test_what_finds_no_room_ends_in_one_line(words):
     with open("/dev/full", "w") as full:
         code, lines = printing(words, full)
-    assert (code, lines) == (1, ["optim: error: No space left on device; free some space or choose another place"])
+    assert (code, lines) == (1, ["optim: error: No space left on device; free some space or choose another path"])
 
 
 @pytest.mark.parametrize("words", PRINTING)

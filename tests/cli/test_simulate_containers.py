@@ -196,7 +196,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
         (("--multipliers", "1", "--resamples", "20"), "omit --resamples, --engine"),
         (("--multipliers", "1", "--processes", "2"), "--multipliers runs policies in this process"),
         (("--multipliers", "1", "--engine", "dask"), "--multipliers runs policies in this process"),
-        (("--multipliers", "1", "--require", "kills=0.2"), "kills applies to tuned policies only"),
+        (("--multipliers", "1", "--require", "kills=0.2"), "kills applies only to tuned policies"),
         (("--by-time", "--test-share", "0.4"), "omit --test-share"),
         (("--cycle-minutes", "nan", "--policy", "static", *SMALL), "cycle_s must be positive"),
         (("--cycle-minutes", "inf", "--policy", "static", *SMALL), "cycle_s must be positive"),

@@ -299,7 +299,7 @@ def test_a_plans_floats_become_whole_numbers_or_are_refused():
         ([(-1, 1, 0, 1)], r"got \(-1, 1, 0, 1\)"),
         (
             [(0, 1, 0, 1), (0, 0, 0, 1), (0, 1, 0, 2)],
-            r"two rows of job, slot and server \(0, 1, 0\); add their counts up",
+            r"two rows for the same job, slot and server \(0, 1, 0\); add their counts up",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def test_all_machines_lost_go_back_to_the_clock_that_was_saved():
 
 def test_a_run_with_copies_on_reliable_machines_or_under_way_is_not_saved():
     tiered = trained(ClusterOptions(), 3, **{"add-reliable": ("r",), "add-transient": ("a", "b")})
-    with pytest.raises(NotAllowedError, match="keeps its copies on reliable machines"):
+    with pytest.raises(NotAllowedError, match="copies of the parameters are on reliable machines"):
         tiered.controller.save()
     busy = trained(TRADITIONAL, 3, **{"add-transient": ("a",)})
     busy.controller.resume(5)

@@ -94,7 +94,7 @@ class AbstractOptimiser(ABC):
         if isinstance(self.learning_rate, jax.Array):  # a JAX array has no hash
             if self.learning_rate.ndim:
                 raise InvalidOptionError(
-                    f"learning_rate must be one number, got shape {self.learning_rate.shape}; for several, map over it with jax.vmap"
+                    f"learning_rate must be one number, got shape {self.learning_rate.shape}; for several rates, map over the rate with jax.vmap"
                 )
             object.__setattr__(self, "learning_rate", float(self.learning_rate))
         check_in("(0, inf)", self, "learning_rate")

@@ -122,7 +122,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     """
     if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
         raise InvalidOptionError(
-            f"rows must be a vector of integers, got shape {rows.shape} of {rows.dtype}; pass numbers of the table's rows"
+            f"rows must be a vector of integers, got shape {rows.shape} of {rows.dtype}; pass indices of the table's rows"
         )
     if values.shape != (len(rows), layout.width):
         raise InvalidOptionError(

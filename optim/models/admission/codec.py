@@ -281,7 +281,9 @@ def fields_from_document(document: AdmissionDocument) -> dict[str, Any]:
         ps_servers = _servers("ps_servers", disjoint[1], horizon, num_resources)
     else:
         if disjoint != (UNSET, UNSET):
-            raise InvalidProblemError("shared_servers excludes worker_servers and ps_servers; give one or the other")
+            raise InvalidProblemError(
+                "shared_servers excludes worker_servers and ps_servers; give shared_servers, or the other two"
+            )
         worker_servers = ps_servers = _servers("shared_servers", document.shared_servers, horizon, num_resources)
     share = document.max_share_per_server
     return {
@@ -480,7 +482,7 @@ def _segments(job: JobDocument, i: int) -> list[SegmentDocument]:
             raise InvalidProblemError(f"jobs[{i}] needs worker and ps demands, or segments")
         return [SegmentDocument(start=0, worker=job.worker, ps=job.ps)]
     if not isinstance(job.worker, UnsetType) or not isinstance(job.ps, UnsetType):
-        raise InvalidProblemError(f"jobs[{i}].segments excludes worker and ps; give one or the other")
+        raise InvalidProblemError(f"jobs[{i}].segments excludes worker and ps; give segments, or worker and ps")
     return job.segments
 
 

@@ -506,7 +506,7 @@ def validate(instance: AdmissionData) -> None:
         raise InvalidProblemError(f"resources must be distinct names, at least one, got {list(instance.resources)}")
     if not 0 <= instance.min_utility_share <= 1:
         raise InvalidProblemError(
-            f"min_utility must be in [0, 1] (a share of f(0)), got {float(instance.min_utility_share)}"
+            f"min_utility must be in [0, 1] (a share of the utility f(0) at delay 0), got {float(instance.min_utility_share)}"
         )
     share = instance.max_share_per_server
     if share is not None and not 0 < share <= 1:

@@ -140,7 +140,7 @@ def _sorted_rows(rows: Iterable[Iterable[float]], side: str) -> IntArray:
     same = (np.diff(ordered[:, :COUNT], axis=0) == 0).all(axis=1)
     if same.any():
         raise InvalidProblemError(
-            f"a plan's {side} have two rows of job, slot and server {tuple(ordered[:-1][same][0, :COUNT].tolist())}; add their counts up"
+            f"a plan's {side} have two rows for the same job, slot and server {tuple(ordered[:-1][same][0, :COUNT].tolist())}; add their counts up"
         )
     return ordered
 

@@ -266,7 +266,7 @@ def _dense(rows: list[tuple[int, int, int, float]], num_classes: int, instance: 
     for place, price in distinct(((tuple(row[:3]), row[3]) for row in rows), "price of class, slot, resource").items():
         if any(index >= size for index, size in zip(place, prices.shape, strict=True)):
             raise InvalidProblemError(
-                f"solution: the price of class, slot, resource {place} is outside the instance's {prices.shape}"
+                f"solution: the price of class, slot, resource {place} is outside the instance's (classes, slots, resources) = {prices.shape}"
             )
         prices[place] = price
     return prices

@@ -164,7 +164,7 @@ class AppProfile:
             self.trials or self.combine is not Combine.ALL or self.estimator is not Estimator.AGGREGATE
         ):
             raise InvalidProblemError(
-                "needs cannot be combined with trials, combine=best or estimator=split; remove one of them"
+                "`needs` excludes trials, combine=best and estimator=split; remove `needs`, or the others"
             )
         if self.needs is None and not any(trial.work_min > 0 for trial in self.trials):
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")

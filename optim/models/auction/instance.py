@@ -224,7 +224,7 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
         or (np.diff(bids.named_row) < 0).any()
     ):
         raise InvalidProblemError(
-            "bids: named_row must be ascending, and named_machine and named_gpus must have one entry for each of its entries"
+            "bids: named_row must be ascending, and named_machine and named_gpus must have the same length"
         )
     outside = (bids.named_machine < 0) | (bids.named_machine >= instance.cluster.num_machines)
     for e in np.flatnonzero(outside)[:1]:
@@ -237,5 +237,5 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
     is_named = bids.locality == Locality.NAMED
     if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
         raise InvalidProblemError(
-            "bids: a row that names machines needs at least 1 GPU on each, and these must add up to its number of GPUs"
+            "bids: in a row that names machines, each must have at least 1 GPU, and their GPUs must add up to the row's"
         )

@@ -382,7 +382,7 @@ def _outlook(document: BiddingDocument) -> Outlook:
             entries = getattr(bid, name)
             if len(entries) != size:
                 raise InvalidProblemError(
-                    f"bids[{j}].{name} must have one entry per scenario, {size}, got {len(entries)}"
+                    f"bids[{j}].{name} must have one entry for each of the {size} scenarios, got {len(entries)}"
                 )
     charges = [
         [_micro(usd, f"bids[{j}].charges_usd") for usd in list(bid.charges_usd or ())] for j, bid in enumerate(bids)
@@ -402,7 +402,9 @@ def _caps(documents: Sequence[CapDocument], size: int) -> Caps:
     for r, cap in enumerate(documents):
         weight = [1.0] * size if isinstance(cap.weights, UnsetType) else cap.weights
         if len(weight) != size:
-            raise InvalidProblemError(f"caps[{r}].weights must have one entry per bid, {size}, got {len(weight)}")
+            raise InvalidProblemError(
+                f"caps[{r}].weights must have one entry for each of the {size} bids, got {len(weight)}"
+            )
         weights.append(weight)
     return Caps(
         names=tuple(cap.name for cap in documents),

@@ -178,7 +178,7 @@ def _validate_curve(curve: Scalability) -> None:
     if curve.kind is CurveKind.POINTS:
         points = np.array([(0.0, 0.0), *curve.points])
         if len(points) < 2 or (np.diff(points[:, 0]) <= 0).any():
-            raise InvalidProblemError("scalability.points must be ascending in V and start beyond 0")
+            raise InvalidProblemError("scalability.points must have ascending values of V, all above 0")
         if not (points <= LARGEST).all():
             raise InvalidProblemError(f"scalability.points must be at most {LARGEST:g}, got {points.max()}")
         slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
@@ -206,11 +206,11 @@ def _validate_survival(instance: BiddingData) -> None:
         return
     if survival.capacity.shape != (len(instance.bids),):
         raise InvalidProblemError(
-            f"survival.capacity must hold one value per bid, {len(instance.bids)}, got shape {survival.capacity.shape}"
+            f"survival.capacity must hold one value for each of the {len(instance.bids)} bids, got shape {survival.capacity.shape}"
         )
     if len(survival.shocks.zone) != len(instance.markets):
         raise InvalidProblemError(
-            f"survival.zone and survival.by_market must have one value per market, {len(instance.markets)}, "
+            f"survival.zone and survival.by_market must have one value for each of the {len(instance.markets)} markets, "
             f"got {len(survival.shocks.zone)}"
         )
 
@@ -245,7 +245,7 @@ def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingData) -> None
         )
     if outlook.charge_micro.shape != shape or outlook.evicted_s.shape != shape:
         raise InvalidProblemError(
-            f"bids[].charges_usd and bids[].evicted_s must have one entry per scenario, {shape[1]}"
+            f"bids[].charges_usd and bids[].evicted_s must have one entry for each of the {shape[1]} scenarios"
         )
     length = outlook.slot_s * outlook.num_slots
     if (outlook.charge_micro < 0).any() or (outlook.evicted_s < -1).any() or (outlook.evicted_s >= length).any():

@@ -138,14 +138,14 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
             if j >= instance.num_bids:
                 raise InvalidProblemError(
                     f"solution: bid {j} is taken, but the instance has only {instance.num_bids} bids; "
-                    "check that the two belong together"
+                    "check that the solution belongs to this instance"
                 )
             for name, actual in zip(("market", "delta_usd"), _labels(instance, j), strict=True):
                 stated = getattr(entry, name)
                 if stated is not UNSET and stated != actual:
                     raise InvalidProblemError(
                         f"solution: {name} of bid {j} is stated as {stated!r}, but is {actual!r} in the instance; "
-                        "check that the two belong together"
+                        "check that the solution belongs to this instance"
                     )
             counts[j] = entry.count
         return FootprintPlan.of(counts)
@@ -221,12 +221,12 @@ def _multipliers(document: MultipliersDocument, num_covers: int) -> Multipliers:
     cover = np.zeros(num_covers)
     for number, price in distinct(document.cover, "the price of cover").items():
         if number >= num_covers:
-            raise InvalidProblemError(f"solution: the proof names cover {number}, but has {num_covers} covers")
+            raise InvalidProblemError(f"solution: the proof names cover {number}, but has only {num_covers} covers")
         cover[number] = price
     eviction = np.zeros(len(document.point))
     for cell, share in distinct(document.eviction, "the eviction share of cell").items():
         if cell >= len(eviction):
-            raise InvalidProblemError(f"solution: the proof names cell {cell}, but has {len(eviction)} points")
+            raise InvalidProblemError(f"solution: the proof names cell {cell}, but has only {len(eviction)} cells")
         eviction[cell] = share
     return Multipliers(
         point=np.array(document.point, dtype=np.float64),

@@ -78,7 +78,9 @@ class Cluster(ComparesByValue):
             raise InvalidProblemError("a cluster must have at least one machine, and every machine at least one GPU")
         fill_columns(self, len(gpus), "machine")
         if {len(self.gpu_types), len(self.partitions)} - {0, len(self.kinds)}:
-            raise InvalidProblemError("gpu_types and partitions must have an entry for each of kinds, or be left out")
+            raise InvalidProblemError(
+                "gpu_types and partitions must have one entry for each entry of kinds, or be omitted"
+            )
         if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
             raise InvalidProblemError("kinds must be distinct, non-empty names; rename duplicate types of GPU")
         check_ranges(self)

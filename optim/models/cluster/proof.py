@@ -180,7 +180,7 @@ class Worth(ComparesByValue):
         is_whole = self.theta.ndim == 2 and self.theta.shape[1] == 3 and self.price.ndim == 1
         if not is_whole or not 1 <= self.slot_us <= LATEST_US:
             raise InvalidProblemError(
-                f"theta must have shape (jobs, 3), price shape (slots,), and slot_us must lie in 1..{LATEST_US}"
+                f"theta must have shape (jobs, 3), price must have shape (slots,), and slot_us must lie in 1..{LATEST_US}"
             )
         if not ((abs(self.theta) <= MAX_PRICE).all() and (self.price <= MAX_PRICE).all()):
             raise InvalidProblemError(f"theta and prices must be finite, and at most {MAX_PRICE:g}")

@@ -344,7 +344,7 @@ class RunArrays:
             missing = [name for name in names if name not in there]
             is_due |= len(missing) < len(names)
             if is_due and missing:
-                raise InvalidProblemError(f"{missing[0]} is missing, which other parts of the file require")
+                raise InvalidProblemError(f"{missing[0]} is missing, but other parts of the file require it")
 
     def check_all_read(self) -> None:
         """Check that all arrays have been read."""

@@ -205,7 +205,9 @@ class Workload(ComparesByValue):
         if not np.isfinite(self.loss).all():
             raise InvalidProblemError("loss must be finite; omit it if it isn't known")
         if self.submit_us[0] < 0 or (np.diff(self.submit_us) < 0).any():
-            raise InvalidProblemError("jobs must be sorted by submission, from 0 on; sort them first")
+            raise InvalidProblemError(
+                "jobs must be sorted by submission time, and the first time must be at least 0; sort them first"
+            )
         check_ranges(self)
         for label, names in LABELS.items():
             values, known = getattr(self, label), len(getattr(self, names))

@@ -382,7 +382,7 @@ def _played(
     workers = sum(lease.gpus for lease in leases)
     if workers + len(leases) > options.max_processes:
         raise UnsupportedProblemError(
-            f"a round has {workers + len(leases)} workers and servers, more than max_processes {options.max_processes}; raise it"
+            f"a round has {workers + len(leases)} workers and servers, more than max_processes {options.max_processes}; raise max_processes"
         )
     turns = []
     for lease in leases:

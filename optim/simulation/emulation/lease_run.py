@@ -68,7 +68,7 @@ def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
     leases = max(len(held) for timeline in timelines for held in _held(timeline))
     if leases > max_processes:
         raise UnsupportedProblemError(
-            f"a policy holds {leases} leases at once, more than max_processes {max_processes}; raise it"
+            f"a policy holds {leases} leases at once, more than max_processes {max_processes}; raise max_processes"
         )
     low, high = 0, 1  # low leads to too many processes, high does not
     while most(high) > max_processes:

@@ -146,7 +146,7 @@ def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
     if at_once > options.max_processes:
         raise UnsupportedProblemError(
             f"the plan has {at_once} workers and servers in one slot, more than max_processes {options.max_processes}; "
-            "raise it, or choose a smaller instance"
+            "raise max_processes, or choose a smaller instance"
         )
 
 

@@ -614,7 +614,7 @@ class ZoneStarts:
         if time_s < self.market.time_s[0] or first >= self.num_starts:
             begin, end = (time_text(int(self.market.time_s[tick])) for tick in (0, max(0, self.num_starts - 1)))
             raise InvalidOptionError(
-                f"a job cannot start at {time_text(time_s)}: the traces and the deadline allow {begin} to {end}"
+                f"a job cannot start at {time_text(time_s)}: the traces and the deadline allow starts from {begin} to {end}"
             )
         return first
 

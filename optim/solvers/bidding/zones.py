@@ -60,7 +60,7 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     rows = np.unique(state_class, return_index=True)[1]
     if (ticks + 1) * (steps + 1) * (KINDS * market.num_zones + len(rows)) > MAX_VALUES:
         raise InvalidOptionError(
-            f"a job of {job.work_s} s with {job.slack_s} s of slack needs more than a GiB in steps of {unit} s, the common "
+            f"a job of {job.work_s} s with {job.slack_s} s of slack needs more than a GiB of memory in time steps of {unit} s, the common "
             f"divisor of ticks ({tick_s} s) and set-ups; give an earlier deadline, or set-ups with a larger common divisor"
         )
     costs = place_costs(market, job, first, billing)

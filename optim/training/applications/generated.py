@@ -83,7 +83,7 @@ def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
         items.append(words[1])
         values.append(value)
     if not values:
-        raise InvalidProblemError(f"{path}: no ratings; give lines of user item rating")
+        raise InvalidProblemError(f"{path}: no ratings; each line must be: user item rating")
     _, user = np.unique(np.array(users), return_inverse=True)
     _, item = np.unique(np.array(items), return_inverse=True)
     order = np.lexsort((item, user))
@@ -109,7 +109,7 @@ def read_examples(path: str) -> tuple[Vector, IntArray]:
         if min(pairs, default=1) < 1 or not all(map(np.isfinite, [rows[-1][0], *pairs.values()])):
             raise _wrong(path, number, "label index:value ..., indices from 1 and finite values")
     if not rows:
-        raise InvalidProblemError(f"{path}: no examples; give lines of label index:value ...")
+        raise InvalidProblemError(f"{path}: no examples; each line must be: label index:value ...")
     width = max((max(pairs, default=1) for _, pairs in rows), default=1)
     check_limit("cells", len(rows) * width, f"{path}: examples times features")
     values = np.zeros((len(rows), width), dtype=np.float32)

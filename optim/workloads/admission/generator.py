@@ -523,7 +523,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw
     raise InvalidOptionError(
         f"min_schedulable must be at most {1 - len(stuck) / options.num_jobs:.2f} on these servers, got "
         f"{options.min_schedulable}: {len(stuck)} of {options.num_jobs} jobs can't finish even alone; "
-        "lower it, add servers, or lower the demands"
+        "lower min_schedulable, add servers, or lower the demands"
     )
 
 

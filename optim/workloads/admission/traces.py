@@ -302,7 +302,7 @@ def cluster_of_nodes(
             )
         chosen = _until_full(order, size, total) if number is None else order[:number]
         if not len(chosen):
-            raise InvalidProblemError(f"the node list has no usable node for {name}; give a list with such nodes")
+            raise InvalidProblemError(f"the node list has no usable node for {name}; give a list with usable nodes")
         sides.append(_grouped(nodes, chosen, options))
     return sides[0], sides[1]
 

@@ -153,7 +153,7 @@ def _on_named(name: str, gang: int, named: dict[int, int], free: IntArray) -> Pl
     places = [(machine, gpus) for machine, gpus in named.items() if gpus]
     if sum(gpus for _, gpus in places) < gang or any(free[machine] < gpus for machine, gpus in places):
         raise InvalidProblemError(
-            f"job {name[:40]!r} runs on {gang} GPUs of machines with fewer free GPUs; give the cluster it runs on (--gpus)"
+            f"job {name[:40]!r} runs on {gang} GPUs, but its machines have fewer free GPUs; give the cluster it runs on (--gpus)"
         )
     for machine, gpus in places:
         free[machine] -= gpus

@@ -185,7 +185,7 @@ def _by_name(path: object, resource_name: str, metric: str) -> Reading:
         if not metric:
             raise InvalidProblemError(
                 f"{path}: the series of {resource_name} have no metric name, which would give unit and type; "
-                f"give --unit {resource_name}=UNIT, or --counter {resource_name} with it"
+                f"give --unit {resource_name}=UNIT, and for a counter also --counter {resource_name}"
             )
         if is_rate and unit == "bytes":
             unit = "bytes/s"

@@ -673,7 +673,7 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
         if abs(length - lengths[0]) > JITTER * lengths[0]:
             raise InvalidOptionError(
                 f"ticks differ in length: {lengths[0]:g} s in {zones[0]}, {length:g} s in {zone}; "
-                "choose zones recorded in the same campaign"
+                "choose zones recorded with the same tick length"
             )
     begin, end = max(int(trace.time_s[0]) for trace in chosen), min(trace.end_s for trace in chosen)
     grid = chosen[0].time_s[(chosen[0].time_s >= begin) & (chosen[0].time_s < end)]

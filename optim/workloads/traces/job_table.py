@@ -254,7 +254,7 @@ def sibling_file(trace: str | Path, names: Sequence[str], *, what: str, option: 
     found = [path for path in (Path(trace).parent / name for name in names) if path.exists()]
     if not found:
         raise InvalidProblemError(
-            f"{trace}: no {what} {names[0]!r} in the folder of the jobs; put it there or give its path as {option} "
+            f"{trace}: no {what} {names[0]!r} in the folder of the jobs' file; put it there or give its path as {option} "
             f"(simulate cluster: --option trace.{option}=FILE)"
         )
     return found[0]
@@ -395,7 +395,7 @@ def waits_until(
     start_s, first, _ = times_of(path, column, texts, is_due=is_due)
     if (first is None) != (begin is None) and EPOCH not in (first, begin):
         raise InvalidProblemError(
-            f"{path}: column {column!r}: starts must be dates if submissions are, and seconds otherwise"
+            f"{path}: column {column!r}: starts must be dates if submissions are dates, and seconds if submissions are seconds"
         )
     return np.where(is_due, start_s - submit_s + ((first or EPOCH) - (begin or EPOCH)).total_seconds(), np.nan)
 

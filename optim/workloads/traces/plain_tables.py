@@ -259,7 +259,7 @@ def _step_times(path: str | Path, texts: TextArray) -> FloatArray:
     if parts > MOST_PARTS:
         raise InvalidProblemError(
             f"{path}: column {STEP_TIME!r}: the least common multiple of the jobs' numbers of parts is {parts}, above {MOST_PARTS}; "
-            "give all the same number"
+            "give all jobs the same number of parts"
         )
     return np.array([np.repeat(known[text], parts // len(known[text])) for text in texts.tolist()])
 

@@ -139,5 +139,5 @@ def test_needs_stand_for_trials_by_the_aggregate_estimate_of_all():
     assert AppProfile(**alone).work_min == 10.0
     trials = (Trial(work_min=1.0, total_work_min=1.0, max_gpus=1),)
     for beside in ({"trials": trials}, {"estimator": Estimator.SPLIT}, {"combine": Combine.BEST}):
-        with pytest.raises(InvalidProblemError, match="remove one of them"):
+        with pytest.raises(InvalidProblemError, match="remove `needs`, or the others"):
             AppProfile(**alone | beside)

@@ -85,7 +85,7 @@ def changed(path, value):
         (("fixed_usd",), -1, "fixed_usd must be between 0"),
         (("markets", 0), "m1", "different names"),
         (("caps", 0, "limit"), -1, r"caps\[0\].limit"),
-        (("caps", 0, "weights"), [1.0], r"caps\[0\].weights must have one entry per bid"),
+        (("caps", 0, "weights"), [1.0], r"caps\[0\].weights must have one entry for each of the"),
         (("scalability", "serial"), 1.5, "serial must be in"),
         (("scalability", "kind"), "cubic", "kind"),
         (("schema",), "optim/else/1", "schema must be"),

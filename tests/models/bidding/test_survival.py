@@ -73,11 +73,14 @@ def test_figures_tell_what_is_asked_and_what_is_kept():
         ({"probability": 0.0}, "survival.probability must be above 0 and at most 1, got 0"),
         ({"probability": 1.5}, "survival.probability must be above 0"),
         ({"capacity": [1, 9999]}, r"survival.capacity\[1\] must be between 0 and 4096, got 9999"),
-        ({"capacity": [1]}, "survival.capacity must hold one value per bid, 2"),
-        ({"by_market": [0.1]}, "survival.zone and survival.by_market must have one value per market, 2"),
+        ({"capacity": [1]}, "survival.capacity must hold one value for each of the 2 bids"),
+        ({"by_market": [0.1]}, "survival.zone and survival.by_market must have one value for each of the 2 markets"),
         ({"by_market": [0.1, -1.0]}, "finite and at least 0"),
-        ({"zone": [0, 2], "by_zone": [0.1]}, r"a zone must be between 0 and 0, got \[0, 2\]"),
-        ({"zone": [0, 0], "by_zone": [0.1], "region": [3], "by_region": [0.1]}, "a region must be between 0 and 0"),
+        ({"zone": [0, 2], "by_zone": [0.1]}, r"every zone must be a number from 0 to 0, got \[0, 2\]"),
+        (
+            {"zone": [0, 0], "by_zone": [0.1], "region": [3], "by_region": [0.1]},
+            "every region must be a number from 0 to 0",
+        ),
     ],
 )
 def test_refuses_what_contradicts_itself(fields, text):

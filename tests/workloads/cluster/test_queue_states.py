@@ -202,7 +202,7 @@ def test_the_present_time_can_be_given(tmp_path):
         ),
         (
             {"tres_alloc_str": "gres/gpu:a100=9,gres/gpu=9", "nodes": "n1", "gres_detail": []},
-            "runs on 9 GPUs of machines",
+            "runs on 9 GPUs, but its machines",
         ),
     ],
 )

@@ -24,7 +24,7 @@ def test_without_a_virtual_cluster_asked_for_nobody_is_elsewhere():
 
 def test_the_first_file_of_the_names_is_taken(tmp_path):
     names = ("x.gz", "x")
-    with pytest.raises(InvalidProblemError, match=r"no table 'x.gz' in the folder of the jobs; .* as where"):
+    with pytest.raises(InvalidProblemError, match=r"no table 'x.gz' in the folder of the jobs' file; .* as where"):
         sibling_file(tmp_path / "jobs", names, what="table", option="where")
     (tmp_path / "x").touch()
     assert sibling_file(tmp_path / "jobs", names, what="table", option="where") == tmp_path / "x"

@@ -229,7 +229,10 @@ def test_a_table_without_starts_records_no_wait(tmp_path):
     ("row", "said"),
     [
         ("10,9,1,10,a", "column 'start': expected a time not before the submission, got '9'"),
-        ("2017-10-03,9,1,10,a", "column 'start': starts must be dates if submissions are, and seconds otherwise"),
+        (
+            "2017-10-03,9,1,10,a",
+            "column 'start': starts must be dates if submissions are dates, and seconds if submissions are seconds",
+        ),
         ("10,soon,1,10,a", "column 'start'"),
     ],
 )

@@ -231,7 +231,7 @@ class CommonShocks(ComparesByValue):
         for places, shocks_there, word in ((self.zone, self.by_zone, "zone"), (self.region, self.by_region, "region")):
             if len(places) and not 0 <= places.min() <= places.max() < len(shocks_there):
                 raise InvalidProblemError(
-                    f"a {word} must be between 0 and {len(shocks_there) - 1}, got {places.tolist()}"
+                    f"every {word} must be a number from 0 to {len(shocks_there) - 1}, got {places.tolist()}"
                 )
 
     def survival(self) -> FloatArray:

@@ -65,7 +65,7 @@ class ZoneMarket:
                 "a market needs at least one zone and one tick, and a region and on-demand price per zone"
             )
         if self.is_available.shape != shape or self.spot_micro.shape != shape:
-            raise InvalidProblemError(f"availability and prices must be given for every tick and zone, {shape}")
+            raise InvalidProblemError(f"availability and prices must have one value per tick and zone, shape {shape}")
         if (np.diff(self.time_s) <= 0).any() or self.tick_s < 1:
             raise InvalidProblemError("ticks must be strictly ascending in time, and last at least one second")
         if (self.spot_micro <= 0).any() or (self.on_demand_micro <= 0).any():

@@ -180,7 +180,7 @@ class _Job:
         if time < self.submit:
             raise BrokenEventError("starts a job before its submission")
         if self.started >= 0 or self.ended >= 0:
-            raise BrokenEventError("starts a job that runs or is over")
+            raise BrokenEventError("starts a job that already runs or has ended")
         self.fate.start(time)
 
     def check_stop(self, run: int, slowdown: int, kind: int) -> None:

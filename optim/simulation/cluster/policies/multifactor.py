@@ -136,7 +136,7 @@ class MultifactorOptions(EasyOptions):
                 if each.name not in files and getattr(self, each.name) != each.default
             ]
             if beside:
-                raise InvalidOptionError(f"multifactor.conf excludes {beside[0]}; leave one of them out")
+                raise InvalidOptionError(f"multifactor.conf and {beside[0]} exclude each other; omit one")
 
     @property
     def half_life_us(self) -> float:
@@ -209,7 +209,7 @@ class Multifactor(PlanningPolicy):
         self.kind = alike(jobs, jobs.qos)
         if self.reserves and self.may_preempt.any():
             raise UnsupportedProblemError(
-                "multifactor.reservations doesn't support preemption by QOS; leave it out, or remove Preempt from the file"
+                "multifactor.reservations doesn't support preemption by QOS; omit reservations, or remove Preempt from the file"
             )
         if self.not_taken_over:
             self.notes = (*self.notes, f"{options.conf}: {self.not_taken_over}")

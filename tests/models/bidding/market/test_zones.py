@@ -17,7 +17,7 @@ MARKET = zone_market("xx-", "-xx", spot=[1.0, 2.0], on_demand=[3.0, 4.0], tick_s
     [
         ({"regions": ("r",)}, "a region and on-demand price per zone"),
         ({"on_demand_micro": np.array([1])}, "on-demand price per zone"),
-        ({"is_available": np.ones((2, 2), dtype=bool)}, "every tick and zone"),
+        ({"is_available": np.ones((2, 2), dtype=bool)}, "one value per tick and zone"),
         ({"time_s": np.array([0, 5, 5])}, "strictly ascending"),
         ({"tick_s": 0}, "last at least one second"),
         ({"spot_micro": np.zeros((3, 2), dtype=np.int64)}, "must be positive"),

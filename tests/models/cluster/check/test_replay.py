@@ -85,7 +85,7 @@ def test_a_bound_without_proof_is_refused(record):
         ([(0, 0, 0, [(0, 1), (0, 1)])], "names a machine twice"),
         ([(0, 0, 0, [(0, 2)]), (1, 0, 1, [(0, 1)])], "takes 1 GPUs of machine 0, which are not free"),
         ([(0, 0, 0, [(5, 2)])], "takes 2 GPUs of machine 5"),
-        ([(0, 0, 0, [(0, 2)]), (1, 0, 0, [(1, 2)])], "starts a job that runs or is over"),
+        ([(0, 0, 0, [(0, 2)]), (1, 0, 0, [(1, 2)])], "starts a job that already runs or has ended"),
         ([(0, 0, 0, [(0, 2)]), (3, 2, 0, [])], "ends a job after 3000000 of its 4000000"),
         ([(0, 0, 0, [(0, 2)]), (5, 2, 0, [])], "ends a job later than its work was done"),
         ([(0, 0, 0, [(0, 2)]), (4, 1, 0, [])], "stops a job whose work is done"),
@@ -357,7 +357,7 @@ def _retry_log(events, is_planned):
             [(0, START), (3, FAULT), (5, START), (9, FAULT), (11, START), (15, GIVE_UP)],
             "never fails",
         ),
-        (_jobs("syntax error"), [(0, START), (3, GIVE_UP), (5, START)], "runs or is over"),
+        (_jobs("syntax error"), [(0, START), (3, GIVE_UP), (5, START)], "already runs or has ended"),
     ],
 )
 def test_the_first_broken_event_of_a_failing_try_is_named(jobs, events, cause, is_planned):
