@@ -190,7 +190,7 @@ class SolverSummary:
         Shifted geometric mean of certified gaps over the common cases, and the maximum over all cases of the solver.
     seconds, processor_s
         Shifted geometric means over the common solved cases (`is_solved`): wall-clock seconds without compilation, and
-        processor seconds with it.
+        processor seconds with compilation.
     memory_mb, max_memory_mb
         Median and maximum MiB per solve.
     """

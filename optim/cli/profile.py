@@ -181,7 +181,16 @@ def _print_profiles(found: "ProfileDocument") -> None:
         for job in found.jobs
     ]
     header = (
-        *("job", "device", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
+        *(
+            "job",
+            "device",
+            "tau ms",
+            "e MB",
+            "b Mbit/s",
+            "B Mbit/s",
+            "speed-up by workers",
+            "slowdown in rack, cluster",
+        ),
         "error: sync, async, update",
     )
     print_table(header, rows, title="median and 95 % interval (by order statistics; for rates by bootstrap)")

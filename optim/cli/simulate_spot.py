@@ -377,7 +377,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *,
     names = (*SHOWN, *MORE_SHOWN) if has_details else SHOWN
     shown = [name for name in names if any(summary.mean[name] is not None for summary in summaries.values())]
     common = max((summary.common for summary in summaries.values()), default=0)
-    kind = "Student's t" if window_s is None else "by cluster: starts within the same span of a deadline's length"
+    kind = "Student's t" if window_s is None else "by cluster: one cluster of starts per span of a deadline's length"
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
         info(f"{', '.join(never)}: no start finished the job, and the means exclude them")

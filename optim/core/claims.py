@@ -223,13 +223,14 @@ class AbstractClaims(ABC):
     decision_type, proof_types
         Types of a decision and of proofs.
     sentences
-        Templates of the sentences in certificates of each kind, with ``{bound}``, ``{tol}`` and the names of `figures`.
+        Templates of certificates' sentences, by kind; their fields are ``{bound}``, ``{tol}`` and the names of `figures`.
     max_gap
         Largest absolute gap of an optimal solution; the relative gap has the limit `OPTIMALITY_TOL`.
     claims
-        Names in templates that `why_false_claim` checks.
+        Fields of templates that `why_false_claim` checks, in place of a comparison with `figures`.
     objective_text, bound_text, optimality_text
-        Statements that a valid decision, a valid bound and a small gap prove; ``{}`` stands for the objective or bound.
+        Statements that a valid decision, a valid bound and a small gap prove, respectively; ``{}`` stands for the
+        objective or bound.
     """
 
     problem: ClassVar[str]

@@ -160,7 +160,7 @@ class SolverState:
 
 
 EMPTY_STATE = SolverState()
-"""State for rules that depend only on the clock or an interruption."""
+"""State for stopping rules that depend only on the clock or an interruption."""
 
 
 class Monitor:

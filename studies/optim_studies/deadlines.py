@@ -375,7 +375,7 @@ WAYS = (
 SPEC = register_study(
     "deadlines",
     "bidding",
-    "a public benchmark of deadlines over spot availability: scores, 0 on demand and 100 on spot alone (mean: of the variants, twelve where all have windows)",
+    "a public benchmark of deadlines over spot availability: scores, 0 for on demand and 100 for spot alone (mean: over the variants, at most twelve, that have windows)",
     kind=DeadlineWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -230,7 +230,7 @@ def _subjects(options: ForecastStudyOptions, seed: int) -> Iterator[tuple[StudyS
 SPEC = register_study(
     "forecast",
     "admission",
-    "share of the bound that learned prices earn, against days of history, wrong forecasts and load, guard on and off",
+    "share of the bound that learned prices earn, by days of history, forecast errors and load, with and without guard",
     kind=ForecastWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -274,7 +274,7 @@ def _subjects(options: MisreportOptions, seed: int) -> Iterator[tuple[StudySubje
 SPEC = register_study(
     "misreport",
     "auction",
-    "how often a lie pays under each payment rule (profitable: share of auctions), and how much",
+    "how often and how much a lie pays under each payment rule (profitable: share of auctions)",
     kind=MisreportWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -182,7 +182,7 @@ def _subjects(options: OnlineOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "online",
     "bidding",
-    "jobs with a deadline on drawn traces of a zone, compared with a lower bound on online rules (bound_ratio: over minimum costs)",
+    "jobs with a deadline on drawn traces of a zone, compared with a lower bound on online rules (bound_ratio: lower bound over minimum cost)",
     kind=OnlineWork,
     sizes=SIZES,
     subjects=_subjects,

@@ -529,7 +529,7 @@ def _subjects(options: ServerOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "servers",
     "phases",
-    "servers that recurring jobs need at equal kills, by how requests follow from earlier runs",
+    "servers that recurring jobs need at equal kills, by the rule that sets requests from earlier runs",
     kind=ServerWork,
     sizes=MappingProxyType({SMALL: ServerOptions(jobs=12, seeds=2), FULL: ServerOptions(jobs=100)}),
     subjects=_subjects,

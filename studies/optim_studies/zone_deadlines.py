@@ -341,7 +341,7 @@ def _subjects(options: ZoneDeadlineOptions, seed: int) -> Iterator[tuple[StudySu
 SPEC = register_study(
     "zone-deadlines",
     "bidding",
-    "jobs with a deadline over zones with prices and transfers (above_optimum: of the mean; more_usd: than deadline-dp, 95 % by cluster)",
+    "jobs with a deadline over zones with prices and transfers (above_optimum: mean cost over the minimum; more_usd: extra cost over deadline-dp, 95 % interval by cluster)",
     kind=ZoneDeadlineWork,
     sizes=SIZES,
     subjects=_subjects,
