@@ -126,7 +126,7 @@ SMOOTHING = 0.3
 @policy(
     "autopilot-ml",
     world="containers",
-    summary="Google Autopilot's ensemble of windows, which follows the window of least past cost.",
+    summary="Google Autopilot's ensemble of windows, which follows the window with the lowest past cost.",
     is_default=True,
 )
 class AutopilotLearning:

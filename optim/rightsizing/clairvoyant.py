@@ -73,7 +73,7 @@ class _Menu:
 @policy(
     "clairvoyant",
     world="containers",
-    summary="Plan of least allocation with the allowed violations and all demand known, with its lower bound.",
+    summary="Plan with the least allocation for the allowed violations, with all demand known, and its lower bound.",
     is_reference=True,
 )
 @policy(

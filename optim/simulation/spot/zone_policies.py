@@ -170,7 +170,7 @@ PROBE_EVERY_H = 2.0
 @policy(
     "adaptive-zones",
     world="zones",
-    summary="Zones in order of expected cost, learned from probes.",
+    summary="Zones in the order of expected cost, with lifetimes learned from probes.",
     is_default=True,
 )
 class AdaptiveZones(UniformProgressZones):
@@ -235,7 +235,7 @@ class AdaptiveZones(UniformProgressZones):
 @policy(
     "skynomad",
     world="zones",
-    summary="Value of work that rises with deadline pressure; formulas that the paper omits are ours.",
+    summary="Lowest expected cost of work, if below a value of work that rises as the deadline nears; formulas that the paper omits are ours.",
     source="Li et al., SkyNomad, 2026, arXiv 2601.06520",
     is_default=True,
     traits=[IN_ONE_ZONE],

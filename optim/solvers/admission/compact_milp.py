@@ -65,7 +65,7 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     DOI 10.1109/INFOCOM.2018.8486422, programme (1)-(13).
     """
 
-    summary = "the compact mixed-integer programme, by HiGHS"
+    summary = "the compact mixed-integer programme, solved by HiGHS"
     options_type = CompactMilpOptions
 
     def supports(self, instance: AdmissionInstance) -> Support:

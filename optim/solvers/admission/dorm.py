@@ -528,7 +528,7 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
     DOI 10.1109/INFOCOM.2018.8486422, evaluation section.
     """
 
-    summary = "Dorm: division by a utilisation-fairness programme at each event (rival)"
+    summary = "Dorm: divides the cluster at each event by a programme for utilisation and fairness (rival)"
     options_type = DormOptions
 
     def make_policy(self, instance: AdmissionInstance, options: DormOptions, rng: np.random.Generator) -> DormPolicy:

@@ -67,7 +67,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     """
 
     summary: ClassVar[str] = (
-        "counts of GPUs, then branch and bound over bundle types; payments in proven intervals that decide the grants"
+        "a relaxation by counts of GPUs, then branch and bound over bundle types; payments as proven intervals that decide the grants"
     )
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 

@@ -46,7 +46,9 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
     giving the app's GPUs to the other apps greedily, an upper bound from the count of GPUs. So payments are intervals.
     """
 
-    summary: ClassVar[str] = "the largest gain of log welfare per GPU first, then exchange; payments in intervals"
+    summary: ClassVar[str] = (
+        "bids by their gain of log welfare per GPU, largest first, then exchanges; payments as intervals"
+    )
     options_type: ClassVar[type[GreedyOptions]] = GreedyOptions
 
     def award(self, instance: AuctionInstance, options: GreedyOptions, monitor: Monitor, seed: int) -> Award:

@@ -70,7 +70,7 @@ class _Framework:
     "mesos",
     world="cluster",
     options=MesosOptions,
-    summary="Offer the free GPUs to one framework at a time, locked until it decides; gangs accept or decline.",
+    summary="Offer the free GPUs to one framework at a time, and lock them until it decides; gangs accept or decline.",
     source="Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4",
 )
 class Mesos(PlanningPolicy):

@@ -99,7 +99,7 @@ class ConservativeOptions(EasyOptions):
     "easy",
     world="cluster",
     options=EasyOptions,
-    summary="Run jobs first come, first served; reserve a start for the first that doesn't fit; others may start if they don't delay it.",
+    summary="Run jobs first come, first served; reserve a start for the first job that doesn't fit; others may start if they don't delay that start.",
     source="Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001",
     is_default=True,
 )
