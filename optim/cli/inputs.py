@@ -103,7 +103,7 @@ def load_or_generate_jobs(
 def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:
     """Raise if options exclude each other."""
     if (choice.trace is None) == (choice.generate is None):
-        raise InvalidOptionError(f"give either --trace FILE or --generate {' or '.join(GENERATORS)}")
+        raise InvalidOptionError(f"give either --trace FILE or --generate NAME ({' or '.join(GENERATORS)})")
     if choice.generate is not None and choice.generate not in GENERATORS:
         raise InvalidOptionError(f"--generate must be {' or '.join(GENERATORS)}, got {choice.generate[:40]!r}")
     is_drawn, is_themis = choice.generate is not None, choice.generate == "themis"

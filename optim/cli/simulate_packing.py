@@ -77,7 +77,9 @@ def packing(
                 print_json(row)
     if output is OutputFormat.TABLE:
         header = ("sizing", "admitted", "work", "gain", *FIGURES)
-        print_table(header, [_cells(row) for row in rows], title=f"{jobs} jobs; figures by {', '.join(drawn.names)}")
+        print_table(
+            header, [_cells(row) for row in rows], title=f"{jobs} jobs; values per resource: {', '.join(drawn.names)}"
+        )
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 

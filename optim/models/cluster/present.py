@@ -41,7 +41,7 @@ class Present(ComparesByValue):
         """
         starts, free = self.starts, cluster.gpus.copy()
         if len(starts) and ((starts.kind != Event.START).any() or (np.diff(starts.time_us) < 0).any()):
-            raise InvalidProblemError("a present state must contain only starts, in order of time")
+            raise InvalidProblemError("a present state must contain only starts of jobs, in order of time")
         seen: set[int] = set()
         for event, (time, job) in enumerate(zip(starts.time_us.tolist(), starts.job.tolist(), strict=True)):
             if not 0 <= job < len(jobs) or job in seen:
@@ -70,7 +70,9 @@ class Present(ComparesByValue):
                     "enlarge the cluster (--gpus), or correct the state"
                 )
             if (jobs.room_on(cluster, job)[machines] < 1).any():
-                raise InvalidProblemError(f"job {name} holds GPUs on which it can't run; correct their type")
+                raise InvalidProblemError(
+                    f"job {name} holds GPUs on which it can't run; correct the type of these GPUs"
+                )
 
     def is_running(self, count: int) -> NDArray[np.bool_]:
         """Return which of the first `count` jobs are running; shape (jobs,)."""

@@ -85,7 +85,7 @@ def _without_effect(path: object, names: Iterable[str]) -> tuple[str, ...]:
 def _of_partitions(jobs: Workload) -> tuple[str, ...]:
     if len(jobs.groups) < 2:
         return ()
-    return ("several partitions: under sched/builtin a job without room blocks only its own partition",)
+    return ("several partitions: under sched/builtin a job that does not fit blocks only its own partition",)
 
 
 def _name(text: str) -> str:

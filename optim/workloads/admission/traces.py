@@ -579,8 +579,8 @@ def read_trace(
         horizon_h = options.num_slots * options.slot_minutes / 60
         median_h = float(np.median(table.duration_s[sample.rows])) / 3600
         raise InvalidProblemError(
-            f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can finish before the horizon even "
-            f"alone: the horizon is {options.num_slots} slots of {options.slot_minutes:g} min, {horizon_h:.3g} h, and half of the "
+            f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can finish before the horizon even if "
+            f"each runs alone: the horizon is {options.num_slots} slots of {options.slot_minutes:g} min, {horizon_h:.3g} h, and half of the "
             f"jobs run {median_h:.3g} h or longer; raise --slots or --slot-minutes, or --worker-servers where gangs don't fit"
         )
     return instance, summary
