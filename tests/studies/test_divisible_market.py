@@ -144,7 +144,7 @@ def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something()
 def test_refuses_a_market_that_makes_no_sense():
     with pytest.raises(InvalidProblemError, match="supply must be positive"):
         market([[1.0]], [0.0])
-    with pytest.raises(InvalidProblemError, match="positive somewhere"):
+    with pytest.raises(InvalidProblemError, match="positive for at least one good"):
         market([[0.0]], [1.0], cap=1.0)
 
 

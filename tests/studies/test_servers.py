@@ -136,7 +136,7 @@ def test_requests_fill_a_server_though_their_sum_is_rounded_up():
 
 
 def test_jobs_that_no_server_holds_are_refused():
-    with pytest.raises(InvalidProblemError, match="job 0 asks for more"):
+    with pytest.raises(InvalidProblemError, match="job 0 requests more"):
         ServerProblem(requests=(np.full((2, 1), 1.1),), arrival=np.zeros(1, dtype=int), capacity=np.ones(1))
 
 

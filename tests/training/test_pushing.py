@@ -68,7 +68,7 @@ def test_what_is_not_finite_is_told_and_left_as_it_is():
 
 @pytest.mark.parametrize(
     ("rows", "text"),
-    [([[0, 2]], "shape"), ([2, 2], "must rise"), ([-1, 2], "from 0 to at most 3"), ([0, 4], "from 0 to at most 3")],
+    [([[0, 2]], "shape"), ([2, 2], "must increase"), ([-1, 2], "from 0 to at most 3"), ([0, 4], "from 0 to at most 3")],
 )
 def test_rows_that_are_none_are_refused(rows, text):
     with pytest.raises(InvalidProblemError, match=text):
@@ -79,7 +79,7 @@ def test_rows_that_are_none_are_refused(rows, text):
 
 def test_an_application_whose_rows_are_none_is_refused_when_it_computes(monkeypatch):
     monkeypatch.setattr(type(FACTORS), "rows", lambda *_: np.array([2, 2], np.int32))
-    with pytest.raises(InvalidProblemError, match="must rise"):
+    with pytest.raises(InvalidProblemError, match="must increase"):
         compute(FACTORS, order(FACTORS, densest=1.0))
 
 

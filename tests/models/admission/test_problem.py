@@ -54,7 +54,7 @@ PLANS = {
     "a negative slot": (lambda plan: lie(plan[0]["ps"][0], 0, -1), "at least 0"),
     "a server beyond 64 bits": (lambda plan: lie(plan[0]["workers"][0], 1, 2**63), "at most"),
     "a job twice": (lambda plan: plan.append(copy.deepcopy(plan[0])), "twice"),
-    "a job that isn't there": (lambda plan: plan[0].update(job="nobody"), "names job 'nobody'"),
+    "a job that isn't there": (lambda plan: plan[0].update(job="nobody"), "refers to job 'nobody'"),
     "another completion": (lambda plan: plan[0].update(completion=plan[0]["completion"] + 1), "states completion"),
     "no workers": (lambda plan: plan[0].update(workers=[]), "states completion"),
     "a further field": (lambda plan: plan[0].update(more=1), "more"),
@@ -82,10 +82,10 @@ PROOFS = {
         "outside the instance",
     ),
     "a payoff twice": (lambda proof: leaf(proof)["payoff"].append(leaf(proof)["payoff"][0]), "twice"),
-    "a payoff of no job": (lambda proof: lie(leaf(proof)["payoff"][0], 0, "nobody"), "names job"),
+    "a payoff of no job": (lambda proof: lie(leaf(proof)["payoff"][0], 0, "nobody"), "refers to job"),
     "a branch on no job": (
         lambda proof: next(n for n in proof["nodes"] if n.get("branch"))["branch"].update(job="nobody"),
-        "names job",
+        "refers to job",
     ),
     "another kind": (lambda proof: proof.update(kind="magic"), "kind"),
 }

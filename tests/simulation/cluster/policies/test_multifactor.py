@@ -292,7 +292,7 @@ def test_without_weights_it_is_first_come_first_served(world):
         ({}, {"half_life_h": -1}, "half_life_h must be"),
         ({}, {"weight_age": 2**32}, "weight_age must be"),
         ({}, {"conf": "nowhere"}, "conf must be a file"),
-        ({"conf": SAMPLE}, {"weight_age": 7}, "excludes weight_age"),
+        ({"conf": SAMPLE}, {"weight_age": 7}, "and weight_age exclude each other"),
         (
             {"conf": "PriorityWeightAge=many\n"},
             {},
