@@ -9,7 +9,7 @@ A row is identified by suite, instance, solver, seed and the suite's labels. It 
 - has the findings of the golden row, for a study;
 - has no gap that exceeds the golden one by more than `GAP_GROWTH`, relative.
 
-Otherwise it is a regression. Better values are reported. A golden row of the selection that was not run is also a
+A row that does not pass is a regression. Better values are reported. A golden row of the selection that was not run is also a
 regression, so that the removal of a solver is noticed.
 """
 

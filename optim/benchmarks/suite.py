@@ -234,7 +234,7 @@ SMALL = "small"
 """The size that every suite has; all suites together take under three minutes at this size on two cores."""
 
 FULL = "full"
-"""The size of published figures."""
+"""The size at which the published results were measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

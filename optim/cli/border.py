@@ -261,7 +261,7 @@ def listening(hint: str) -> Iterator[Interruption]:
 def ending_at_once() -> Iterator[None]:
     """Let the first Ctrl-C end the command while there is no result to save.
 
-    The process exits without clean-up, in which libraries that were interrupted while loading or compiling may crash.
+    The process exits without clean-up, because libraries that were interrupted while loading or compiling may crash in it.
     """
     with _reading_signals(_end, _ignore):
         yield

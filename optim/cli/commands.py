@@ -157,7 +157,7 @@ def problems() -> tuple[str, ...]:
 
 
 def policies(*worlds: str) -> tuple[str, ...]:
-    """Return the names of the policies of some worlds."""
+    """Return the names of the policies of the given worlds."""
     from optim.core.policies import policy_names
 
     return tuple(sorted({name for world in worlds for name in policy_names(world)}))
@@ -175,7 +175,7 @@ complete_problem_or_instance = matching(lambda: (*problems(), *instance_names())
 
 
 def complete_policy(*worlds: str) -> Complete:
-    """Return a completer for the policies of some worlds."""
+    """Return a completer for the policies of the given worlds."""
     return matching(partial(policies, *worlds))
 
 

@@ -227,7 +227,7 @@ def check_inputs_stay(given: Mapping[str, Any]) -> None:
     Raises
     ------
     InvalidOptionError
-        The message names both options.
+        If there is such a conflict; the message names both options.
     """
     written = {name: given[name] for name in WRITTEN if given.get(name) is not None}
     for name, place in written.items():
@@ -295,7 +295,7 @@ def check_problem(expected: str | None, actual: str, name: str) -> None:
     Raises
     ------
     InvalidOptionError
-        The message names both problems.
+        If the file belongs to another problem; the message names both problems.
     """
     if expected is not None and expected != actual:
         known = ", ".join(problem_names())

@@ -94,7 +94,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], besides: str = "") 
     Parameters
     ----------
     what
-        What the name refers to, such as ``"policy"``.
+        Type of the named object, such as ``"policy"``.
     besides
         Text about further possibilities, appended to the known names.
 
@@ -116,7 +116,7 @@ def check_in(interval: str, options: object, *names: str) -> None:
     Parameters
     ----------
     interval
-        In mathematical notation, such as ``[1, inf)`` or ``(0, 1]``; both exclude NaN and infinity.
+        Interval in mathematical notation, such as ``[1, inf)`` or ``(0, 1]``; both exclude NaN and infinity.
     options
         An object with attributes `names`, or a mapping.
     names
@@ -125,7 +125,7 @@ def check_in(interval: str, options: object, *names: str) -> None:
     Raises
     ------
     InvalidOptionError
-        At the first value outside: ``num_jobs must be at least 1, got 0``.
+        At the first value outside the interval: ``num_jobs must be at least 1, got 0``.
 
     Examples
     --------

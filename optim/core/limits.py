@@ -114,7 +114,7 @@ def check_limit(name: str, number: int, what: str) -> None:
     Raises
     ------
     InvalidProblemError
-        The message names the limit and how to raise it.
+        If the number exceeds the limit; the message names the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
     if number > most:
@@ -127,7 +127,7 @@ def check_drawn(name: str, number: float, what: str) -> None:
     Raises
     ------
     InvalidOptionError
-        The message names the limit and how to raise it.
+        If the number exceeds the limit; the message names the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
     if number > most:

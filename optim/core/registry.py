@@ -115,7 +115,7 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         )
 
     def remarks(self, instance: InstanceT) -> tuple[str, Mapping[str, float]]:
-        """Return a remark on the instance for all its solutions, as a sentence and as counts; default: empty."""
+        """Return a remark on the instance that belongs in all its solutions, as a sentence and as counts; default: empty."""
         del instance
         return "", {}
 
@@ -142,7 +142,7 @@ SUPPORTED = Support(True, "")
 
 
 class Solver(Protocol):
-    """A solver: name, options, supported instances, and the method that solves."""
+    """Interface of a solver: name, options, supported instances, and the method that solves."""
 
     name: str
     problem: str
