@@ -489,7 +489,10 @@ def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
             "--billing must be one of aws-2009, aws-2017, per-second, whole",
         ),
         (("--zone", "us-west-2a", "--start", "noon"), "--start must be a date like 2015-06-01, got 'noon'"),
-        (("--zone", "us-west-2a", "--start", "2023-02-15T15"), "allow starts from 2023-02-15T00:00:00Z to 2023-02-15T14:00:00Z"),
+        (
+            ("--zone", "us-west-2a", "--start", "2023-02-15T15"),
+            "allow starts from 2023-02-15T00:00:00Z to 2023-02-15T14:00:00Z",
+        ),
         (("--zone", "us-west-2a", "--start", "2023-02-15", "--every-start"), "exclude each other; give one"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "colour=red"), "unknown option 'colour'"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "machines=0"), "machines must be"),
