@@ -74,7 +74,7 @@ GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Gang-size classes: suffix of column names and printed text."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
 BOTH_QUEUES = (
-    "(backfill): jobs may overtake a job that does not fit; (strict): they may not, unless --option backfill=true"
+    "(backfill): a job may overtake one that does not fit; (strict): only with --option backfill=true"
 )
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints")

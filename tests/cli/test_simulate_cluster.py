@@ -525,7 +525,7 @@ def test_a_virtual_cluster_is_chosen_by_one_name_only(trace):
 
 def test_orders_that_differ_in_who_may_pass_are_said_to(trace):
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2"]
-    said = "unless --option backfill=true"
+    said = "only with --option backfill=true"
     assert said in run(*words, "--policy", "fifo,srtf").stdout
     assert said not in run(*words, "--policy", "fifo,srtf", "--option", "backfill=true").stdout
 

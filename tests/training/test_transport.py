@@ -42,7 +42,7 @@ def test_a_machine_taken_away_does_nothing_more_and_is_reported_once(transport):
 
 @pytest.mark.parametrize("end", [InProcess.stop, InProcess.kill])
 def test_a_name_is_free_once_its_machine_is_gone(transport, end):
-    with pytest.raises(NotAllowedError, match="a machine 'm' already"):
+    with pytest.raises(NotAllowedError, match="a machine named 'm' exists already"):
         transport.start("m")
     end(transport, "m")
     transport.start("m")

@@ -70,5 +70,5 @@ def test_figures_of_traces_need_the_folder(tmp_path):
     assert names == {name for name, figure in FIGURES.items() if not figure.needs_data}
     with_data = {work.subject.name for work in REPLICATIONS.build(BenchRequest(options={"data": str(tmp_path)}))}
     assert with_data == set(FIGURES)
-    with pytest.raises(InvalidOptionError, match="no folder"):
+    with pytest.raises(InvalidOptionError, match="isn't a folder"):
         list(REPLICATIONS.build(BenchRequest(options={"data": str(tmp_path / "absent")})))
