@@ -73,9 +73,7 @@ LOST_SHOWN = 20
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Gang-size classes: suffix of column names and printed text."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
-BOTH_QUEUES = (
-    "(backfill): a job may overtake one that does not fit; (strict): only with --option backfill=true"
-)
+BOTH_QUEUES = "(backfill): a job may overtake one that does not fit; (strict): only with --option backfill=true"
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints")
 """Names in `--option` that select jobs, rather than set an option of the simulator."""

@@ -202,7 +202,9 @@ def test_a_folder_is_scored_and_its_bad_files_are_named(tmp_path):
     drawn = draw_windows(2, count=2, hours=70.0, tick_s=600, seed=5)
     write_windows(tmp_path, drawn, 600)
     (tmp_path / "drawn-0" / "000.json").write_text("{}")
-    with pytest.raises(InvalidProblemError, match=r"1 of 4 traces can't be used \(--skip-bad leaves them out\): .*000\.json"):
+    with pytest.raises(
+        InvalidProblemError, match=r"1 of 4 traces can't be used \(--skip-bad leaves them out\): .*000\.json"
+    ):
         windows_of(DeadlineOptions(folder=str(tmp_path)), 0)
     kept = windows_of(DeadlineOptions(folder=str(tmp_path), skip_bad=True), 0)
     assert [each.zone for each in kept] == ["drawn-0", "drawn-1", "drawn-1"]
