@@ -531,6 +531,11 @@ class NodeBounder:
         priced.completion[payoff <= needed] = -1
         return self.master.add_schedules(priced) > 0
 
+    def payoff_by_slot(self, point: DualPoint, limits: BranchRestrictions) -> FloatArray:
+        """Return each job's largest payoff by completion slot at a dual point, as `NodePricer.by_slot` does."""
+        cuts = self.master.cuts if point.cuts is self.master.cuts.cuts else CutTable(self._tables.instance, point.cuts)
+        return self.pricer.by_slot(cuts.charged(self._rows.prices(point.row_prices), point.multiplier), limits)
+
     def payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
         """Return the value less the cost of each schedule at the master's duals, shape (schedules,)."""
         cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices

@@ -206,7 +206,7 @@ def _trace_by(write_slot):
         steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
         target, first_slot = jobs.target[i], jobs.arrival[i]
         segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
-        goal, state = scratch.finish_cost[0], target
+        goal, state = scratch.finish_cost[completion - first_slot], target
         for t in range(completion, first_slot - 1, -1):
             k = t - first_slot
             least = max(0, target - steps[-1] * (last_slot - t + 1))
@@ -240,12 +240,17 @@ def _trace_by(write_slot):
     return trace_back
 
 
-def _best_by(fill_slot, trace_back):
+def _best_by(fill_slot):
     """Return the function that prices one job, by a recursion over the slot tables of `fill_slot`."""
 
     @compiled
-    def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
-        """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
+    def price_one(i, jobs, limits, has_all, source, scratch):
+        """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one.
+
+        `scratch.finish_cost` receives the least cost of completing in each slot from the arrival on: in all slots, or up to the
+        first one whose value is too small for a better schedule.
+        """
+        scratch.finish_cost[:] = INFINITE
         best = -INFINITE if limits.is_admitted[i] else 0.0
         completion = NONE
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -268,7 +273,7 @@ def _best_by(fill_slot, trace_back):
         states[0, 0] = 0.0
         reached = 0
         for t in range(first_slot, last_slot + 1):
-            if jobs.value[i, t] <= best:
+            if not has_all and jobs.value[i, t] <= best:
                 break  # values never increase with the slot, and costs are at least 0
             k = t - first_slot
             before, after = states[k], states[k + 1]
@@ -299,34 +304,48 @@ def _best_by(fill_slot, trace_back):
                             after[d + step] = candidate
                             now_reached = max(now_reached, d + step)
             reached = now_reached
-            if t >= first_end and jobs.value[i, t] - cheapest > best:
-                best, completion = jobs.value[i, t] - cheapest, t
-                scratch.finish_cost[0] = cheapest
-        if completion >= 0:
-            trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps)
+            if t >= first_end:
+                scratch.finish_cost[k] = cheapest
+                if jobs.value[i, t] - cheapest > best:
+                    best, completion = jobs.value[i, t] - cheapest, t
         return best, completion
 
     return price_one
 
 
 def _pricing_by(fill_slot, write_slot):
-    """Return the function that prices many jobs over one type of classes."""
-    price_one = _best_by(fill_slot, _trace_by(write_slot))
+    """Return the functions that price many jobs over one type of classes: their best schedules, and each completion slot."""
+    price_one, trace_back = _best_by(fill_slot), _trace_by(write_slot)
 
     @compiled
     def price_restricted(which, jobs, limits, source, scratch, payoff, completion, out_workers, out_ps):
         """Price every job of `which`; see `optim.solvers.admission.branching.node_pricing.NodePricer.price`."""
         for position in range(len(which)):
-            payoff[position], completion[position] = price_one(
-                which[position], jobs, limits, source, scratch, out_workers[position], out_ps[position]
-            )
+            i = which[position]
+            payoff[position], completion[position] = price_one(i, jobs, limits, False, source, scratch)
+            if completion[position] >= 0:
+                last_slot = min(jobs.deadline[i], limits.last[i])
+                trace_back(
+                    i, completion[position], last_slot, jobs, limits, source, scratch, out_workers[position],
+                    out_ps[position],
+                )  # fmt: skip
 
-    return price_restricted
+    @compiled
+    def price_slots(jobs, limits, source, scratch, payoff):
+        """Price every completion slot of every job; see `optim.solvers.admission.branching.node_pricing.NodePricer.by_slot`."""
+        for i in range(len(payoff)):
+            price_one(i, jobs, limits, True, source, scratch)
+            for t in range(jobs.arrival[i], payoff.shape[1]):
+                k = t - jobs.arrival[i]
+                if k < len(scratch.finish_cost) and scratch.finish_cost[k] < INFINITE:
+                    payoff[i, t] = jobs.value[i, t] - scratch.finish_cost[k]
+
+    return price_restricted, price_slots
 
 
-price_restricted = _pricing_by(_fill_slot, _write_slot)
+price_restricted, price_slots = _pricing_by(_fill_slot, _write_slot)
 
-price_restricted_shared = _pricing_by(_fill_shared_slot, _write_shared_slot)
+price_restricted_shared, price_slots_shared = _pricing_by(_fill_shared_slot, _write_shared_slot)
 
 
 @by_reference
@@ -452,7 +471,7 @@ class NodePricer:
             scratch=PricingScratch(
                 states=np.empty((longest + 1, widest + 1)),
                 tables=np.empty((longest, segments, most + 1)),
-                finish_cost=np.empty(1),
+                finish_cost=np.empty(longest),
             ),
             most=(most, int(tables.ps_needed.max(initial=0))),
         )
@@ -468,9 +487,28 @@ class NodePricer:
         """
         tables = self.tables
         which = np.arange(tables.num_jobs) if jobs is None else jobs
-        costs = unit_costs(tables, prices)
         priced = PricedSchedules.blank(tables, which)
         out = (self.scratch, priced.payoff, priced.completion, priced.workers, priced.ps)
+        fill = price_restricted_shared if tables.instance.has_shared_servers else price_restricted
+        fill(which, self.jobs, limits, self._source(prices), *out)
+        return priced
+
+    def by_slot(self, prices: Prices, limits: BranchRestrictions) -> FloatArray:
+        """Return each job's largest payoff by completion slot under a node's restrictions, exactly.
+
+        Returns
+        -------
+        Shape (jobs, slots): value less cost, which may be negative; -infinity where no schedule completes.
+        """
+        tables = self.tables
+        payoff = np.full(tables.value.shape, -np.inf)
+        fill = price_slots_shared if tables.instance.has_shared_servers else price_slots
+        fill(self.jobs, limits, self._source(prices), self.scratch, payoff)
+        return payoff
+
+    def _source(self, prices: Prices) -> SeparateSource | SharedSource:
+        """Return unit costs and charges at prices, with work space."""
+        tables, costs = self.tables, unit_costs(self.tables, prices)
         sizes, (classes, ps_classes) = [most + 1 for most in self.most], (cost.shape[1] for cost in costs)
         curves = (
             curves_or_none(tables, prices.worker_curves, classes),
@@ -478,15 +516,11 @@ class NodePricer:
         )
         if tables.instance.has_shared_servers:
             pairs = np.empty((classes + 1, sizes[1], sizes[0]))
-            price_restricted_shared(
-                which, self.jobs, limits, SharedSource(*costs, *curves, tables.class_frontiers, pairs), *out
-            )
-        else:
-            orders = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
-            rows = np.empty(sizes[0]), np.empty(sizes[1])
-            layers = np.empty((classes + 1, sizes[0])), np.empty((ps_classes + 1, sizes[1]))
-            price_restricted(which, self.jobs, limits, SeparateSource(*costs, *curves, *rows, *orders, *layers), *out)
-        return priced
+            return SharedSource(*costs, *curves, tables.class_frontiers, pairs)
+        orders = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
+        rows = np.empty(sizes[0]), np.empty(sizes[1])
+        layers = np.empty((classes + 1, sizes[0])), np.empty((ps_classes + 1, sizes[1]))
+        return SeparateSource(*costs, *curves, *rows, *orders, *layers)
 
     def has_schedule(self, job: int, limits: BranchRestrictions) -> bool:
         """Return whether any schedule of a job meets a node's restrictions."""

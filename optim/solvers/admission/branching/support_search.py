@@ -36,9 +36,7 @@ MAX_SHARE = 0.1
 WEIGHT_TOL = 1e-6
 """Smaller weights of schedules count as 0, and total weights closer to 1 as 1."""
 
-QUICK: Mapping[str, OptionValue] = MappingProxyType(
-    {"mip_max_nodes": 100, "mip_allow_restart": False, "mip_detect_symmetry": False}
-)
+QUICK: Mapping[str, OptionValue] = MappingProxyType({"mip_max_nodes": 100, "mip_detect_symmetry": False})
 """Options of short searches. The first node of HiGHS' tree takes most of their time, and usually finds the plan."""
 
 

@@ -192,6 +192,63 @@ class Child:
     basis: MasterBasis | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A split of a node, and a dual point that closes one child: the high one if `is_high`, else the low one."""
+
+    branch: Branch
+    is_high: bool
+    point: DualPoint
+
+
+def exclusions(by_slot: FloatArray, limits: BranchRestrictions, point: DualPoint, cutoff: float) -> Iterator[Exclusion]:
+    """Yield what no plan of a node with a value above `cutoff` does: reject a job, admit it, complete it early or late.
+
+    In the bound at a dual point, each job counts with its largest payoff over its schedules and over rejection (0).
+    Without some of these choices the payoff may be smaller, and the bound with it: variables are fixed by reduced costs.
+
+    Parameters
+    ----------
+    by_slot
+        Shape (jobs, slots): largest payoff by completion slot at the dual point, -infinity where no schedule completes.
+    limits
+        Restrictions of the node, which leave every admitted job a schedule.
+    point
+        The dual point.
+    cutoff
+        The bounds of the closed children are at most this value.
+    """
+    most = by_slot.max(axis=1, initial=-np.inf)
+    best = np.where(limits.is_admitted == 1, most, np.maximum(most, 0.0))
+    bound = point.bound - float(point.payoff.sum()) + float(best.sum())
+
+    def closed(kind: BranchKind, job: int, value: int, payoff: float, *, is_high: bool) -> Exclusion:
+        payoffs = best.copy()
+        payoffs[job] = payoff
+        at_most = replace(point, payoff=payoffs, bound=bound - float(best[job]) + payoff)
+        return Exclusion(branch=Branch(kind=kind, job=job, value=value), is_high=is_high, point=at_most)
+
+    for i in np.flatnonzero((limits.is_refused == 0) & (most > -np.inf)).tolist():
+        limit = cutoff - bound + best[i]
+        good = np.flatnonzero(by_slot[i] > limit)
+        is_admitted = bool(limits.is_admitted[i])
+        if not len(good):
+            if limit < 0.0 and not is_admitted:
+                yield closed(BranchKind.ADMITTED, i, 0, float(most[i]), is_high=True)
+            continue
+        if limit >= 0.0 and not is_admitted:
+            is_admitted = True
+            yield closed(BranchKind.ADMITTED, i, 0, 0.0, is_high=False)
+        if not is_admitted:
+            continue  # both children of a split on completion would contain the plans that reject the job
+        early = by_slot[i, : good[0]].max(initial=-np.inf)
+        late = by_slot[i, good[-1] + 1 :].max(initial=-np.inf)
+        if early > -np.inf:
+            yield closed(BranchKind.COMPLETION, i, int(good[0]) - 1, float(early), is_high=False)
+        if late > -np.inf:
+            yield closed(BranchKind.COMPLETION, i, int(good[-1]), float(late), is_high=True)
+
+
 class SearchTree:
     """All nodes, with the open ones ordered by bound, largest first, then by number.
 
@@ -276,6 +333,19 @@ class SearchTree:
                 else OpenNode(number=number, limits=child.limits, point=child.point, basis=child.basis)
             )
         return tuple(children)
+
+    def exclude(self, node: OpenNode, excluded: Exclusion, rest: Child) -> OpenNode:
+        """Split a node that was taken, close the excluded child, and return the other child, which is now the taken node."""
+        standing = self._current
+        closed = Child(limits=node.limits, point=excluded.point)
+        low, high = self.split(node, excluded.branch, *((rest, closed) if excluded.is_high else (closed, rest)))
+        assert low is not None
+        assert high is not None
+        closed_node, left = (high, low) if excluded.is_high else (low, high)
+        self.close(closed_node, excluded.point)
+        if standing is not None:
+            self._current = (left.number, standing[1])
+        return left
 
     def proof(self, rows: CapacityRows) -> TreeProof:
         """Return the tree with the leaves' proofs, for the checker; nodes with the same point share one proof."""
@@ -536,6 +606,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         if is_whole(weight):
             self._settle(node, result, chosen(self.bounder.master.schedules, weight))
             return
+        node = self._without_excluded(node, result.point)
         candidates = self._candidates(node, result)
         self._search_support(result.master)
         if is_time_for_plans and result.point.bound > self.cutoff:
@@ -544,6 +615,14 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self.tree.close(node, result.point)
         else:
             self._split(node, result, candidates)
+
+    def _without_excluded(self, node: OpenNode, point: DualPoint) -> OpenNode:
+        """Split off the children of a taken node that its dual point closes, and return what is left of the node."""
+        by_slot = self.bounder.payoff_by_slot(point, node.limits)
+        for excluded in exclusions(by_slot, node.limits, point, self.cutoff):
+            limits = node.limits.narrowed(self._tables, excluded.branch, is_high=not excluded.is_high)
+            node = self.tree.exclude(node, excluded, Child(limits=limits, point=point, basis=node.basis))
+        return node
 
     def _is_lagging_leaf(self, node: OpenNode, result: NodeResult) -> bool:
         """Return whether a node can't be split although its bound is still above the master's value."""
