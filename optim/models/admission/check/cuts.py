@@ -60,11 +60,15 @@ class CutCheck:
     def __init__(self, exact: ExactInstance) -> None:
         self._exact = exact
         self._known: dict[Any, str | None] = {}
+        self._valid: set[Any] = set()
 
     def violations(
         self, cut: Any, number: int, leaf: str, form: type[ServerCut] | type[CountCut] = ServerCut
     ) -> list[Violation]:
         """Return the violations of a cut of the given form, an empty list if it is valid."""
+        identity = _identity(cut) if isinstance(cut, form) else None
+        if identity in self._valid and _malformed_multiplier(cut) is None:
+            return []
         prefix = "count " if form is CountCut else ""
         cause = self._malformed(cut, form, f"a {prefix}cut")
         where = f"{prefix}{number}{leaf}"
@@ -78,6 +82,8 @@ class CutCheck:
             if key not in self._known:
                 self._known[key] = find_violation(*key)
             cause = self._known[key]
+        if cause is None and identity is not None:
+            self._valid.add(identity)
         return [] if cause is None else [violation(placement.CUT, cause, where=where)]
 
     def _malformed(self, cut: Any, form: type[Any], what: str) -> str | None:
@@ -94,9 +100,7 @@ class CutCheck:
             return cause
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
-        if not (isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0):
-            return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
-        return None
+        return _malformed_multiplier(cut)
 
     def _malformed_gains(self, cut: ServerCut | CountCut) -> str | None:
         is_shared, sides, dimensions = self._exact.is_shared, sides_of(cut), 1
@@ -162,6 +166,26 @@ class CutCheck:
                 yield from _choice(
                     {(gain[min(n, len(gain)) - 1], tuple(n * u for u in unit)) for n in range(1, units + 1)}
                 )
+
+
+def _malformed_multiplier(cut: Any) -> str | None:
+    if isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0:
+        return None
+    return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
+
+
+def _identity(cut: ServerCut | CountCut) -> tuple[Any, ...] | None:
+    """Return a key of all fields but the multiplier; None if one of them has another type than it should."""
+    gains = (cut.worker_coefficient, cut.ps_coefficient) if isinstance(cut, ServerCut) else (cut.gain, cut.ps_gain)
+    arrays = [array for array in (cut.jobs, *gains) if array is not None]
+    numbers = (cut.server_class, cut.slot, cut.right_hand_side)
+    if not (
+        isinstance(cut.side, Side)
+        and all(isinstance(number, int | np.integer) for number in numbers)
+        and all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays)
+    ):
+        return None
+    return (type(cut), cut.side, *numbers, *((array.shape, array.tobytes()) for array in arrays))
 
 
 def sides_of(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:

@@ -113,14 +113,14 @@ def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
 def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
     all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts)
-    for cut in (cut for cut in all_cuts if cut.multiplier > 0):
-        for side, gains in sides_of(cut):
-            for job, gain in zip(cut.jobs.tolist(), gains, strict=True):
-                if gain.any():
-                    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        for cut in (cut for cut in all_cuts if cut.multiplier > 0):
+            for side, gains in sides_of(cut):
+                for job, gain in zip(cut.jobs.tolist(), gains, strict=True):
+                    if gain.any():
                         charge = float(cut.multiplier) * gain
-                    place = {"server_class": cut.server_class, "slot": cut.slot}
-                    charges.setdefault(job, []).append(CutCharge(side=side, charge=charge, **place))
+                        place = {"server_class": cut.server_class, "slot": cut.slot}
+                        charges.setdefault(job, []).append(CutCharge(side=side, charge=charge, **place))
     return Prices(
         worker=proof.worker_price, ps=proof.worker_price if exact.is_shared else proof.ps_price, charges=charges
     )
