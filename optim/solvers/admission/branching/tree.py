@@ -606,10 +606,13 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         if is_whole(weight):
             self._settle(node, result, chosen(self.bounder.master.schedules, weight))
             return
+        self._search_support(result.master)
+        if result.point.bound <= self.cutoff:
+            self.tree.close(node, result.point)
+            return
         node = self._without_excluded(node, result.point)
         candidates = self._candidates(node, result)
-        self._search_support(result.master)
-        if is_time_for_plans and result.point.bound > self.cutoff:
+        if is_time_for_plans:
             self._dive(node, result)
         if not candidates or result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
