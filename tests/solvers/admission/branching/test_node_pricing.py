@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from optim_studies.packing_programme import Schedule
@@ -96,6 +97,35 @@ def test_prices_every_trait_under_branches() -> None:
     for name in sorted(BY_HAND):
         for seed in range(20):
             check_node(BY_HAND[name], seed)
+
+
+def check_slots(instance: AdmissionInstance, seed: int) -> int:
+    """Compare payoffs by completion slot with those of the listed schedules; return how many slots have a schedule."""
+    rng = np.random.default_rng(seed)
+    prices, branches = random_prices(instance, rng, has_extras=True), random_branches(instance, rng)
+    tables = JobTables.build(instance)
+    by_slot = NodePricer.of(tables).by_slot(prices, limits_of(tables, branches))
+    assert by_slot.shape == (instance.num_jobs, instance.horizon)
+    for i, listed in enumerate(schedules_by_job(instance)):
+        best = np.full(instance.horizon, -math.inf)
+        for schedule in listed:
+            own = [(branch, is_high) for branch, is_high in branches if branch.job == i]
+            if all(meets(schedule, branch, is_high=is_high) for branch, is_high in own):
+                slot = schedule.completion
+                best[slot] = max(best[slot], schedule.value - cost(instance, schedule, prices))
+        assert np.array_equal(np.isfinite(by_slot[i]), np.isfinite(best))
+        assert by_slot[i] == pytest.approx(best, abs=COST_TOL)
+    return int(np.isfinite(by_slot).sum())
+
+
+@given(tiny_instances(), st.integers(0, 2**32 - 1))
+def test_every_slot_has_the_payoff_of_its_best_schedule(instance: AdmissionInstance, seed: int) -> None:
+    check_slots(instance, seed)
+
+
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+def test_prices_every_slot_of_every_trait(name: str) -> None:
+    assert sum(check_slots(BY_HAND[name], seed) for seed in range(20)) >= 20
 
 
 @given(tiny_instances(), st.integers(0, 2**32 - 1))
