@@ -158,12 +158,17 @@ def test_lowers_the_bound_by_a_cut_that_capacity_does_not_imply() -> None:
         ("outside", {"slot": -1}),
         ("side", {"side": "neither"}),
         ("side", {"side": "worker"}),
+        ("on separate servers", {"side": Side.PS}),
     ],
 )
 def test_says_what_is_wrong_with_a_cut(cause: str, fields: dict[str, Any]) -> None:
     found = causes(TWO_LARGE_JOBS, make_cut(**fields))
     assert len(found) == 1
     assert cause in found[0]
+    after_valid = CutCheck(read_exact_instance(TWO_LARGE_JOBS))
+    for multiplier in (1.0, 2.0):
+        assert after_valid.violations(make_cut(multiplier=multiplier), 0, "") == []
+    assert [violation.message for violation in after_valid.violations(make_cut(**fields), 1, "")] == found
 
 
 def test_names_the_cut_in_the_verification() -> None:
