@@ -235,7 +235,50 @@ class CountCut(ComparesByValue):
         freeze_arrays(self)
 
 
-Cut = ServerCut | CountCut
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SlotCut(ComparesByValue):
+    """A valid inequality on the jobs' numbers of workers in one slot on all servers, weighted by a dual multiplier.
+
+    The inequality is ``sum_j gain_j(y_j) <= right_hand_side`` for all numbers y_j of workers that fit in slot `slot`
+    together with the PSs that they need. Gains are non-decreasing functions of the number. A `CountCut` concerns the
+    units in one class; a `SlotCut` concerns all classes, and workers and PSs together.
+
+    Validity is decided on knapsack rows. Each pair of a resource r and a divisor d gives one row for the workers'
+    servers and one for the PSs' servers (shared servers: one row for both): the sum of ``floor(demand_r / d)`` over
+    all units is at most the sum of ``floor(capacity_r / d)`` over the servers. Every packing meets all these rows,
+    because rounding down each server's row loses no integral packing. With the divisor of one micro-unit the row is the
+    total capacity. For a job with demand segments the rows use the elementwise smallest demand of its segments.
+
+    Parameters
+    ----------
+    slot
+        Slot of the inequality.
+    jobs
+        Shape (items,), ascending; other jobs have no gain.
+    gain
+        Shape (items, widest): the gains of 1, 2, ..., `widest` workers, integers >= 0, non-decreasing; more workers have
+        the gain of `widest` workers.
+    resource, divisor
+        Shape (rows,): index of each row's resource, and its divisor >= 1 in micro-units.
+    right_hand_side
+        Integer >= 0.
+    multiplier
+        Dual value >= 0, utility per unit of the left-hand side.
+    """
+
+    slot: int
+    jobs: IntArray
+    gain: IntArray
+    resource: IntArray
+    divisor: IntArray
+    right_hand_side: int
+    multiplier: float
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
+
+Cut = ServerCut | CountCut | SlotCut
 """A valid inequality that tightens the packing LP."""
 
 
@@ -245,7 +288,7 @@ class PriceProof(ComparesByValue):
 
     The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
     * right_hand_side``, with job i, server class c, slot t, resource r and the number of servers `count_c`
-    (count cuts: without the factor count). The bound is valid for all prices >= 0 if every payoff is at
+    (count cuts and slot cuts: without the factor count). The bound is valid for all prices >= 0 if every payoff is at
     least ``max(0, value - cost)`` over all schedules of the job. The bound is (A.22) in
     docs/mathematics/admission.md. In a leaf of a `TreeProof`, payoffs need only cover the schedules that satisfy
     the leaf's branches. A job that the branches admit has a payoff of at least ``value - cost``, possibly negative.
@@ -258,7 +301,7 @@ class PriceProof(ComparesByValue):
         prices are worker prices and `ps_price` has no classes.
     payoff
         Shape (jobs,): mu, utility units; negative only for jobs that the branches of a leaf admit.
-    cuts, count_cuts
+    cuts, count_cuts, slot_cuts
         The cuts of each form; a cut contains its multiplier.
     """
 
@@ -267,6 +310,7 @@ class PriceProof(ComparesByValue):
     payoff: FloatArray
     cuts: tuple[ServerCut, ...] = ()
     count_cuts: tuple[CountCut, ...] = ()
+    slot_cuts: tuple[SlotCut, ...] = ()
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
