@@ -89,4 +89,5 @@ def _unscaled_prices(proof: PriceProof, unit: float) -> PriceProof:
         payoff=proof.payoff * unit,
         cuts=tuple(replace(cut, multiplier=cut.multiplier * unit) for cut in proof.cuts),
         count_cuts=tuple(replace(cut, multiplier=cut.multiplier * unit) for cut in proof.count_cuts),
+        slot_cuts=tuple(replace(cut, multiplier=cut.multiplier * unit) for cut in proof.slot_cuts),
     )

@@ -19,7 +19,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.decision import Cut
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
 from optim.solvers.admission.cuts.cut_table import CutTable
-from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator, SlotSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, dominated_rows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint
@@ -232,6 +232,13 @@ class NodeMaster:
         """Return the sorted entries of a point's schedules with their weights, as `ColumnPool.counts` does."""
         return sorted_counts(*self._entries(weight, np.flatnonzero(weight > MIN_WEIGHT)))
 
+    def totals(self, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return sorted entries (slot, job, workers in all classes) of a point's schedules, and the weight of each."""
+        on = np.flatnonzero(weight > MIN_WEIGHT)
+        number = self.schedules.workers[on].sum(axis=1)
+        k, t = np.nonzero(number)
+        return sorted_counts(np.column_stack([t, self.schedules.jobs[on[k]], number[k, t]]), weight[on[k]])
+
     def _entries(self, weight: FloatArray, on: IntArray) -> tuple[IntArray, FloatArray]:
         """Return rows (side, class, slot, job, count) of the given schedules, and the weight of each row's schedule."""
         blocks, weights = [], []
@@ -409,6 +416,7 @@ class NodeEffortLimits:
     max_rounds: int
     max_cut_rounds: int
     max_count_rounds: int
+    max_slot_rounds: int
     min_gain: float
 
 
@@ -425,6 +433,7 @@ class NodeBounder:
         self._tables, self._rows = tables, rows
         self._separator = CutSeparator(tables.instance)
         self._count_separator = CountSeparator(tables.instance)
+        self._slot_separator = SlotSeparator(tables.instance)
         self.pricer = NodePricer.of(tables)
         best = self.pricer.price(self._no_prices(), BranchRestrictions.free(tables))
         self.max_value = float(best.payoff.sum())
@@ -505,6 +514,8 @@ class NodeBounder:
             cuts: list[Cut] = [*self._separator.separate(*master.loads(point.weight))]
             if num_cut_rounds < effort.max_count_rounds:
                 cuts += self._count_separator.separate(*master.counts(point.weight))
+            if num_cut_rounds < effort.max_slot_rounds:
+                cuts += self._slot_separator.separate(*master.totals(point.weight))
             if not cuts:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
             num_cut_rounds += 1

@@ -38,7 +38,7 @@ from optim.solvers.admission.pricing.shared import ClassFrontiers
 class SeparateSource(NamedTuple):
     """Classes of separate servers for workers and PSs.
 
-    Unit costs, shape (segments, classes, slots), and curves; then work space: costs by number of units, orders of the
+    Unit costs, shape (segments, classes, slots), and charges by class and by slot; then work space: costs by number of units, orders of the
     classes, and costs by class and number of units.
     """
 
@@ -46,6 +46,7 @@ class SeparateSource(NamedTuple):
     ps_cost: FloatArray
     worker_curves: CountCharges
     ps_curves: CountCharges
+    slot_charges: CountCharges
     workers: FloatArray
     ps: FloatArray
     order: IntArray
@@ -58,7 +59,7 @@ class SeparateSource(NamedTuple):
 class SharedSource(NamedTuple):
     """Classes of shared servers.
 
-    Unit costs and curves as in `SeparateSource`, the feasible pairs of workers and PSs, and work space: costs by class,
+    Unit costs and charges as in `SeparateSource`, the feasible pairs of workers and PSs, and work space: costs by class,
     PSs and workers.
     """
 
@@ -66,6 +67,7 @@ class SharedSource(NamedTuple):
     ps_cost: FloatArray
     worker_curves: CountCharges
     ps_curves: CountCharges
+    slot_charges: CountCharges
     frontiers: ClassFrontiers
     layers: FloatArray
 
@@ -187,6 +189,16 @@ def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps
 
 
 @compiled
+def _add_charges(charges, i, t, number, table):
+    """Add a job's slot charges to the costs of 0, 1, ..., `number` - 1 workers."""
+    row = charges.place[i, t]
+    if row > 0:
+        extra = charges.extra[row, 0]
+        for y in range(number):
+            table[y] += extra[min(y, len(extra) - 1)]
+
+
+@compiled
 def _forced_slots(i, worker_low, ps_low):
     """Return the first and the last slot in which a job must have units; the horizon and -1 without such a slot."""
     first, last = worker_low.shape[2], NONE
@@ -288,6 +300,7 @@ def _best_by(fill_slot):
                 if low >= high:
                     continue
                 fill_slot(i, s, t, needed, limits, source, table)
+                _add_charges(source.slot_charges, i, t, len(steps), table)
                 for y in range(len(steps)):
                     cost = table[y]
                     if cost == INFINITE or (y > 0 and steps[y] == steps[y - 1]):
@@ -513,6 +526,7 @@ class NodePricer:
         curves = (
             curves_or_none(tables, prices.worker_curves, classes),
             curves_or_none(tables, prices.ps_curves, ps_classes),
+            curves_or_none(tables, prices.slot_charges, 1),
         )
         if tables.instance.has_shared_servers:
             pairs = np.empty((classes + 1, sizes[1], sizes[0]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.decision import CountCut, Cut, ServerCut, Side
+from optim.models.admission.decision import CountCut, Cut, ServerCut, Side, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.classes import CountCharges, PricedSchedules, Prices
 
@@ -16,6 +16,14 @@ def charged(instance: AdmissionInstance, prices: Prices, cuts: Sequence[ServerCu
     if not cuts:
         return prices
     return CutTable(instance, cuts).charged(prices, np.array([cut.multiplier for cut in cuts]))
+
+
+ALL_CLASSES = -1
+"""Class in the place of a slot cut."""
+
+
+def _place(cut: Cut) -> tuple[int, int]:
+    return ALL_CLASSES if isinstance(cut, SlotCut) else cut.server_class, cut.slot
 
 
 class CutTable:
@@ -55,9 +63,9 @@ class CutTable:
                 servers = instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers
                 total[k] *= int(servers.count[cut.server_class])
                 worker[k, cut.jobs], ps[k, cut.jobs] = cut.worker_coefficient, cut.ps_coefficient
-        place = np.array([(cut.server_class, cut.slot) for cut in cuts], dtype=np.int64).reshape(-1, 2)
-        self._counts.add([cut for cut in cuts if isinstance(cut, CountCut)])
-        is_count = np.array([isinstance(cut, CountCut) for cut in cuts], dtype=np.bool_)
+        place = np.array([_place(cut) for cut in cuts], dtype=np.int64).reshape(-1, 2)
+        self._counts.add([cut for cut in cuts if not isinstance(cut, ServerCut)])
+        is_count = np.array([not isinstance(cut, ServerCut) for cut in cuts], dtype=np.bool_)
         self._is_count = np.concatenate([self._is_count, is_count])
         self.cuts = (*self.cuts, *cuts)
         self._worker, self._ps = np.concatenate([self._worker, worker]), np.concatenate([self._ps, ps])
@@ -68,7 +76,7 @@ class CutTable:
         """Remove all cuts except the given ones."""
         self.cuts = tuple(self.cuts[k] for k in which.tolist())
         self._counts = CountTable(self._instance)
-        self._counts.add([cut for cut in self.cuts if isinstance(cut, CountCut)])
+        self._counts.add([cut for cut in self.cuts if not isinstance(cut, ServerCut)])
         self._is_count = self._is_count[which]
         self._worker, self._ps = self._worker[which], self._ps[which]
         self._place, self.right_hand_side = self._place[which], self.right_hand_side[which]
@@ -78,13 +86,14 @@ class CutTable:
         if not len(self):
             return prices
         worker_extra, ps_extra = self.extra(multiplier)
-        worker_curves, ps_curves = self._counts.curves(multiplier[self._is_count])
+        worker_curves, ps_curves, slot_charges = self._counts.charges(multiplier[self._is_count])
         return replace(
             prices,
             worker_extra=worker_extra,
             ps_extra=ps_extra,
             worker_curves=worker_curves,
             ps_curves=ps_curves,
+            slot_charges=slot_charges,
         )
 
     def extra(self, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -121,7 +130,7 @@ class CutTable:
 
 
 class CountTable:
-    """Count cuts as arrays: a table of gains, and its row for each cut and job."""
+    """Count cuts and slot cuts as arrays: a table of gains, and its row for each cut and job."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self._instance = instance
@@ -132,7 +141,7 @@ class CountTable:
         """Shape (2, cuts, jobs): row in `_gain` of each job's workers, and of its PSs."""
         self._place = np.zeros((0, 2), dtype=np.int64)
 
-    def add(self, cuts: Sequence[CountCut]) -> None:
+    def add(self, cuts: Sequence[CountCut | SlotCut]) -> None:
         """Append cuts."""
         if not cuts:
             return
@@ -140,7 +149,10 @@ class CountTable:
         blocks, start = [self._gain], len(self._gain)
         numbers = np.arange(1, self._gain.shape[1])
         for k, cut in enumerate(cuts):
-            for is_ps, gain in ((cut.side is Side.PS, cut.gain), (True, cut.ps_gain)):
+            sides = ((False, cut.gain),)
+            if isinstance(cut, CountCut):
+                sides = ((cut.side is Side.PS, cut.gain), (True, cut.ps_gain))
+            for is_ps, gain in sides:
                 if gain is None or not gain.size:
                     continue
                 rows[int(is_ps), k, cut.jobs] = np.arange(start, start + len(cut.jobs))
@@ -149,34 +161,42 @@ class CountTable:
                 blocks.append(block)
                 start += len(cut.jobs)
         self._gain, self._row = np.concatenate(blocks), np.concatenate([self._row, rows], axis=1)
-        place = np.array([(cut.server_class, cut.slot) for cut in cuts], dtype=np.int64)
+        place = np.array([_place(cut) for cut in cuts], dtype=np.int64)
         self._place = np.concatenate([self._place, place])
 
-    def curves(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None]:
-        """Return the cuts' charges for workers and for PSs at their multipliers, None where all are 0."""
-        charges: list[CountCharges | None] = []
+    def charges(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None, CountCharges | None]:
+        """Return the charges of count cuts for workers and for PSs, and those of slot cuts, None where all are 0."""
+        instance, is_slot = self._instance, self._place[:, 0] == ALL_CLASSES
         # On shared servers, `ps_servers` are the workers' servers.
-        for row, servers in zip(self._row, (self._instance.worker_servers, self._instance.ps_servers), strict=True):
-            on = np.flatnonzero(multiplier > 0)
-            cut, job = np.nonzero(row[on])
-            if not len(cut):
-                charges.append(None)
-                continue
-            slots = self._place[on[cut], 1]
-            places, line = np.unique(job * self._instance.horizon + slots, return_inverse=True)
-            place = np.zeros((self._instance.num_jobs, self._instance.horizon), dtype=np.int64)
-            place.reshape(-1)[places] = np.arange(1, len(places) + 1)
-            extra = np.zeros((len(places) + 1, servers.num_classes, self._gain.shape[1]))
-            charge = multiplier[on[cut], None] * self._gain[row[on[cut], job]]
-            np.add.at(extra, (line + 1, self._place[on[cut], 0]), charge)
-            charges.append(CountCharges(place, extra))
-        return charges[0], charges[1]
+        classes = instance.worker_servers.num_classes, instance.ps_servers.num_classes
+        return (
+            self._charges(0, np.flatnonzero((multiplier > 0) & ~is_slot), multiplier, classes[0]),
+            self._charges(1, np.flatnonzero((multiplier > 0) & ~is_slot), multiplier, classes[1]),
+            self._charges(0, np.flatnonzero((multiplier > 0) & is_slot), multiplier, 1),
+        )
+
+    def _charges(self, side: int, on: IntArray, multiplier: FloatArray, classes: int) -> CountCharges | None:
+        """Return the charges of the cuts `on` for one side's units."""
+        row = self._row[side]
+        cut, job = np.nonzero(row[on])
+        if not len(cut):
+            return None
+        slots = self._place[on[cut], 1]
+        places, line = np.unique(job * self._instance.horizon + slots, return_inverse=True)
+        place = np.zeros((self._instance.num_jobs, self._instance.horizon), dtype=np.int64)
+        place.reshape(-1)[places] = np.arange(1, len(places) + 1)
+        extra = np.zeros((len(places) + 1, classes, self._gain.shape[1]))
+        charge = multiplier[on[cut], None] * self._gain[row[on[cut], job]]
+        np.add.at(extra, (line + 1, self._place[on[cut], 0]), charge)
+        return CountCharges(place, extra)
 
     def use(self, schedules: PricedSchedules, first: int) -> FloatArray:
         """Return the left-hand sides of schedules in the cuts from number `first` on, shape (cuts, schedules)."""
         total = np.zeros((self._row.shape[1] - first, len(schedules.jobs)))
         for row, counts in zip(self._row[:, first:], (schedules.workers, schedules.ps), strict=True):
             on = np.flatnonzero(row.any(axis=1))
+            # The last class is the sum of all classes.
+            counts = np.concatenate([counts, counts.sum(axis=1, keepdims=True)], axis=1)
             units = counts[:, self._place[first + on, 0], self._place[first + on, 1]].T
             total[on] += self._gain[row[on][:, schedules.jobs], np.minimum(units, self._gain.shape[1] - 1)]
         return total

@@ -37,8 +37,8 @@ class PackingSpace(NamedTuple):
         Shape (jobs + 1,): index of each job's first kind.
     units
         Shape (kinds,): number of units of each kind, increasing within a job, at most the number that fits alone.
-    unit
-        Shape (jobs, resources): demand of one unit.
+    use
+        Shape (kinds, resources): use of a job with each kind and its lower kinds, nondecreasing within a job.
     capacity
         Shape (resources,): the shared capacity.
     node_limit
@@ -47,7 +47,7 @@ class PackingSpace(NamedTuple):
 
     first: IntArray
     units: IntArray
-    unit: IntArray
+    use: IntArray
     capacity: IntArray
     node_limit: int
 
@@ -58,9 +58,9 @@ def _steps(gain, space, weight, step_gain):
 
     There is one step per kind. Kinds off the hull get gain 0 for a positive use, so that steps can be sorted by gain per use.
     """
-    for j in range(len(space.unit)):
+    for j in range(len(space.first) - 1):
         begin, end = space.first[j], space.first[j + 1]
-        for r in range(space.unit.shape[1]):
+        for r in range(space.use.shape[1]):
             at, total = begin - 1, 0.0
             used, gained = 0.0, 0.0
             weight[r, begin:end] = 1.0
@@ -70,7 +70,7 @@ def _steps(gain, space, weight, step_gain):
                 total = gained
                 for k in range(at + 1, end):
                     total += gain[k]
-                    need = float(space.unit[j, r] * space.units[k]) - used
+                    need = float(space.use[k, r]) - used
                     steep = (total - gained) / need if need > 0 else np.inf if total > gained else 0.0
                     if steep >= slope:
                         best, slope, more, gains = k, steep, need, total - gained
@@ -122,17 +122,17 @@ def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
 @compiled
 def _order(gain, space, order, position):
     """Sort the jobs by decreasing gain per share of the scarcest resource, ties by index; store each kind's position."""
-    num_jobs = len(space.unit)
+    num_jobs = len(space.first) - 1
     key = np.empty(num_jobs)
     for j in range(num_jobs):
         begin, end = space.first[j], space.first[j + 1]
         share, total = 0.0, 0.0
-        for r in range(space.unit.shape[1]):
-            if space.unit[j, r] > 0:
-                share = max(share, space.unit[j, r] / space.capacity[r] if space.capacity[r] > 0 else np.inf)
+        for r in range(space.use.shape[1]):
+            if space.use[end - 1, r] > 0:
+                share = max(share, space.use[end - 1, r] / space.capacity[r] if space.capacity[r] > 0 else np.inf)
         for k in range(begin, end):
             total += gain[k]
-        key[j] = -total / space.units[end - 1] / share if share > 0 else -np.inf
+        key[j] = -total / share if share > 0 else -np.inf
         place = j
         while place > 0 and key[order[place - 1]] > key[j]:
             order[place] = order[place - 1]
@@ -148,7 +148,7 @@ def _most(j, gain, rest, space):
     for k in range(space.first[j + 1] - 1, space.first[j] - 1, -1):
         fits = gain[k] > 0
         for r in range(len(rest)):
-            if space.units[k] * space.unit[j, r] > rest[r]:
+            if space.use[k, r] > rest[r]:
                 fits = False
         if fits:
             return k
@@ -159,9 +159,8 @@ def _most(j, gain, rest, space):
 def _choose(depth, j, k, gain, space, rest, gained):
     """Give job j the kinds up to k: write the remaining capacity and the gain after position `depth`."""
     begin = space.first[j]
-    units = space.units[k] if k >= begin else ZERO
     for r in range(rest.shape[1]):
-        rest[depth + 1, r] = rest[depth, r] - units * space.unit[j, r]
+        rest[depth + 1, r] = rest[depth, r] - (space.use[k, r] if k >= begin else ZERO)
     total = gained[depth]
     for other in range(begin, k + 1):
         total += gain[other]
@@ -191,7 +190,7 @@ def best_packing(gain, space, packing):
     Depth-first search over jobs by decreasing density, most units first. The bound uses the concave hulls of the jobs'
     gains with fractional steps, one resource at a time.
     """
-    num_jobs, num_kinds = len(space.unit), len(space.units)
+    num_jobs, num_kinds = len(space.first) - 1, len(space.units)
     packing[:] = 0
     shape = (len(space.capacity), num_kinds)
     weight, step_gain, rank = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
@@ -353,9 +352,9 @@ def to_integers(gains, max_denominator, fallback, integers):
 @compiled
 def _support(without, gain, space):
     """Return the gains, and the space, of the kinds with a gain of all jobs except `without`; other kinds only cost time."""
-    num_jobs = len(space.unit)
+    num_jobs = len(space.first) - 1
     first = np.zeros(num_jobs + 1, dtype=np.int64)
-    kinds, jobs = np.empty(len(gain), dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    kinds = np.empty(len(gain), dtype=np.int64)
     num_kinds, number = ZERO, ZERO
     for j in range(num_jobs):
         for k in range(space.first[j], space.first[j + 1]):
@@ -363,12 +362,11 @@ def _support(without, gain, space):
                 kinds[num_kinds] = k
                 num_kinds += 1
         if num_kinds > first[number]:
-            jobs[number] = j
             number += 1
             first[number] = num_kinds
-    kinds, jobs = kinds[:num_kinds], jobs[:number]
+    kinds = kinds[:num_kinds]
     return gain[kinds], PackingSpace(
-        first[: number + 1], space.units[kinds], space.unit[jobs], space.capacity, space.node_limit
+        first[: number + 1], space.units[kinds], space.use[kinds], space.capacity, space.node_limit
     )  # fmt: skip
 
 
@@ -380,7 +378,7 @@ def lift(gain, space, right_hand_side, is_linear):
     If each unit must gain the same (`is_linear`), only jobs without gain are raised, by the smallest such amount per unit.
     If a search reaches its limit, the job's gain doesn't change.
     """
-    for j in range(len(space.unit)):
+    for j in range(len(space.first) - 1):
         begin, end = space.first[j], space.first[j + 1]
         if end == begin or (is_linear and gain[begin] > 0):
             continue
@@ -390,9 +388,9 @@ def lift(gain, space, right_hand_side, is_linear):
         reached, before, least = ZERO, ZERO, right_hand_side
         for k in range(begin, end):
             reached += gain[k]
-            rest = space.capacity - space.units[k] * space.unit[j]
+            rest = space.capacity - space.use[k]
             value = best_packing(
-                others, PackingSpace(among.first, among.units, among.unit, rest, among.node_limit), packing
+                others, PackingSpace(among.first, among.units, among.use, rest, among.node_limit), packing
             )
             least = min(least, (right_hand_side - value) // space.units[k] if value >= 0 else ZERO)
             if is_linear and least == 0:

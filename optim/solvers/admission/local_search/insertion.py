@@ -299,7 +299,8 @@ def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) ->
     Without these charges units are too cheap where cuts replace rows; plans then lose up to 7 % of their value (`small-2`).
     """
     instance = tables.instance
-    prices = charged(instance, rows.prices(point.row_prices), point.priced_cuts()[0])
+    server_cuts = [cut for cut in point.priced_cuts() if isinstance(cut, ServerCut)]
+    prices = charged(instance, rows.prices(point.row_prices), server_cuts)
     worker_cost, ps_cost = unit_costs(tables, prices)
     span = np.maximum(tables.deadline - tables.arrival + 1, 0)
     max_rows = span * tables.most

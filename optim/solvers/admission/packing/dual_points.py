@@ -24,7 +24,7 @@ from optim.compiled import by_reference, compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Outcome, PhaseClock
 from optim.core.solution import Relaxation
-from optim.models.admission.decision import AdmissionPlan, CountCut, Cut, PriceProof, ServerCut
+from optim.models.admission.decision import AdmissionPlan, CountCut, Cut, PriceProof, ServerCut, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_usage
 from optim.solvers.admission.packing.column_pool import Schedule
@@ -271,23 +271,24 @@ class DualPoint:
         """Prices of the rows, then of the cuts."""
         return np.concatenate([self.row_prices, self.multiplier])
 
-    def priced_cuts(self) -> tuple[tuple[ServerCut, ...], tuple[CountCut, ...]]:
-        """Return the server cuts and the count cuts with a positive price, each with its price as multiplier."""
-        priced = [
+    def priced_cuts(self) -> tuple[Cut, ...]:
+        """Return the cuts with a positive price, each with its price as multiplier."""
+        return tuple(
             replace(cut, multiplier=value)
             for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
             if value > 0
-        ]
-        return (
-            tuple(cut for cut in priced if isinstance(cut, ServerCut)),
-            tuple(cut for cut in priced if isinstance(cut, CountCut)),
         )
 
     def proof(self, rows: CapacityRows) -> PriceProof:
         """Return the proof that a checker recomputes."""
-        prices, (cuts, count_cuts) = rows.prices(self.row_prices), self.priced_cuts()
+        prices, cuts = rows.prices(self.row_prices), self.priced_cuts()
         return PriceProof(
-            worker_price=prices.worker, ps_price=prices.ps, payoff=self.payoff, cuts=cuts, count_cuts=count_cuts
+            worker_price=prices.worker,
+            ps_price=prices.ps,
+            payoff=self.payoff,
+            cuts=tuple(cut for cut in cuts if isinstance(cut, ServerCut)),
+            count_cuts=tuple(cut for cut in cuts if isinstance(cut, CountCut)),
+            slot_cuts=tuple(cut for cut in cuts if isinstance(cut, SlotCut)),
         )
 
 

@@ -598,7 +598,10 @@ class Prices:
         Shape (segments, classes, slots): cuts' addition to the cost of one worker (PS) of a job, or None.
         On shared servers the classes of both are those of the workers' servers.
     worker_curves, ps_curves
-        Cuts' addition to the cost of each number of workers (PSs) of a job, or None.
+        Cuts' addition to the cost of each number of workers (PSs) of a job in a class, or None.
+    slot_charges
+        Cuts' addition to the cost of each number of workers of a job in a slot, as if there were one class, or None.
+        Only pricing at nodes takes them.
     """
 
     worker: FloatArray
@@ -607,6 +610,7 @@ class Prices:
     ps_extra: FloatArray | None = None
     worker_curves: CountCharges | None = None
     ps_curves: CountCharges | None = None
+    slot_charges: CountCharges | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -709,6 +713,7 @@ def price(
     doesn't exceed the best payoff. On shared servers a slot costs O(classes x workers x PSs^2) instead of
     O(workers + classes log classes).
     """
+    assert prices.slot_charges is None, "only pricing at nodes takes slot charges"
     which = np.arange(tables.num_jobs) if jobs is None else jobs
     floors = np.zeros(len(which)) if floor is None else floor
     worker_cost, ps_cost = unit_costs(tables, prices, segments)
