@@ -120,12 +120,22 @@ def examples_of_decisions_and_proofs() -> list[Any]:
     }
     server_cut = admission.ServerCut(**cuts, worker_coefficient=whole(2), ps_coefficient=whole(0))
     count_cut = admission.CountCut(**cuts, gain=whole(1, 2)[None], ps_gain=whole(0, 1)[None])
+    slot_cut = admission.SlotCut(
+        slot=1,
+        jobs=whole(0),
+        gain=whole(1, 2)[None],
+        resource=whole(0),
+        divisor=whole(1),
+        right_hand_side=3,
+        multiplier=0.5,
+    )
     dual = admission.PriceProof(
         worker_price=prices(1, 2, 1),
         ps_price=prices(1, 2, 1),
         payoff=prices(3),
         cuts=(server_cut,),
         count_cuts=(count_cut,),
+        slot_cuts=(slot_cut,),
     )
     branch = admission.Branch(kind=admission.BranchKind.ADMITTED, job=1)
     nodes = (admission.TreeNode(branch=branch, low=1, high=2), admission.TreeNode(proof=dual), admission.TreeNode())
@@ -145,7 +155,7 @@ def examples_of_decisions_and_proofs() -> list[Any]:
     )
     cover = bidding.Cover(weight=whole(1, 2), short_of=2)
     return [
-        server_cut, count_cut, dual, branch, *nodes, admission.TreeProof(nodes=nodes),
+        server_cut, count_cut, slot_cut, dual, branch, *nodes, admission.TreeProof(nodes=nodes),
         optim.AdmissionPlan(workers=[(0, 0, 0, 1)], ps=[]),
         auction.CountProof(), kinds, *split.nodes, split, auction.AuctionProof(welfare=kinds),
         auction.AuctionProof(welfare=split, without={1: kinds, 2: split}, others=kinds),

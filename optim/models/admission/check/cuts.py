@@ -1,10 +1,11 @@
-"""Check the validity of server cuts and count cuts over all integer packings.
+"""Check the validity of server cuts, count cuts and slot cuts over all integer packings.
 
 A server cut concerns one server; on shared servers its packings consist of (workers, PSs) pairs of jobs. A
 count cut concerns a class of servers. The check merges the class into one large server with the sum of the
 capacities, which is a relaxation. A cut valid for the merged server is valid for the class. A count cut that
 is valid only for the single servers is rejected. For count cuts on shared servers, a job's workers and PSs
-are treated as independent items, which is another relaxation.
+are treated as independent items, which is another relaxation. A slot cut concerns all servers in a slot. Its
+knapsack rows replace the packings on single servers, which is a relaxation as well.
 """
 
 import math
@@ -23,18 +24,25 @@ from optim.models.admission.check.exact_instance import (
     Demand,
     ExactInstance,
     ExactJob,
+    ServerFacts,
     ps_beside_on_one,
     smallest_demand,
     units_on_server,
 )
 from optim.models.admission.check.placement import in_class
-from optim.models.admission.decision import CountCut, ServerCut, Side
+from optim.models.admission.decision import CountCut, Cut, ServerCut, Side, SlotCut
 
 STATE_LIMIT = 50_000
 """Largest number of partial packings in memory; a cut that needs more is rejected as unproven."""
 
 FEW_STATES = 500
 """Number of partial packings above which a linear programme is solved for better weights of the relaxation."""
+
+USE_LIMIT = 2_000_000
+"""Largest number of options times rows of a slot cut; a cut that needs more is rejected as unproven."""
+
+MAX_BITS = 62
+"""Capacities of more bits are rounded down to this number, so that their arithmetic fits 64 bits."""
 
 MAX_GAIN = 2**50
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
@@ -47,38 +55,35 @@ ROUNDING = 1e-9
 class Choice:
     """The numbers of units that a job (or its workers or PSs alone) may have on a cut's servers.
 
-    `gains` and `uses` contain the gain and the resource use of each of these numbers.
+    `gains` and `uses` contain the gain and the use of each row's capacity for each of these numbers.
     """
 
     gains: tuple[int, ...]
     uses: tuple[tuple[int, ...], ...]
 
 
+PREFIX: dict[type[Cut], str] = {ServerCut: "", CountCut: "count ", SlotCut: "slot cut "}
+"""Text in front of a cut's number in violations, by form."""
+
+
 class CutCheck:
-    """Check cuts of both forms; each distinct cut is checked once, since trees repeat cuts at many leaves."""
+    """Check cuts of all forms; each distinct cut is checked once, since trees repeat cuts at many leaves."""
 
     def __init__(self, exact: ExactInstance) -> None:
         self._exact = exact
         self._known: dict[Any, str | None] = {}
         self._valid: set[Any] = set()
 
-    def violations(
-        self, cut: Any, number: int, leaf: str, form: type[ServerCut] | type[CountCut] = ServerCut
-    ) -> list[Violation]:
+    def violations(self, cut: Any, number: int, leaf: str, form: type[Cut] = ServerCut) -> list[Violation]:
         """Return the violations of a cut of the given form, an empty list if it is valid."""
         identity = _identity(cut) if isinstance(cut, form) else None
         if identity in self._valid and _malformed_multiplier(cut) is None:
             return []
-        prefix = "count " if form is CountCut else ""
-        cause = self._malformed(cut, form, f"a {prefix}cut")
-        where = f"{prefix}{number}{leaf}"
+        cause = self._malformed(cut, form)
+        where = f"{PREFIX[form]}{number}{leaf}"
         if cause is None:
-            where = f"{prefix}{number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
-            servers = self._exact.servers(cut.side)
-            count = servers.count[cut.server_class] if form is CountCut else 1
-            capacity = tuple(count * amount for amount in servers.capacity_at(cut.server_class, cut.slot))
-            choices = tuple(self._choices_of_counts(cut) if form is CountCut else self._choices_of_units(cut))
-            key = (choices, capacity, int(cut.right_hand_side))
+            where = f"{PREFIX[form]}{number}, {self._place(cut)}{leaf}"
+            key = (*self._packings(cut), int(cut.right_hand_side))
             if key not in self._known:
                 self._known[key] = find_violation(*key)
             cause = self._known[key]
@@ -86,28 +91,65 @@ class CutCheck:
             self._valid.add(identity)
         return [] if cause is None else [violation(placement.CUT, cause, where=where)]
 
-    def _malformed(self, cut: Any, form: type[Any], what: str) -> str | None:
+    def _place(self, cut: Cut) -> str:
+        if isinstance(cut, SlotCut):
+            return f"slot {cut.slot}"
+        return in_class(self._exact, cut.side, cut.server_class, cut.slot)
+
+    def _packings(self, cut: Cut) -> tuple[tuple[Choice, ...], tuple[int, ...]]:
+        """Return the jobs' choices and the capacities that limit them together."""
+        if isinstance(cut, SlotCut):
+            hosts = (Side.WORKER,) if self._exact.is_shared else (Side.WORKER, Side.PS)
+            limits = (limit for side in hosts for limit in _row_limits(self._exact.servers(side), cut))
+            return tuple(self._choices_of_numbers(cut)), tuple(limits)
+        servers = self._exact.servers(cut.side)
+        capacity = servers.capacity_at(cut.server_class, cut.slot)
+        if isinstance(cut, ServerCut):
+            return tuple(self._choices_of_units(cut)), capacity
+        count = servers.count[cut.server_class]
+        return tuple(self._choices_of_counts(cut)), tuple(count * amount for amount in capacity)
+
+    def _malformed(self, cut: Any, form: type[Cut]) -> str | None:
         if not isinstance(cut, form):
-            return f"{what} must be a {form.__name__}, got {type(cut).__name__}"
-        exact = self._exact
-        if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
-            return f"side {cut.side!r} does not exist in the instance"
-        places = ((cut.server_class, len(exact.servers(cut.side).count)), (cut.slot, exact.horizon))
-        if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
-            return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
-        cause = self._malformed_gains(cut)
+            what = f"{PREFIX[form].removesuffix('cut ')}cut"
+            return f"a {what} must be a {form.__name__}, got {type(cut).__name__}"
+        cause = self._malformed_rows(cut) if isinstance(cut, SlotCut) else self._malformed_place(cut)
+        cause = cause or self._malformed_gains(cut)
         if cause is not None:
             return cause
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
         return _malformed_multiplier(cut)
 
-    def _malformed_gains(self, cut: ServerCut | CountCut) -> str | None:
-        is_shared, sides, dimensions = self._exact.is_shared, sides_of(cut), 1
-        if isinstance(cut, CountCut):
-            dimensions = 2
-            if (cut.ps_gain is not None) != is_shared:
-                return "ps_gain is required on shared servers and must be None on separate servers"
+    def _malformed_place(self, cut: ServerCut | CountCut) -> str | None:
+        exact = self._exact
+        if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
+            return f"side {cut.side!r} does not exist in the instance"
+        if not _is_index(cut.server_class, len(exact.servers(cut.side).count)) or not _is_index(
+            cut.slot, exact.horizon
+        ):
+            return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
+        return None
+
+    def _malformed_rows(self, cut: SlotCut) -> str | None:
+        if not _is_index(cut.slot, self._exact.horizon):
+            return f"slot {cut.slot} is outside the instance"
+        arrays = [np.asarray(array) for array in (cut.resource, cut.divisor)]
+        if any(array.ndim != 1 or (array.size and array.dtype.kind != "i") for array in arrays) or (
+            len(arrays[0]) != len(arrays[1])
+        ):
+            return "the rows of a slot cut must be whole numbers, one resource and one divisor per row"
+        resources, divisors = (array.tolist() for array in arrays)
+        if not all(0 <= resource < len(self._exact.resources) for resource in resources):
+            return "the resource of a row is outside the instance"
+        if not all(divisor >= 1 for divisor in divisors):
+            return f"divisors must be at least 1, got {min(divisors)}"
+        return None
+
+    def _malformed_gains(self, cut: Cut) -> str | None:
+        is_shared, sides, dimensions = self._exact.is_shared, sides_of(cut), 1 if isinstance(cut, ServerCut) else 2
+        if isinstance(cut, CountCut) and (cut.ps_gain is not None) != is_shared:
+            return "ps_gain is required on shared servers and must be None on separate servers"
         jobs, arrays = np.asarray(cut.jobs), [np.asarray(array) for _, array in sides]
         if (
             jobs.ndim != 1
@@ -123,11 +165,21 @@ class CutCheck:
             return f"{'gains' if dimensions == 2 else 'coefficients'} must not be negative"
         if any(bool((np.diff(array, axis=1) < 0).any()) for array in arrays if array.ndim == 2):
             return "gains must not decrease as the number of units increases"
-        if not is_shared and any(array.any() for side, array in zip(sides, arrays, strict=True) if side[0] != cut.side):
+        if (
+            isinstance(cut, ServerCut)
+            and not is_shared
+            and any(array.any() for side, array in zip(sides, arrays, strict=True) if side[0] != cut.side)
+        ):
             return "on separate servers, a cut on worker servers must have PS coefficients 0, and one on PS servers worker coefficients 0"
+        if isinstance(cut, SlotCut):
+            num_options = np.count_nonzero(np.diff(arrays[0], axis=1, prepend=0))
+            if num_options * len(cut.resource) > USE_LIMIT:
+                return (
+                    f"the check of {num_options} gains in {len(cut.resource)} rows needs more than {USE_LIMIT} numbers"
+                )
         return None
 
-    def _present(self, cut: ServerCut | CountCut) -> Iterator[tuple[int, ExactJob, Demand]]:
+    def _present(self, cut: Cut) -> Iterator[tuple[int, ExactJob, Demand]]:
         """Yield the jobs that can run in a cut's slot, each with its row in the cut and its smallest demand."""
         for row, index in enumerate(np.asarray(cut.jobs).tolist()):
             job = self._exact.jobs[index]
@@ -167,6 +219,51 @@ class CutCheck:
                     {(gain[min(n, len(gain)) - 1], tuple(n * u for u in unit)) for n in range(1, units + 1)}
                 )
 
+    def _choices_of_numbers(self, cut: SlotCut) -> Iterator[Choice]:
+        """Yield the options of each job on all servers: its numbers of workers, each with the PSs that it needs."""
+        rows = _rows_of(cut)
+        for row, job, demand in self._present(cut):
+            gain = np.asarray(cut.gain)[row].tolist()
+            most, most_ps = (self._most_units(job, demand, side, cut.slot) for side in (Side.WORKER, Side.PS))
+            worker, ps = ([demand.of(side)[r] // divisor for r, divisor in rows] for side in (Side.WORKER, Side.PS))
+            # Of the numbers with equal gain the smallest has the least use.
+            numbers = (y for y in range(1, min(most, len(gain)) + 1) if gain[y - 1] > (gain[y - 2] if y > 1 else 0))
+            options: set[tuple[int, tuple[int, ...]]] = set()
+            for y in numbers:
+                z = job.ps_needed(y)
+                if z > most_ps:
+                    break
+                uses = [y * unit for unit in worker], [z * unit for unit in ps]
+                use = map(sum, zip(*uses, strict=True)) if self._exact.is_shared else (*uses[0], *uses[1])
+                options.add((gain[y - 1], tuple(use)))
+            yield from _choice(options)
+
+    def _most_units(self, job: ExactJob, demand: Demand, side: Side, slot: int) -> int:
+        """Return the maximum number of a job's workers or PSs that fit all servers of a slot without other units."""
+        servers = self._exact.servers(side)
+        most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)
+        units = sum(
+            count * units_on_server(demand.of(side), servers.capacity_at(c, slot), self._exact.share, most)
+            for c, count in enumerate(servers.count)
+        )
+        return min(most, units)
+
+
+def _is_index(number: Any, size: int) -> bool:
+    return isinstance(number, int | np.integer) and 0 <= int(number) < size
+
+
+def _rows_of(cut: SlotCut) -> list[tuple[int, int]]:
+    """Return the resource and the divisor of each row of a slot cut."""
+    return list(zip(np.asarray(cut.resource).tolist(), np.asarray(cut.divisor).tolist(), strict=True))
+
+
+def _row_limits(servers: ServerFacts, cut: SlotCut) -> Iterator[int]:
+    """Yield the capacity of each row of a slot cut, summed over all servers of one side."""
+    capacity = [servers.capacity_at(c, cut.slot) for c in range(len(servers.count))]
+    for r, divisor in _rows_of(cut):
+        yield sum(count * (limit[r] // divisor) for count, limit in zip(servers.count, capacity, strict=True))
+
 
 def _malformed_multiplier(cut: Any) -> str | None:
     if isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0:
@@ -174,24 +271,27 @@ def _malformed_multiplier(cut: Any) -> str | None:
     return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
 
 
-def _identity(cut: ServerCut | CountCut) -> tuple[Any, ...] | None:
+def _identity(cut: Cut) -> tuple[Any, ...] | None:
     """Return a key of all fields but the multiplier; None if one of them has another type than it should."""
-    gains = (cut.worker_coefficient, cut.ps_coefficient) if isinstance(cut, ServerCut) else (cut.gain, cut.ps_gain)
-    arrays = [array for array in (cut.jobs, *gains) if array is not None]
-    numbers = (cut.server_class, cut.slot, cut.right_hand_side)
+    place = () if isinstance(cut, SlotCut) else (cut.side, cut.server_class)
+    numbers = (*place[1:], cut.slot, cut.right_hand_side)
+    rows = (cut.resource, cut.divisor) if isinstance(cut, SlotCut) else ()
+    arrays = (cut.jobs, *(gains for _, gains in sides_of(cut)), *rows)
     if not (
-        isinstance(cut.side, Side)
+        all(isinstance(side, Side) for side in place[:1])
         and all(isinstance(number, int | np.integer) for number in numbers)
         and all(isinstance(array, np.ndarray) and array.dtype == np.int64 for array in arrays)
     ):
         return None
-    return (type(cut), cut.side, *numbers, *((array.shape, array.tobytes()) for array in arrays))
+    return (type(cut), *place, *numbers[-2:], *((array.shape, array.tobytes()) for array in arrays))
 
 
-def sides_of(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:
+def sides_of(cut: Cut) -> list[tuple[Side, IntArray]]:
     """Return the sides with units in the cut, each with its table of gains."""
     if isinstance(cut, ServerCut):
         return [(Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient)]
+    if isinstance(cut, SlotCut):
+        return [(Side.WORKER, cut.gain)]
     return [(cut.side, cut.gain), *([] if cut.ps_gain is None else [(Side.PS, cut.ps_gain)])]
 
 
@@ -213,17 +313,23 @@ def find_violation(choices: Sequence[Choice], limits: tuple[int, ...], right_han
     cannot exceed the right-hand side. The relaxation considers one resource at a time, and a weighted sum of
     the resources; it is valid for all non-negative weights. Equal weights usually suffice; otherwise the dual
     of the fractional packing problem gives better ones. Free capacities and gains are exact; the relaxation
-    is rounded outward.
+    is rounded outward. A capacity of more than `MAX_BITS` bits and its uses are divided by a power of two and
+    rounded down; every packing still fits.
     """
     total = sum(max(choice.gains) for choice in choices)
     if total > MAX_GAIN:
         return f"the left-hand side may exceed {MAX_GAIN}, the limit of the check; scale the cut down"
-    # Resources that all jobs together cannot exhaust are ignored.
+    # Rows that all jobs together cannot exhaust are ignored.
     most = [sum(max(use[r] for use in one.uses) for one in choices) for r in range(len(limits))]
-    binding = np.array([r for r, limit in enumerate(limits) if most[r] > limit], dtype=np.int64)
+    binding = [(r, max(0, most[r].bit_length() - MAX_BITS)) for r, limit in enumerate(limits) if most[r] > limit]
     gains = [np.array(choice.gains, dtype=np.int64) for choice in choices]
-    uses = [np.array(one.uses, dtype=np.int64)[:, binding] for one in choices]
-    capacity = np.array([limits[r] for r in binding], dtype=np.int64)
+    uses = [
+        np.array([[use[r] >> shift for r, shift in binding] for use in one.uses], dtype=np.int64).reshape(
+            len(one.uses), len(binding)
+        )
+        for one in choices
+    ]
+    capacity = np.array([limits[r] >> shift for r, shift in binding], dtype=np.int64)
     shares = 1.0 / np.maximum(capacity, 1.0)
     exceeds = _can_exceed(gains, uses, capacity, shares, right_hand_side, min(FEW_STATES, STATE_LIMIT))
     if exceeds is None:

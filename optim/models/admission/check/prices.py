@@ -1,7 +1,7 @@
 """Recompute the bound of a dual point: prices, payoffs and cuts against rows (19)-(21), rounded outward."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,9 +13,9 @@ from optim.models.admission.check import placement
 from optim.models.admission.check.cuts import CutCheck, sides_of
 from optim.models.admission.check.exact_instance import ExactInstance, ExactSum, ServerFacts
 from optim.models.admission.check.placement import in_class, in_job
-from optim.models.admission.check.schedules import FREE, CutCharge, Prices, Restriction, min_payoff
+from optim.models.admission.check.schedules import FREE, CutCharge, Prices, Restriction, SlotCharge, min_payoff
 from optim.models.admission.data import MICRO
-from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut, Side
+from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut, Side, SlotCut
 
 PAYOFF_TOL = 1e-9
 """Tolerated shortfall of a payoff, relative to the largest of 1, |required payoff| and the job's values.
@@ -61,10 +61,14 @@ def check_prices(
         therefore valid even if a payoff was rejected.
     """
     violations = _malformed(exact, proof, leaf)
-    for number, cut in enumerate(() if violations else proof.cuts):
-        violations += cuts.violations(cut, number, leaf)
-    for number, count_cut in enumerate(() if violations else proof.count_cuts):
-        violations += cuts.violations(count_cut, number, leaf, CountCut)
+    by_form: tuple[tuple[type[Cut], Sequence[Cut]], ...] = (
+        (ServerCut, proof.cuts),
+        (CountCut, proof.count_cuts),
+        (SlotCut, proof.slot_cuts),
+    )
+    for form, those in by_form:
+        for number, cut in enumerate(() if violations else those):
+            violations += cuts.violations(cut, number, leaf, form)
     if violations:
         return BoundFindings(violations=tuple(violations))
     prices = _prices(exact, proof)
@@ -112,17 +116,25 @@ def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
 
 def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
-    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts)
+    slot_charges: dict[int, list[SlotCharge]] = {}
+    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts, *proof.slot_cuts)
     with np.errstate(over="ignore"):
         for cut in (cut for cut in all_cuts if cut.multiplier > 0):
             for side, gains in sides_of(cut):
-                for job, gain in zip(cut.jobs.tolist(), gains, strict=True):
-                    if gain.any():
-                        charge = float(cut.multiplier) * gain
+                for job, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(gains), strict=True):
+                    if not gain.any():
+                        continue
+                    charge = float(cut.multiplier) * gain
+                    if isinstance(cut, SlotCut):
+                        slot_charges.setdefault(job, []).append(SlotCharge(slot=cut.slot, charge=charge))
+                    else:
                         place = {"server_class": cut.server_class, "slot": cut.slot}
                         charges.setdefault(job, []).append(CutCharge(side=side, charge=charge, **place))
     return Prices(
-        worker=proof.worker_price, ps=proof.worker_price if exact.is_shared else proof.ps_price, charges=charges
+        worker=proof.worker_price,
+        ps=proof.worker_price if exact.is_shared else proof.ps_price,
+        charges=charges,
+        slot_charges=slot_charges,
     )
 
 
@@ -137,7 +149,7 @@ def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
         for c, t, r in np.argwhere(price > 0).tolist():
             capacity.add(price[c, t, r], servers.count[c] * int(servers.capacity[c, t, r]))
     cuts = ExactSum()
-    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts)
+    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts, *proof.slot_cuts)
     for cut in all_cuts:
         number = exact.servers(cut.side).count[cut.server_class] if isinstance(cut, ServerCut) else 1
         cuts.add(cut.multiplier, number * int(cut.right_hand_side))

@@ -108,6 +108,17 @@ class CutCharge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SlotCharge:
+    """Charge that a slot cut adds to the cost of a job's workers in a slot.
+
+    The array lists the charges of 1, 2, ... workers on all servers together; its last entry holds for more workers.
+    """
+
+    slot: int
+    charge: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prices:
     """The prices of a dual point, checked to be finite and non-negative.
 
@@ -116,12 +127,15 @@ class Prices:
     worker, ps
         Shape (classes, slots, resources), utility per unit of the resource; the same array on shared servers.
     charges
-        Charges of cuts, by job.
+        Charges of server cuts and count cuts, by job.
+    slot_charges
+        Charges of slot cuts, by job.
     """
 
     worker: FloatArray
     ps: FloatArray
     charges: Mapping[int, Sequence[CutCharge]]
+    slot_charges: Mapping[int, Sequence[SlotCharge]] = field(default_factory=dict)
 
 
 def no_prices(exact: ExactInstance) -> Prices:
@@ -161,7 +175,9 @@ class Pricing:
         """Largest number of nested rounded operations in the cost of a schedule."""
         num_classes = len(self.prices.worker) + len(self.prices.ps)
         a_class = 70 if self.exact.is_shared else 2
-        num_charges = len(self.prices.charges.get(self.job.index, ()))
+        num_charges = sum(
+            len(charges.get(self.job.index, ())) for charges in (self.prices.charges, self.prices.slot_charges)
+        )
         return len(self.slots) + a_class * num_classes + len(self.exact.resources) + 2 * num_charges + 8
 
     def _charges(self, side: Side) -> Iterator[CutCharge]:
@@ -191,6 +207,16 @@ class Pricing:
                     item.charge
                 )
         return by_slot
+
+    def with_slot_charges(self, cost: FloatArray) -> FloatArray:
+        """Return the cost of 0, 1, ... workers in each slot with the charges of slot cuts, shape as `cost`."""
+        numbers = np.arange(cost.shape[1])
+        charged = cost.copy()
+        for item in self.prices.slot_charges.get(self.job.index, ()):
+            if item.slot in self.slots:
+                charge = np.concatenate([[0.0], np.minimum(item.charge, HUGE)])
+                charged[item.slot - self.slots.start] += charge[np.minimum(numbers, len(item.charge))]
+        return charged
 
     def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
         """Return the minimum and maximum numbers of units in each class and slot, shape (classes, slots) each."""
@@ -222,9 +248,10 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     needed = np.array([job.ps_needed(y) for y in range(most + 1)], dtype=np.int64)
     if pricing.exact.is_shared:
         pairs = _shared_costs(pricing, demand, (limits, ps_limits), (most, int(needed[-1])))
-        return pairs[:, np.arange(most + 1), needed]
+        return pricing.with_slot_charges(pairs[:, np.arange(most + 1), needed])
     workers = _cheapest_charged(pricing, demand, Side.WORKER, limits, most)
-    return workers + _cheapest_charged(pricing, demand, Side.PS, ps_limits, int(needed[-1]))[:, needed]
+    ps = _cheapest_charged(pricing, demand, Side.PS, ps_limits, int(needed[-1]))[:, needed]
+    return pricing.with_slot_charges(workers + ps)
 
 
 def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Limits", most: int) -> FloatArray:
