@@ -24,6 +24,7 @@ from optim.models.admission.decision import (
     PriceProof,
     ServerCut,
     Side,
+    SlotCut,
     TreeNode,
     TreeProof,
 )
@@ -66,14 +67,31 @@ class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     ps_gains: list[tuple[str, list[Count]]] | None = None
 
 
+class SlotCutDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A slot cut; gains are [job, gains of 1, 2, ... workers], rows are [resource, divisor in micro-units].
+
+    A job's last gain holds for more workers. Resources are numbered as in prices.
+    """
+
+    slot: Count
+    gains: list[tuple[str, list[Count]]]
+    rows: list[tuple[Count, PositiveInt]]
+    right_hand_side: Count
+    multiplier: float
+
+
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
-    """A dual point: prices as [class, slot, resource, price], payoffs as [job, payoff]; zeros are omitted."""
+    """A dual point: prices as [class, slot, resource, price], payoffs as [job, payoff]; zeros are omitted.
+
+    `slot_cuts` is omitted if there are none.
+    """
 
     worker_price: list[tuple[Count, Count, Count, float]]
     ps_price: list[tuple[Count, Count, Count, float]]
     payoff: list[tuple[str, float]]
     cuts: list[CutDocument] = []
     count_cuts: list[CountCutDocument] = []
+    slot_cuts: list[SlotCutDocument] | msgspec.UnsetType = msgspec.UNSET
 
 
 class BranchDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -235,16 +253,25 @@ def _price_document(instance: AdmissionInstance, proof: PriceProof) -> PriceDocu
         payoff=[(ids[i], float(proof.payoff[i])) for i in np.flatnonzero(proof.payoff)],
         cuts=cuts,
         count_cuts=[_count_cut_document(ids, cut) for cut in proof.count_cuts],
+        slot_cuts=[_slot_cut_document(ids, cut) for cut in proof.slot_cuts] or msgspec.UNSET,
     )
 
 
 def _count_cut_document(ids: Sequence[str], cut: CountCut) -> CountCutDocument:
-    gains, ps_gains = (
-        None if gain is None else [(ids[j], row) for j, row in zip(cut.jobs.tolist(), gain.tolist(), strict=True)]
-        for gain in (cut.gain, cut.ps_gain)
-    )
+    gains, ps_gains = (None if gain is None else _by_name(ids, cut.jobs, gain) for gain in (cut.gain, cut.ps_gain))
     place = (cut.side, cut.server_class, cut.slot)
     return CountCutDocument(*place, gains or [], cut.right_hand_side, cut.multiplier, ps_gains)
+
+
+def _slot_cut_document(ids: Sequence[str], cut: SlotCut) -> SlotCutDocument:
+    rows = list(zip(cut.resource.tolist(), cut.divisor.tolist(), strict=True))
+    gains = _by_name(ids, cut.jobs, cut.gain)
+    return SlotCutDocument(cut.slot, gains, rows, cut.right_hand_side, cut.multiplier)
+
+
+def _by_name(ids: Sequence[str], jobs: IntArray, gain: IntArray) -> list[tuple[str, list[int]]]:
+    """Return the gains of each job, with the job's name."""
+    return [(ids[job], row) for job, row in zip(jobs.tolist(), gain.tolist(), strict=True)]
 
 
 def _price_proof(instance: AdmissionInstance, number: Numbering, document: PriceDocument) -> PriceProof:
@@ -258,6 +285,7 @@ def _price_proof(instance: AdmissionInstance, number: Numbering, document: Price
         payoff=payoff,
         cuts=tuple(_server_cut(number, cut) for cut in document.cuts),
         count_cuts=tuple(_count_cut(number, cut) for cut in document.count_cuts),
+        slot_cuts=tuple(_slot_cut(number, cut) for cut in document.slot_cuts or ()),
     )
 
 
@@ -293,7 +321,7 @@ def _count_cut(number: Numbering, document: CountCutDocument) -> CountCut:
         for rows in (document.gains, document.ps_gains or [])
     ]
     jobs = sorted({*listed[0], *listed[1]})
-    gain, ps_gain = (_gains(jobs, by_job) for by_job in listed)
+    gain, ps_gain = (_gains(jobs, by_job, "a count cut") for by_job in listed)
     return CountCut(
         side=document.side,
         server_class=document.server_class,
@@ -306,10 +334,25 @@ def _count_cut(number: Numbering, document: CountCutDocument) -> CountCut:
     )
 
 
-def _gains(jobs: Sequence[int], by_job: Mapping[int, list[int]]) -> IntArray:
+def _slot_cut(number: Numbering, document: SlotCutDocument) -> SlotCut:
+    by_job = distinct(((number[name], gains) for name, gains in document.gains), "gains of a slot cut of job")
+    jobs = sorted(by_job)
+    rows = np.array(document.rows, dtype=np.int64).reshape(-1, 2)
+    return SlotCut(
+        slot=document.slot,
+        jobs=np.array(jobs, dtype=np.int64),
+        gain=_gains(jobs, by_job, "a slot cut"),
+        resource=rows[:, 0],
+        divisor=rows[:, 1],
+        right_hand_side=document.right_hand_side,
+        multiplier=document.multiplier,
+    )
+
+
+def _gains(jobs: Sequence[int], by_job: Mapping[int, list[int]], what: str) -> IntArray:
     """Return gains by job and count: the last listed gain holds for more units; a job without gains has 0."""
     widest = max(map(len, by_job.values()), default=0)
-    check_limit("cells", len(jobs) * widest, "jobs times gains of a count cut")
+    check_limit("cells", len(jobs) * widest, f"jobs times gains of {what}")
     rows = [by_job.get(job, []) for job in jobs]
     padded = [gains + [gains[-1] if gains else 0] * (widest - len(gains)) for gains in rows]
     return np.array(padded, dtype=np.int64).reshape(len(jobs), widest)
