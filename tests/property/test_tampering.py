@@ -26,6 +26,7 @@ from tests.support.admission.plans import (
     tampered_rows,
     violated_rows,
 )
+from tests.support.admission.slot_cuts import random_slot_cut
 from tests.support.admission.tiny import BY_HAND, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -134,7 +135,8 @@ def make_market(name: str, seed: int) -> Market:
     counts = (random_count_cut(instance, rng),) if name in BY_HAND else ()
     scale = np.where(unit > 0, 1 / np.maximum(unit, 1e-6), 1.0)
     prices = {"worker_price": drawn.worker_price * scale, "ps_price": drawn.ps_price * scale}
-    return replace(drawn, **prices, cuts=cuts, count_cuts=counts)
+    slots = (random_slot_cut(instance, rng),) if name in BY_HAND else ()
+    return replace(drawn, **prices, cuts=cuts, count_cuts=counts, slot_cuts=slots)
 
 
 def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) -> bool:
@@ -146,6 +148,7 @@ def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) ->
         ps_price=proof.ps_price,
         cuts=proof.cuts,
         count_cuts=proof.count_cuts,
+        slot_cuts=proof.slot_cuts,
     )
     needed = np.array([best_gain(market, own) for own in schedules(name)])
     lacks = needed - proof.payoff > 1e-9 * np.maximum(1.0, instance.value.max(axis=1))
@@ -195,7 +198,7 @@ def tampered_proofs(rng: np.random.Generator, proof: PriceProof, bound: float) -
             (f"{field}: higher", changed(field, float(rng.uniform(1, 2))), bound),
             (f"{field}: added", changed(field, 1.0, 0.25), bound),
         ]
-    for field in ("cuts", "count_cuts"):
+    for field in ("cuts", "count_cuts", "slot_cuts"):
         cuts = getattr(proof, field)
         for number, cut in enumerate(cuts):
             for what, cut_fields in (

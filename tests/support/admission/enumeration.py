@@ -9,7 +9,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.models.admission.data import MICRO
-from optim.models.admission.decision import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side
+from optim.models.admission.decision import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
@@ -79,6 +79,15 @@ class Enumerator:
             schedule = Schedule(instance=instance, job=job, counts=counts, segment=segment, num_places=number)
             if instance.value[job, schedule.completion] > 0:
                 yield schedule
+
+    def placements(self, job: int, slot: int) -> Iterator[tuple[int, FloatArray]]:
+        """Yield the number of workers and the load of every way to place the job in a slot, for each of its demands."""
+        number = (len(self.places[0]), len(self.places[1]))
+        offset = self.instance.jobs.segment_offset
+        for segment in range(int(offset[job]), int(offset[job + 1])):
+            for counts in self._options(job, segment, slot):
+                placed = {"counts": {slot: counts}, "segment": {slot: segment}, "num_places": number}
+                yield sum(counts[0]), Schedule(instance=self.instance, job=job, **placed).load
 
     def _extend(self, job: int, slot: int, done: int) -> Iterator[tuple[dict[int, Counts], dict[int, int]]]:
         instance = self.instance
@@ -160,6 +169,7 @@ class Market:
     ps_price: FloatArray
     cuts: tuple[ServerCut, ...] = ()
     count_cuts: tuple[CountCut, ...] = ()
+    slot_cuts: tuple[SlotCut, ...] = ()
 
     @cached_property
     def price(self) -> FloatArray:
@@ -190,12 +200,23 @@ class Market:
                     total += cut.multiplier * int(gains[min(count, len(gains)) - 1])
         return total
 
+    def slot_cost(self, schedule: Schedule) -> float:
+        """Return multiplier x gain of the schedule's numbers of workers over all slot cuts."""
+        total = 0.0
+        for cut in self.slot_cuts:
+            number = sum(schedule.counts[cut.slot][0]) if cut.slot in schedule.counts else 0
+            if number and cut.gain.shape[1] and schedule.job in cut.jobs:
+                gains = cut.gain[cut.jobs.tolist().index(schedule.job)]
+                total += cut.multiplier * int(gains[min(number, len(gains)) - 1])
+        return total
+
     def gain(self, schedule: Schedule) -> float:
         """Return value less cost."""
         return (
             float(self.instance.value[schedule.job, schedule.completion])
             - self.cost(schedule)
             - self.count_cost(schedule)
+            - self.slot_cost(schedule)
         )
 
     def rents(self) -> float:
@@ -210,7 +231,7 @@ class Market:
         for cut in self.cuts:
             servers = self.instance.worker_servers if cut.side is Side.WORKER else self.instance.ps_servers
             total += cut.multiplier * int(servers.count[cut.server_class]) * cut.right_hand_side
-        return total + sum(cut.multiplier * cut.right_hand_side for cut in self.count_cuts)
+        return total + sum(cut.multiplier * cut.right_hand_side for cut in (*self.count_cuts, *self.slot_cuts))
 
     def proof(self, payoff: Sequence[float]) -> PriceProof:
         """Return the dual point with these payoffs."""
@@ -220,6 +241,7 @@ class Market:
             payoff=np.array(payoff, dtype=np.float64),
             cuts=self.cuts,
             count_cuts=self.count_cuts,
+            slot_cuts=self.slot_cuts,
         )
 
 
