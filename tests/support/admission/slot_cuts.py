@@ -11,6 +11,7 @@ from optim.models.admission.decision import Side, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.count_cuts import counts_of_job, gain_of, make_count_cut
 from tests.support.admission.enumeration import Enumerator
+from tests.support.admission.tiny import job_document, tiny_instance
 
 GPU = 10**6
 """One unit of a resource in micro-units."""
@@ -107,9 +108,35 @@ def left_side(cut: SlotCut, numbers: IntArray) -> int:
     return sum(gain_of(gain, int(numbers[job])) for job, gain in pairs)
 
 
+def scarce_instance(seed: int) -> AdmissionInstance:
+    """Return an instance of up to three jobs whose workers crowd each other out, with servers in two classes."""
+    rng = np.random.default_rng(seed)
+
+    def demand() -> dict[str, list[float]]:
+        return {side: rng.choice([0.5, 1, 1, 1.5, 2], 2).tolist() for side in ("worker", "ps")}
+
+    def servers() -> list[dict[str, Any]]:
+        return [
+            {"type": f"class{c}", "capacity": rng.choice([1, 1.5, 2, 3], 2).tolist(), "count": int(rng.integers(1, 3))}
+            for c in range(2)
+        ]
+
+    jobs = [
+        job_document(
+            f"j{i}",
+            chunks=int(rng.integers(2, 4)),
+            ps_mbps=int(rng.integers(1, 4)),
+            segments=[{"start": start, **demand()} for start in range(rng.integers(1, 3))],
+        )
+        for i in range(rng.integers(2, 4))
+    ]
+    hosts = {"shared_servers": servers()} if rng.integers(2) else {"worker_servers": servers(), "ps_servers": servers()}
+    return tiny_instance(*jobs, horizon=2, **hosts)
+
+
 def random_slot_cut(instance: AdmissionInstance, rng: np.random.Generator) -> SlotCut:
     """Draw a cut with the smallest right-hand side that its rows prove."""
-    num_rows = int(rng.integers(4))
+    num_rows = int(rng.integers(6))
     cut = make_slot_cut(
         slot=int(rng.integers(instance.horizon)),
         jobs=np.arange(instance.num_jobs),

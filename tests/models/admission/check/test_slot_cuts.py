@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from optim.models.admission.check import check
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.prices import check_prices
-from optim.models.admission.check.schedules import FREE
+from optim.models.admission.check.schedules import FREE, Restriction
 from optim.models.admission.decision import CountCut, PriceProof, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
@@ -38,10 +39,13 @@ from tests.support.admission.slot_cuts import (
     most_over_rows,
     packed_numbers,
     random_slot_cut,
+    scarce_instance,
 )
 from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+SCARCE = SEEDS.map(scarce_instance)
 
 BOUND = 17.0
 """Optimum of `THREE_JOBS`: job a or b with 16, and job c with 1."""
@@ -83,7 +87,7 @@ VALID = market_of(make_slot_cut()).proof([0.0, 0.0, 1.0])
 """At multiplier 16, a and b have payoff 0."""
 
 
-@given(tiny_instances(max_jobs=3), SEEDS)
+@given(tiny_instances(max_jobs=3) | SCARCE, SEEDS)
 def test_accepts_the_exact_right_hand_side_and_refuses_one_less(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(3):
@@ -94,7 +98,7 @@ def test_accepts_the_exact_right_hand_side_and_refuses_one_less(instance: Admiss
             assert "exceeds the right-hand side" in causes(instance, lower)[0]
 
 
-@given(tiny_instances(), SEEDS)
+@given(tiny_instances() | SCARCE, SEEDS)
 def test_accepted_cuts_hold_for_all_packings_on_single_servers(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
     packings = [packed_numbers(instance, slot) for slot in range(instance.horizon)]
@@ -145,6 +149,27 @@ def test_charges_as_often_as_the_gain_and_once_for_the_number(is_shared: bool) -
     found = check_prices(read_exact_instance(instance), market.proof([0.0]), CutCheck(read_exact_instance(instance)))
     assert float(found.violations[0].amount) == pytest.approx(6.0)
     assert float(found.bound or 0) == pytest.approx(6.0 + 10.0)
+
+
+def test_bounds_exceed_the_exact_ones_despite_rounding() -> None:
+    """A thousand charges of a little more than half a unit roundoff, each rounded up to a whole one."""
+    multipliers = [1.0, *[2.0**-53 * 1.0001] * 1000]
+    cuts = tuple(make_slot_cut(multiplier=multiplier) for multiplier in multipliers)
+    exact = read_exact_instance(THREE_JOBS)
+    found = check_prices(exact, market_of(*cuts).proof([0.0] * 3), CutCheck(exact))
+    assert found.bound is not None
+    total = sum(map(Fraction, multipliers))
+    assert 0 <= found.bound - (2 * (16 - total) + 1 + total) < Fraction(1, 10**9)
+
+
+def test_charges_beyond_the_largest_double_are_clipped() -> None:
+    """A job that must be admitted pays what it must; an infinite charge would mean that it has no schedule."""
+    cut = make_slot_cut(gain=np.array([[0, 100], [0, 100]]), right_hand_side=100, multiplier=1e308)
+    exact = read_exact_instance(THREE_JOBS)
+    found = check_prices(
+        exact, market_of(cut).proof([-1e300, 0.0, 1.0]), CutCheck(exact), {0: Restriction(is_admitted=True)}
+    )
+    assert [violation.row for violation in found.violations] == ["(21) payoff [job a]"]
 
 
 @given(tiny_instances(), SEEDS)
@@ -234,6 +259,10 @@ def test_refuses_a_proof_without_the_cut_that_it_needs() -> None:
     ("cause", "fields"),
     [
         ("exceeds the right-hand side 0", {"right_hand_side": 0}),
+        ("exceeds the right-hand side 1", {"gain": np.array([[1, 1], [1, 1]])}),
+        ("exceeds the right-hand side 1", {"gain": np.array([[0, 1, 1], [1, 1, 1]])}),
+        ("exceeds the right-hand side 1", {"resource": np.array([1])}),
+        ("exceeds the right-hand side 1", {"divisor": np.array([GPU])}),
         ("right-hand side must be", {"right_hand_side": -1}),
         ("right-hand side must be", {"right_hand_side": 1.5}),
         ("right-hand side must be", {"right_hand_side": None}),
