@@ -8,7 +8,7 @@ are treated as independent items, which is another relaxation. A slot cut concer
 knapsack rows replace the packings on single servers, which is a relaxation as well.
 """
 
-import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -266,7 +266,7 @@ def _row_limits(servers: ServerFacts, cut: SlotCut) -> Iterator[int]:
 
 
 def _malformed_multiplier(cut: Any) -> str | None:
-    if isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0:
+    if isinstance(cut.multiplier, float | int) and 0 <= cut.multiplier <= sys.float_info.max:
         return None
     return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
 

@@ -270,6 +270,7 @@ def test_refuses_a_proof_without_the_cut_that_it_needs() -> None:
         ("multiplier", {"multiplier": np.nan}),
         ("multiplier", {"multiplier": np.inf}),
         ("multiplier", {"multiplier": "1"}),
+        ("multiplier", {"multiplier": 10**400}),
         ("must not be negative", {"gain": np.array([[-1, 1], [0, 1]])}),
         ("must not decrease", {"gain": np.array([[0, 1, 0], [0, 1, 1]])}),
         ("whole numbers", {"gain": np.array([[0.0, 1.0], [0.0, 1.0]])}),
