@@ -407,7 +407,7 @@ class NodeEffortLimits:
     max_cut_rounds
         Maximum number of rounds of cuts.
     max_count_rounds
-        Number of the first rounds of cuts that also separate count cuts.
+        Number of the first rounds of cuts that also separate count cuts and slot cuts.
     min_gain
         No further cuts are added once a round lowers the master's value by less than this share of the value's distance
         to the cutoff.
@@ -416,7 +416,6 @@ class NodeEffortLimits:
     max_rounds: int
     max_cut_rounds: int
     max_count_rounds: int
-    max_slot_rounds: int
     min_gain: float
 
 
@@ -514,7 +513,6 @@ class NodeBounder:
             cuts: list[Cut] = [*self._separator.separate(*master.loads(point.weight))]
             if num_cut_rounds < effort.max_count_rounds:
                 cuts += self._count_separator.separate(*master.counts(point.weight))
-            if num_cut_rounds < effort.max_slot_rounds:
                 cuts += self._slot_separator.separate(*master.totals(point.weight))
             if not cuts:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())

@@ -149,10 +149,8 @@ class CountTable:
         blocks, start = [self._gain], len(self._gain)
         numbers = np.arange(1, self._gain.shape[1])
         for k, cut in enumerate(cuts):
-            sides = ((False, cut.gain),)
-            if isinstance(cut, CountCut):
-                sides = ((cut.side is Side.PS, cut.gain), (True, cut.ps_gain))
-            for is_ps, gain in sides:
+            is_of_ps, ps_gain = (cut.side is Side.PS, cut.ps_gain) if isinstance(cut, CountCut) else (False, None)
+            for is_ps, gain in ((is_of_ps, cut.gain), (True, ps_gain)):
                 if gain is None or not gain.size:
                     continue
                 rows[int(is_ps), k, cut.jobs] = np.arange(start, start + len(cut.jobs))
@@ -195,8 +193,8 @@ class CountTable:
         total = np.zeros((self._row.shape[1] - first, len(schedules.jobs)))
         for row, counts in zip(self._row[:, first:], (schedules.workers, schedules.ps), strict=True):
             on = np.flatnonzero(row.any(axis=1))
-            # The last class is the sum of all classes.
-            counts = np.concatenate([counts, counts.sum(axis=1, keepdims=True)], axis=1)
-            units = counts[:, self._place[first + on, 0], self._place[first + on, 1]].T
+            # `ALL_CLASSES` is the index of the last class, the sum of the others.
+            by_class = np.concatenate([counts, counts.sum(axis=1, keepdims=True)], axis=1)
+            units = by_class[:, self._place[first + on, 0], self._place[first + on, 1]].T
             total[on] += self._gain[row[on][:, schedules.jobs], np.minimum(units, self._gain.shape[1] - 1)]
         return total

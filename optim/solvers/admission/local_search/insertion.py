@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import ServerClasses, share_of
+from optim.models.admission.decision import ServerCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import charged
 from optim.solvers.admission.packing.capacity_rows import CapacityRows

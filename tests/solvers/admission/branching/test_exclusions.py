@@ -14,7 +14,7 @@ import pytest
 import optim
 from optim.core.arrays import FloatArray
 from optim.core.solution import Termination
-from optim.models.admission.decision import Branch, BranchKind, TreeProof
+from optim.models.admission.decision import Branch, BranchKind, PriceProof, TreeProof
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node import NodeBounder
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
@@ -103,15 +103,21 @@ def rounded(prices: FloatArray) -> FloatArray:
     return np.round(8.0 * np.maximum(prices, 0.0)) / 8.0
 
 
+def market_of(instance: AdmissionInstance, proof: PriceProof) -> Market:
+    """Return the prices and cuts of a proof."""
+    return Market(
+        instance=instance,
+        worker_price=proof.worker_price,
+        ps_price=proof.ps_price,
+        cuts=proof.cuts,
+        count_cuts=proof.count_cuts,
+        slot_cuts=proof.slot_cuts,
+    )
+
+
 def priced_point(bounder: NodeBounder, rows: CapacityRows, limits: BranchRestrictions, at: DualPoint) -> DualPoint:
     """Return the dual point at the prices and multipliers of `at`: its bound is rents plus payoffs."""
-    on_hand = Market(
-        instance=bounder._tables.instance,
-        worker_price=rows.prices(at.row_prices).worker,
-        ps_price=rows.prices(at.row_prices).ps,
-        cuts=at.priced_cuts()[0],
-        count_cuts=at.priced_cuts()[1],
-    )
+    on_hand = market_of(bounder._tables.instance, at.proof(rows))
     most = bounder.payoff_by_slot(at, limits).max(axis=1)
     payoff = np.where(limits.is_admitted == 1, most, np.maximum(most, 0.0))
     return replace(at, payoff=payoff, bound=on_hand.rents() + float(payoff.sum()))
@@ -156,10 +162,7 @@ def drawn(seed: int) -> Case | None:
         cutoff = own.bound - float(rng.choice([1.0, *losses[(losses > 0.0) & (losses < np.inf)]]))
     return Case(
         instance=instance, rows=rows, tables=tables, bounder=bounder, limits=limits, left=left, point=point,
-        market=Market(
-            instance=instance, worker_price=proof.worker_price, ps_price=proof.ps_price, cuts=proof.cuts,
-            count_cuts=proof.count_cuts,
-        ),
+        market=market_of(instance, proof),
         cutoff=cutoff,
     )  # fmt: skip
 
@@ -228,14 +231,18 @@ def plain_exclusions(case: Case) -> list[Told]:
 def test_payoffs_by_slot_are_those_of_listed_schedules_with_cuts() -> None:
     """The master's own cuts, and others."""
     kinds: Counter[tuple[bool, bool]] = Counter()
+    num_slot_cuts = 0
     for case in cases():
         by_slot = case.by_slot
         for job, own in enumerate(case.left):
             for slot in range(case.instance.horizon):
                 at = [one for one in own if one is not None and one.completion == slot]
                 assert by_slot[job, slot] == best_gain(case.market, at)
-        kinds[case.point.cuts is case.bounder.master.cuts.cuts, bool(case.market.cuts or case.market.count_cuts)] += 1
+        market, is_own = case.market, case.point.cuts is case.bounder.master.cuts.cuts
+        kinds[is_own, bool(market.cuts or market.count_cuts)] += 1
+        num_slot_cuts += len(market.slot_cuts)
     assert min(kinds[True, True], kinds[False, True]) >= 5
+    assert num_slot_cuts >= 3
 
 
 def test_no_plan_above_the_cutoff_is_in_a_closed_child() -> None:

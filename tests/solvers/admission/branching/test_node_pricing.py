@@ -64,7 +64,7 @@ def limits_of(tables: JobTables, branches: list[Side]) -> BranchRestrictions:
 def check_node(instance: AdmissionInstance, seed: int) -> None:
     """Compare each job's payoff under random branches with the best of the listed schedules that meet them."""
     rng = np.random.default_rng(seed)
-    prices, branches = random_prices(instance, rng, has_extras=True), random_branches(instance, rng)
+    prices, branches = random_prices(instance, rng, has_extras=True, at_nodes=True), random_branches(instance, rng)
     tables = JobTables.build(instance)
     pricer, limits = NodePricer.of(tables), limits_of(tables, branches)
     priced = pricer.price(prices, limits)
@@ -102,7 +102,7 @@ def test_prices_every_trait_under_branches() -> None:
 def check_slots(instance: AdmissionInstance, seed: int) -> int:
     """Compare payoffs by completion slot with those of the listed schedules; return how many slots have a schedule."""
     rng = np.random.default_rng(seed)
-    prices, branches = random_prices(instance, rng, has_extras=True), random_branches(instance, rng)
+    prices, branches = random_prices(instance, rng, has_extras=True, at_nodes=True), random_branches(instance, rng)
     tables = JobTables.build(instance)
     by_slot = NodePricer.of(tables).by_slot(prices, limits_of(tables, branches))
     assert by_slot.shape == (instance.num_jobs, instance.horizon)

@@ -29,6 +29,7 @@ from tests.support.admission.count_cuts import (
     random_count_cut,
 )
 from tests.support.admission.plans import proven_by, solution_of
+from tests.support.admission.slot_cuts import random_slot_cut
 from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -86,8 +87,8 @@ def test_tells_half_of_four_from_two() -> None:
 @given(tiny_instances(max_jobs=3), SEEDS)
 def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    makers = (random_cut, random_count_cut)
-    cuts: list[Cut] = [makers[int(rng.integers(2))](instance, rng) for _ in range(4)]
+    makers = (random_cut, random_count_cut, random_slot_cut)
+    cuts: list[Cut] = [makers[int(rng.integers(3))](instance, rng) for _ in range(4)]
     table = CutTable(instance, cuts[:1])
     table.add(cuts[1:])
     sides = (instance.worker_servers, instance.ps_servers)
@@ -111,6 +112,10 @@ def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInst
                 if curves is not None:
                     row = curves.extra[curves.place[job, t], c]
                     total += float(row[min(count, len(row) - 1)])
+        if charged.slot_charges is not None:
+            place, extra = charged.slot_charges
+            for t, count in enumerate(workers[k].sum(axis=0).tolist()):
+                total += float(extra[place[job, t], 0, min(count, extra.shape[2] - 1)])
         assert total == pytest.approx(multiplier @ use[:, k])
     kept = np.flatnonzero(rng.random(4) < 0.5)
     table.keep(kept)

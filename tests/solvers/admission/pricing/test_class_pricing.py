@@ -1,5 +1,7 @@
 """Class-level pricing against the list of all schedules, with every optional feature of an instance."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -28,7 +30,9 @@ def schedules_by_job(instance: AdmissionInstance) -> list[list[Schedule]]:
     return [[schedule for schedule in found if schedule.job == i] for i in range(instance.num_jobs)]
 
 
-def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_extras: bool) -> Prices:
+def random_prices(
+    instance: AdmissionInstance, rng: np.random.Generator, *, has_extras: bool, at_nodes: bool = False
+) -> Prices:
     """Draw prices, a third of them zero, at which some jobs have a positive payoff and others not."""
 
     def draw(*shape: int) -> FloatArray:
@@ -54,6 +58,7 @@ def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_
         ps_extra=draw(segments, ps_hosts, slots) if has_extras else None,
         worker_curves=curves(hosts),
         ps_curves=curves(ps_hosts),
+        slot_charges=curves(1) if at_nodes else None,
     )
 
 
@@ -100,6 +105,17 @@ def cost(instance: AdmissionInstance, schedule: Schedule, prices: Prices) -> flo
             total += sum(
                 curves.extra[curves.place[schedule.job, slot], place, min(count, 2)] for slot, place, count in units
             )
+    if prices.slot_charges is not None:
+        place, extra = prices.slot_charges
+        total += sum(extra[place[schedule.job, slot], 0, min(y, 2)] for slot, y in workers_by_slot(schedule).items())
+    return total
+
+
+def workers_by_slot(schedule: Schedule) -> Counter[int]:
+    """Return a schedule's number of workers in all classes by slot."""
+    total: Counter[int] = Counter()
+    for slot, _, count in schedule.workers:
+        total[slot] += count
     return total
 
 
