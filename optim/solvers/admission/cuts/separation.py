@@ -474,10 +474,11 @@ class SlotSeparator(_Separator):
         def use(items: IntArray, units: IntArray) -> IntArray:
             of_workers = worker[items] * units[:, None]
             of_ps = ps[items] * self._needed[items, units][:, None]
-            if self._instance.has_shared_servers:
-                return of_workers + of_ps
-            # Both rows of a pair are neighbours.
-            return np.stack([of_workers, of_ps], axis=2).reshape(len(items), 2 * len(pairs))
+            # On separate servers, both rows of a pair are neighbours.
+            total: IntArray = of_workers + of_ps
+            if not self._instance.has_shared_servers:
+                total = np.stack([of_workers, of_ps], axis=2).reshape(len(items), 2 * len(pairs))
+            return total
 
         if self._instance.has_shared_servers:
             return use, rooms[0]

@@ -33,7 +33,7 @@ Left = list[list[Schedule | None]]
 Told = tuple[BranchKind, int, int, bool]
 """Kind, job and value of an exclusion's branch, and whether the high child is closed."""
 
-SEEDS = range(350)
+SEEDS = range(400)
 MAX_SCHEDULES, MAX_PLANS = 100, 50_000
 COUNTS = (BranchKind.WORKERS, BranchKind.PS)
 
