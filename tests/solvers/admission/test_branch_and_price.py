@@ -13,7 +13,7 @@ from optim.core.solution import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.codec import ConstantDocument
 from optim.models.admission.decision import TreeProof
-from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator, SlotSeparator
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 from tests.support.admission.tiny import job_document, tiny_instance
@@ -137,12 +137,17 @@ def nodes_of_halves(*, is_shared):
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["separate", "shared"])
-def test_count_cuts_close_the_root_where_half_of_each_schedule_fits(is_shared, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "other"), [("count_cuts", SlotSeparator), ("slot_cuts", CountSeparator)], ids=["count", "slot"]
+)
+def test_cuts_on_counts_close_the_root_where_half_of_each_schedule_fits(kind, other, is_shared, monkeypatch):
     # One and a half jobs fit the servers on average, and keep to every cut of a server's average load.
+    monkeypatch.setattr(other, "separate", lambda self, *mixture: [])
     nodes, proof = nodes_of_halves(is_shared=is_shared)
     assert nodes == 1
-    assert len(proof.count_cuts) > 0
-    monkeypatch.setattr(CountSeparator, "separate", lambda self, *mixture: [])
+    assert len(getattr(proof, kind)) > 0
+    for separator in (CountSeparator, SlotSeparator):
+        monkeypatch.setattr(separator, "separate", lambda self, *mixture: [])
     assert nodes_of_halves(is_shared=is_shared)[0] > 1
 
 
