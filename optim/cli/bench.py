@@ -556,7 +556,8 @@ def _finish(
     report = files.report_path
     if report is not None:
         write_report(records if shown is None else shown, skipped, report)
-    info(f"{len(records)} records{joined} in {files.results_path}" + (f", report in {report}" if report else ""))
+    what = "record" if len(records) == 1 else "records"
+    info(f"{len(records)} {what}{joined} in {files.results_path}" + (f", report in {report}" if report else ""))
     if files.write_golden is not None:
         store_golden(records, files.write_golden)
     differences = [] if golden is None else compare(records, golden)

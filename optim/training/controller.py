@@ -334,7 +334,7 @@ class Controller:
         """
         if self.phase is not Phase.RUNNING or not self.flow.is_settled_at(self.flow.read_clock):
             raise NotAllowedError(
-                f"a checkpoint can be written only when all shards are at one clock, but the run is {self.phase}; let it reach its target clock first"
+                f"a checkpoint can be written only when all shards are at one clock; let the run (now {self.phase}) reach its target clock first"
             )
         if set(self.roles.backups) != {STORAGE}:
             raise NotAllowedError(
