@@ -121,16 +121,16 @@ def test_six_jobs_that_crowd_two_equal_servers(has_cuts, monkeypatch):
     check_optimum(make_instance(jobs=jobs, worker_servers=servers, ps_servers=servers, horizon=1))
 
 
-def nodes_of_halves(*, is_shared):
+def nodes_of_halves(*, is_shared, value=16):
     """Return the nodes of a tree for three jobs each of which needs two thirds of a slot's servers, and more than half."""
-    job = {"epochs": 1, "chunks": 4, "ps_mbps": 4, "utility": {"kind": "table", "table": [16]}}
+    job = {"epochs": 1, "chunks": 4, "ps_mbps": 4, "utility": {"kind": "table", "table": [value]}}
     workers = {"type": "gpus", "capacity": [6, 6], "count": 1}
     servers = {"shared_servers": [workers]} if is_shared else {"worker_servers": [workers]}
     if not is_shared:
         servers["ps_servers"] = [{"type": "cpus", "capacity": [0, 6], "count": 1}]
     instance = tiny_instance(*(job_document(name, **job) for name in "abc"), **servers)
     solution = optim.solve(instance, "branch-and-price", options=FEW_MOVES)
-    assert solution.objective == pytest.approx(16)
+    assert solution.objective == pytest.approx(value)
     assert solution.termination == "optimal"
     assert optim.verify(instance, solution).is_ok
     return solution.stats.counts["nodes"], solution.certificate.proof.nodes[0].proof
@@ -146,6 +146,7 @@ def test_cuts_on_counts_close_the_root_where_half_of_each_schedule_fits(kind, ot
     nodes, proof = nodes_of_halves(is_shared=is_shared)
     assert nodes == 1
     assert len(getattr(proof, kind)) > 0
+    assert nodes_of_halves(is_shared=is_shared, value=16e9)[0] == 1, "utilities are scaled, and the proof is scaled back"
     for separator in (CountSeparator, SlotSeparator):
         monkeypatch.setattr(separator, "separate", lambda self, *mixture: [])
     assert nodes_of_halves(is_shared=is_shared)[0] > 1
