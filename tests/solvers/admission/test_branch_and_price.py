@@ -146,7 +146,9 @@ def test_cuts_on_counts_close_the_root_where_half_of_each_schedule_fits(kind, ot
     nodes, proof = nodes_of_halves(is_shared=is_shared)
     assert nodes == 1
     assert len(getattr(proof, kind)) > 0
-    assert nodes_of_halves(is_shared=is_shared, value=16e9)[0] == 1, "utilities are scaled, and the proof is scaled back"
+    assert nodes_of_halves(is_shared=is_shared, value=16e9)[0] == 1, (
+        "utilities are scaled, and the proof is scaled back"
+    )
     for separator in (CountSeparator, SlotSeparator):
         monkeypatch.setattr(separator, "separate", lambda self, *mixture: [])
     assert nodes_of_halves(is_shared=is_shared)[0] > 1

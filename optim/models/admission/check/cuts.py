@@ -41,6 +41,9 @@ FEW_STATES = 500
 USE_LIMIT = 2_000_000
 """Largest number of options times rows of a slot cut; a cut that needs more is rejected as unproven."""
 
+MAX_ROWS = 1_000
+"""Largest number of rows of a slot cut; with more, the cut is rejected as unproven, since the check's memory is quadratic in it."""
+
 MAX_BITS = 62
 """Capacities of more bits are rounded down to this number, so that their arithmetic fits 64 bits."""
 
@@ -139,6 +142,8 @@ class CutCheck:
             len(arrays[0]) != len(arrays[1])
         ):
             return "the rows of a slot cut must be whole numbers, one resource and one divisor per row"
+        if len(arrays[0]) > MAX_ROWS:
+            return f"the check accepts at most {MAX_ROWS} rows, got {len(arrays[0])}"
         resources, divisors = (array.tolist() for array in arrays)
         if not all(0 <= resource < len(self._exact.resources) for resource in resources):
             return "the resource of a row is outside the instance"

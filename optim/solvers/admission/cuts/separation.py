@@ -41,6 +41,10 @@ FALLBACK_DENOMINATOR = 5000
 """Denominator for the rare facets whose gains have no small common denominator; their gains are rounded down."""
 
 
+MAX_DIVISORS = 200
+"""Largest number of pairs of a resource and a divisor in a slot cut. The checker accepts five times as many."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparationOptions:
     """Limits of the separation.
@@ -421,8 +425,9 @@ class SlotSeparator(_Separator):
             return None
         pairs = self._divisors(mixture.items)
         use, capacity = self._knapsacks(t, pairs)
-        is_binding = use(mixture.items, mixture.units[last]).sum(axis=0) > capacity
-        pairs = pairs[is_binding.reshape(len(pairs), -1).any(axis=1)]
+        most_use = use(mixture.items, mixture.units[last]).sum(axis=0)
+        pressure = (most_use / np.maximum(capacity, 0.5)).reshape(len(pairs), -1).max(axis=1)
+        pairs = pairs[np.sort(np.argsort(-pressure, kind="stable")[: min(MAX_DIVISORS, int((pressure > 1.0).sum()))])]
         if not len(pairs):
             return None
         use, capacity = self._knapsacks(t, pairs)

@@ -400,6 +400,10 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
         assert "needs more than 0 packings" in causes(THREE_JOBS, hard)[0]
     monkeypatch.setattr("optim.models.admission.check.cuts.USE_LIMIT", 1)
     assert causes(THREE_JOBS, hard) == ["the check of 2 gains in 1 rows needs more than 1 numbers"]
+    monkeypatch.setattr("optim.models.admission.check.cuts.USE_LIMIT", 10**7)
+    many = {"resource": np.zeros(1_001, dtype=np.int64), "divisor": np.full(1_001, 2 * GPU)}
+    assert causes(THREE_JOBS, replace(hard, **many)) == ["the check accepts at most 1000 rows, got 1001"]
+    assert causes(THREE_JOBS, replace(hard, **{name: row[1:] for name, row in many.items()})) == []
 
 
 def test_files_hold_slot_cuts() -> None:

@@ -71,6 +71,15 @@ def test_holds_where_workers_crowd_each_other_out() -> None:
     assert min(found[False, True], found[True, True]) >= 5
 
 
+def test_takes_the_tightest_rows_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_rows = {seed: len(cut.divisor) for seed in range(20) for cut in check_cuts(scarce_instance(seed), seed)[:1]}
+    monkeypatch.setattr("optim.solvers.admission.cuts.separation.MAX_DIVISORS", 2)
+    few_rows = {seed: len(cut.divisor) for seed in range(20) for cut in check_cuts(scarce_instance(seed), seed)[:1]}
+    assert max(all_rows.values()) > 2
+    assert max(few_rows.values()) == 2
+    assert len(few_rows) >= len(all_rows) // 2
+
+
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_rounds_each_server_before_it_adds_them(is_shared: bool) -> None:
     # Two servers of three GPUs fit one worker of two GPUs each, although six GPUs would fit three.
