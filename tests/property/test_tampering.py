@@ -142,14 +142,7 @@ def make_market(name: str, seed: int) -> Market:
 def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) -> bool:
     """Compare the checker's opinion of a proof with an enumeration's; return whether it is sound."""
     instance = subject(name)[0]
-    market = Market(
-        instance=instance,
-        worker_price=proof.worker_price,
-        ps_price=proof.ps_price,
-        cuts=proof.cuts,
-        count_cuts=proof.count_cuts,
-        slot_cuts=proof.slot_cuts,
-    )
+    market = Market.of(instance, proof)
     needed = np.array([best_gain(market, own) for own in schedules(name)])
     lacks = needed - proof.payoff > 1e-9 * np.maximum(1.0, instance.value.max(axis=1))
     bound = float(np.maximum(needed, proof.payoff).sum()) + market.rents()

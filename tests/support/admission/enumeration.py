@@ -171,6 +171,12 @@ class Market:
     count_cuts: tuple[CountCut, ...] = ()
     slot_cuts: tuple[SlotCut, ...] = ()
 
+    @classmethod
+    def of(cls, instance: AdmissionInstance, proof: PriceProof) -> "Market":
+        """Return the prices and cuts of a proof."""
+        names = ("worker_price", "ps_price", "cuts", "count_cuts", "slot_cuts")
+        return cls(instance=instance, **{name: getattr(proof, name) for name in names})
+
     @cached_property
     def price(self) -> FloatArray:
         """Every price, in the order of `Schedule.load`."""

@@ -38,8 +38,8 @@ from optim.solvers.admission.pricing.shared import ClassFrontiers
 class SeparateSource(NamedTuple):
     """Classes of separate servers for workers and PSs.
 
-    Unit costs, shape (segments, classes, slots), and charges by class and by slot; then work space: costs by number of units, orders of the
-    classes, and costs by class and number of units.
+    Unit costs, shape (segments, classes, slots), and charges by class and by slot; then work space: costs by number of
+    units, orders of the classes, and costs by class and number of units.
     """
 
     worker_cost: FloatArray

@@ -164,13 +164,13 @@ class CountTable:
 
     def charges(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None, CountCharges | None]:
         """Return the charges of count cuts for workers and for PSs, and those of slot cuts, None where all are 0."""
-        instance, is_slot = self._instance, self._place[:, 0] == ALL_CLASSES
+        instance, is_slot, is_priced = self._instance, self._place[:, 0] == ALL_CLASSES, multiplier > 0
+        by_class, by_slot = np.flatnonzero(is_priced & ~is_slot), np.flatnonzero(is_priced & is_slot)
         # On shared servers, `ps_servers` are the workers' servers.
-        classes = instance.worker_servers.num_classes, instance.ps_servers.num_classes
         return (
-            self._charges(0, np.flatnonzero((multiplier > 0) & ~is_slot), multiplier, classes[0]),
-            self._charges(1, np.flatnonzero((multiplier > 0) & ~is_slot), multiplier, classes[1]),
-            self._charges(0, np.flatnonzero((multiplier > 0) & is_slot), multiplier, 1),
+            self._charges(0, by_class, multiplier, instance.worker_servers.num_classes),
+            self._charges(1, by_class, multiplier, instance.ps_servers.num_classes),
+            self._charges(0, by_slot, multiplier, 1),
         )
 
     def _charges(self, side: int, on: IntArray, multiplier: FloatArray, classes: int) -> CountCharges | None:

@@ -369,31 +369,18 @@ class SlotSeparator(_Separator):
 
     def __init__(self, instance: AdmissionInstance, options: SeparationOptions | None = None) -> None:
         super().__init__(instance, options)
-        jobs = instance.jobs
-        offset = jobs.segment_offset[:-1]
-        self._demand, room = [], []
-        for demand, servers, limit in (
-            (jobs.worker_demand, instance.worker_servers, instance.max_workers),
-            (
-                jobs.ps_demand,
-                instance.ps_servers,
-                np.array([needed[-1] for needed in instance.ps_needed], dtype=np.int64),
-            ),
-        ):
-            least = np.minimum.reduceat(demand, offset, axis=0) if len(jobs) else demand
-            by_server = units_per_server(least, servers.capacity, limit, instance.max_share_per_server)
-            self._demand.append(least)
-            room.append((by_server * servers.count[None, :, None]).sum(axis=1))
-        widest = int(instance.max_workers.max(initial=0))
-        self._needed = np.zeros((len(jobs), widest + 1), dtype=np.int64)
-        slots = np.arange(instance.horizon)
-        self._most = np.zeros((len(jobs), instance.horizon), dtype=np.int64)
+        number = instance.num_jobs
+        # Of both sides, or of shared servers, the items are the jobs' workers, then their PSs.
+        self._demand = np.concatenate([side.demand for side in self._sides]).reshape(2, number, instance.num_resources)
+        room = [(side.per_server * side.servers.count[None, :, None]).sum(axis=1) for side in self._sides]
+        worker_room, ps_room = np.concatenate(room).reshape(2, number, instance.horizon)
+        self._needed = np.zeros((number, int(instance.max_workers.max(initial=0)) + 1), dtype=np.int64)
+        self._most = np.zeros((number, instance.horizon), dtype=np.int64)
         for i, needed in enumerate(instance.ps_needed):
-            number = int(instance.max_workers[i])
-            self._needed[i, : number + 1] = needed[: number + 1]
-            fits = (np.arange(1, number + 1)[:, None] <= room[0][i]) & (needed[1 : number + 1, None] <= room[1][i])
+            most = int(instance.max_workers[i])
+            self._needed[i, : most + 1] = needed[: most + 1]
+            fits = (np.arange(1, most + 1)[:, None] <= worker_room[i]) & (needed[1 : most + 1, None] <= ps_room[i])
             self._most[i] = np.cumprod(fits, axis=0).sum(axis=0)
-        self._most[(slots < jobs.arrival[:, None]) | (slots > instance.deadline[:, None])] = 0
 
     def separate(self, rows: IntArray, weight: FloatArray) -> list[SlotCut]:
         """Find cuts that a point of the LP violates, at most one per slot.
@@ -458,19 +445,16 @@ class SlotSeparator(_Separator):
 
     def _divisors(self, jobs: IntArray) -> IntArray:
         """Return pairs of a resource and a divisor, shape (pairs, 2)."""
-        demand = np.concatenate([side[jobs] for side in self._demand])
-        return np.concatenate(
-            [
-                np.column_stack([np.full_like(divisors, r), divisors])
-                for r in range(demand.shape[1])
-                for divisors in (np.union1d([1], demand[demand[:, r] > 0, r]),)
-            ]
-        )
+        pairs = []
+        for r, demand in enumerate(self._demand[:, jobs].reshape(2 * len(jobs), -1).T):
+            divisors = np.union1d([1], demand[demand > 0])
+            pairs.append(np.column_stack([np.full_like(divisors, r), divisors]))
+        return np.concatenate(pairs)
 
     def _knapsacks(self, t: int, pairs: IntArray) -> tuple[_Use, IntArray]:
         """Return the use and the capacity of the knapsack rows of pairs: of each side, or of both sides together."""
         resource, divisor = pairs.T
-        worker, ps = (side[:, resource] // divisor for side in self._demand)
+        worker, ps = self._demand[:, :, resource] // divisor
         rooms = [
             ((servers.capacity[:, t, resource] // divisor) * servers.count[:, None]).sum(axis=0)
             for servers in (self._instance.worker_servers, self._instance.ps_servers)

@@ -17,7 +17,7 @@ from optim.models.admission.decision import CountCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
 from tests.support.admission.count_cuts import make_count_cut, most_left_side, random_count_cut
-from tests.support.admission.enumeration import Enumerator, best_gain, random_market
+from tests.support.admission.enumeration import Enumerator, Market, best_gain, random_market
 from tests.support.admission.plans import families, proven_by, solution_of
 from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
@@ -93,7 +93,12 @@ def test_lowers_the_bound_where_only_counts_tell() -> None:
 def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
     cuts = tuple(random_count_cut(instance, rng) for _ in range(3))
-    market = replace(random_market(instance, rng, share_free=0.6, scale=0.5), count_cuts=cuts)
+    check_bound(replace(random_market(instance, rng, share_free=0.6, scale=0.5), count_cuts=cuts))
+
+
+def check_bound(market: Market) -> None:
+    """Compare a dual point's bound with an enumeration's, and see it refused with a payoff that is too small."""
+    instance = market.instance
     listed = [Enumerator(instance).schedules(job) for job in range(instance.num_jobs)]
     payoff = [best_gain(market, [None, *own]) for own in listed]
     bound = sum(payoff) + market.rents()

@@ -21,6 +21,7 @@ from optim.models.admission.check.schedules import FREE, Restriction
 from optim.models.admission.decision import CountCut, PriceProof, SlotCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
+from tests.models.admission.check.test_counts import check_bound
 from tests.support.admission.count_cuts import make_count_cut
 from tests.support.admission.enumeration import (
     Enumerator,
@@ -176,18 +177,7 @@ def test_charges_beyond_the_largest_double_are_clipped() -> None:
 def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
     cuts = tuple(random_slot_cut(instance, rng) for _ in range(3))
-    market = replace(random_market(instance, rng, share_free=0.6, scale=0.5), slot_cuts=cuts)
-    listed = [Enumerator(instance).schedules(job) for job in range(instance.num_jobs)]
-    payoff = [best_gain(market, [None, *own]) for own in listed]
-    bound = sum(payoff) + market.rents()
-    found = check(instance, solution_of(instance, None, **proven_by(market.proof(payoff), bound * (1 + 1e-12) + 1e-12)))
-    assert found.is_ok
-    assert found.bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
-    for job, needed in enumerate(payoff):
-        if needed > 1e-3:
-            low = [*payoff[:job], needed - 1e-4, *payoff[job + 1 :]]
-            refused = check(instance, solution_of(instance, None, **proven_by(market.proof(low), bound)))
-            assert families(refused.violations) == {"(21)"}
+    check_bound(replace(random_market(instance, rng, share_free=0.6, scale=0.5), slot_cuts=cuts))
 
 
 @given(tiny_instances(max_count=1), SEEDS)

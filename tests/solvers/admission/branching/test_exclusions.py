@@ -14,7 +14,7 @@ import pytest
 import optim
 from optim.core.arrays import FloatArray
 from optim.core.solution import Termination
-from optim.models.admission.decision import Branch, BranchKind, PriceProof, TreeProof
+from optim.models.admission.decision import Branch, BranchKind, TreeProof
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node import NodeBounder
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
@@ -103,21 +103,9 @@ def rounded(prices: FloatArray) -> FloatArray:
     return np.round(8.0 * np.maximum(prices, 0.0)) / 8.0
 
 
-def market_of(instance: AdmissionInstance, proof: PriceProof) -> Market:
-    """Return the prices and cuts of a proof."""
-    return Market(
-        instance=instance,
-        worker_price=proof.worker_price,
-        ps_price=proof.ps_price,
-        cuts=proof.cuts,
-        count_cuts=proof.count_cuts,
-        slot_cuts=proof.slot_cuts,
-    )
-
-
 def priced_point(bounder: NodeBounder, rows: CapacityRows, limits: BranchRestrictions, at: DualPoint) -> DualPoint:
     """Return the dual point at the prices and multipliers of `at`: its bound is rents plus payoffs."""
-    on_hand = market_of(bounder._tables.instance, at.proof(rows))
+    on_hand = Market.of(bounder._tables.instance, at.proof(rows))
     most = bounder.payoff_by_slot(at, limits).max(axis=1)
     payoff = np.where(limits.is_admitted == 1, most, np.maximum(most, 0.0))
     return replace(at, payoff=payoff, bound=on_hand.rents() + float(payoff.sum()))
@@ -162,7 +150,7 @@ def drawn(seed: int) -> Case | None:
         cutoff = own.bound - float(rng.choice([1.0, *losses[(losses > 0.0) & (losses < np.inf)]]))
     return Case(
         instance=instance, rows=rows, tables=tables, bounder=bounder, limits=limits, left=left, point=point,
-        market=market_of(instance, proof),
+        market=Market.of(instance, proof),
         cutoff=cutoff,
     )  # fmt: skip
 
