@@ -1,4 +1,7 @@
-"""Optional packages and plug-ins: versions, imports, and errors that name the command to install a missing package."""
+"""Optional packages and plug-ins: versions, imports, and errors that name the command to install a missing package.
+
+`import_deferring` imports a package without the slow modules that it imports but does not use.
+"""
 
 import logging
 import sys
@@ -72,6 +75,42 @@ def _missing(package: str, purpose: str, cause: str) -> MissingDependencyError:
     return MissingDependencyError(
         f"{purpose} needs {PACKAGE_OF.get(package, package)}{cause}; install it: pip install '{DISTRIBUTION}[{EXTRA_OF[package]}]'"
     )
+
+
+class _Deferred(ModuleType):
+    """A module that is imported when one of its attributes is first used."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), attribute)
+
+
+def import_deferring(module: str, *deferred: str) -> ModuleType:
+    """Import a module; modules that it imports but does not use are imported when they are first used.
+
+    `importlib.util.LazyLoader` does not serve: a second import statement of the same module loads it.
+
+    Parameters
+    ----------
+    module
+        Dotted name.
+    deferred
+        Dotted names of modules to defer, unless they are loaded already.
+
+    Examples
+    --------
+    >>> import_deferring("pyomo.environ", "scipy.stats").__name__
+    'pyomo.environ'
+    """
+    stands_in = {name: _Deferred(name) for name in deferred if name not in sys.modules}
+    sys.modules.update(stands_in)
+    try:
+        return import_module(module)
+    finally:
+        for name, stand_in in stands_in.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
 
 
 @cache

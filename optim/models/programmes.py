@@ -25,7 +25,7 @@ Model = Any
 
 def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
     """Add a rule's constraint under the rule's name, with its docstring as `doc`."""
-    import pyomo.environ as pyo
+    from optim.models.pyomo import pyo
 
     model.add_component(rule.__name__, pyo.Constraint(*index, rule=rule, doc=rule.__doc__))
 

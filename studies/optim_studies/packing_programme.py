@@ -27,13 +27,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import pyomo.environ as pyo
-
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.data import MICRO, ServerClasses
 from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
+from optim.models.pyomo import pyo
 
 Pair = tuple[int, int]
 """Numbers of workers and of PSs."""

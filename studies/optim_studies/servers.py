@@ -205,7 +205,7 @@ def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[P
 
 def _model(problem: ServerProblem, max_servers: int) -> Any:
     """Return the Pyomo model with at most `max_servers` servers."""
-    import pyomo.environ as pyo
+    from optim.models.pyomo import pyo
 
     jobs, servers = range(len(problem.requests)), range(max_servers)
     starts = [range(int(a), int(a) + problem.max_shift + 1) for a in problem.arrival]

@@ -55,6 +55,11 @@ def test_a_command_on_admission_loads_nothing_heavy(words, tmp_path):
     assert found["loaded"] == []
 
 
+def test_a_programme_in_pyomo_loads_pyomo_without_the_statistics_of_scipy(tmp_path):
+    words = ("bench", "admission", "--instance", "tiny-0", "--solver", "compact-milp", "--no-report")
+    assert told(run(words, cwd=tmp_path))["loaded"] == ["pyomo"]
+
+
 @pytest.mark.prove
 def test_searching_small_0_takes_little_memory_once_compiled():
     told(run(SOLVE))

@@ -9,7 +9,7 @@ import pytest
 
 from optim.core import optional
 from optim.core.errors import MissingDependencyError
-from optim.core.optional import DISTRIBUTION, EXTRA_OF, check_installed, import_extra
+from optim.core.optional import DISTRIBUTION, EXTRA_OF, check_installed, import_deferring, import_extra
 from optim.rightsizing import learned_policies
 from tests.support.containers.worlds import world_of
 
@@ -37,6 +37,47 @@ def test_what_is_absent_is_known_before_it_is_needed(monkeypatch):
 
 def test_what_is_there_is_returned():
     assert import_extra("pandas", "a frame").__name__ == "pandas"
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A fast module that imports a slow one; the slow one counts how often it is loaded."""
+    (tmp_path / "slow_one.py").write_text("import sys\nsys.loads_of_slow_one += 1\nanswer = 42\n")
+    (tmp_path / "fast_one.py").write_text("import slow_one\nimport slow_one\nfound = lambda: slow_one.answer\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "loads_of_slow_one", 0, raising=False)
+    yield
+    for name in ("slow_one", "fast_one"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_deferred_module_is_loaded_once_and_when_it_is_used():
+    fast = import_deferring("fast_one", "slow_one")
+    assert (sys.loads_of_slow_one, "slow_one" in sys.modules) == (0, False)
+    assert [fast.found(), fast.found()] == [42, 42]
+    assert (sys.loads_of_slow_one, sys.modules["slow_one"].answer) == (1, 42)
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_module_that_is_loaded_is_not_deferred():
+    slow = import_extra("slow_one", "a test")
+    assert import_deferring("fast_one", "slow_one").slow_one is slow is sys.modules["slow_one"]
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_module_that_another_one_uses_while_it_is_deferred_is_loaded(tmp_path):
+    (tmp_path / "fast_one.py").write_text("from slow_one import answer\nimport slow_one\n")
+    fast = import_deferring("fast_one", "slow_one")
+    assert (fast.answer, sys.loads_of_slow_one, fast.slow_one is sys.modules["slow_one"]) == (42, 1, True)
+
+
+@pytest.mark.usefixtures("modules")
+def test_an_import_that_fails_leaves_no_deferred_module(tmp_path):
+    (tmp_path / "fast_one.py").write_text("import slow_one\nimport does_not_exist\n")
+    with pytest.raises(ModuleNotFoundError, match="does_not_exist"):
+        import_deferring("fast_one", "slow_one")
+    assert "slow_one" not in sys.modules
 
 
 def test_policies_of_scikit_learn_name_the_command(monkeypatch):

@@ -15,12 +15,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import pyomo.environ as pyo
-
 from optim.models.admission.compact_index import CompactIndex
 from optim.models.admission.decision import AdmissionPlan, Counts, trimmed_plan
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
+from optim.models.pyomo import pyo
 
 
 def total_utility_1(m: Model) -> Any:

@@ -10,11 +10,10 @@ Mahajan et al., NSDI 2020, section 5 (winner determination).
 
 from typing import Any
 
-import pyomo.environ as pyo
-
 from optim.models.auction.data import Locality
 from optim.models.auction.instance import AuctionInstance
 from optim.models.programmes import Model, add_rows
+from optim.models.pyomo import pyo
 
 
 def explicit_model(instance: AuctionInstance) -> Model:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
 
 from optim.core.arrays import BoolArray, FloatArray
 from optim.core.errors import UnsupportedProblemError
@@ -17,6 +16,7 @@ from optim.models.bidding.data import CurveKind, EvictionTerm, HourOutlook, Scal
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.prices import HOUR_S
 from optim.models.programmes import Model
+from optim.models.pyomo import pyo
 
 PIECES = 48
 """Number of tangents of a smooth curve; they exceed Amdahl's law by less than a thousandth."""
