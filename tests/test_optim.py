@@ -63,7 +63,7 @@ def test_type_checkers_find_a_misspelt_name(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "cause"),
     [
-        ({"solver": None}, "solver must be a name from optim.solver_names('admission'), got None"),
+        ({"solver": 5}, "solver must be a name from optim.solver_names('admission'), got 5"),
         ({"time_limit_s": "5"}, "time limit must be a number of at least 0 seconds, got '5'"),
         ({"time_limit_s": True}, "time limit must be a number of at least 0 seconds, got True"),
         ({"stop": 5}, "stop must be a stopping rule, such as optim.core.stopping.IterationLimit(5), got 5"),

@@ -23,7 +23,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     ),
     "solve": (
         "small-0 --solver search --time-limit 10",
-        "auction-tiny-0 --solver exact --out s.json",
+        "auction-tiny-0 --out s.json",
         "mine.json --solver branch-and-price --options-file options.toml",
     ),
     "verify": ("small-0 s.json", "admission mine.json s.json", "run.npz"),

@@ -40,7 +40,8 @@ def solve(
         str | None,
         option(
             "--solver",
-            "Solver (`optim solvers` lists them); default for admission: exact for small instances, else search.",
+            "Solver (`optim solvers` lists them). Default: exact for auctions and small admission instances, search for larger "
+            "ones, dinkelbach for bidding.",
             "NAME",
             autocompletion=complete_solver,
         ),

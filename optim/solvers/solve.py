@@ -72,24 +72,14 @@ def solvers_of(problem: str) -> tuple[Solver, ...]:
 
 
 def default_solver(problem: str, instance: Any) -> str:
-    """Return the default solver of `optim solve`: the first in alphabetical order that is a default for the instance.
-
-    Raises
-    ------
-    InvalidOptionError
-        If the problem has no such solver.
-    """
-    for solver in solvers_of(problem):
-        if isinstance(solver, AbstractSolver) and solver.is_default_for(instance):
-            return solver.name
-    raise InvalidOptionError(
-        f"{problem} has no default solver; choose one by --solver from {', '.join(solver_names(problem))}"
-    )
+    """Return the default solver of an instance: the first in alphabetical order that is a default for it."""
+    solvers = solvers_of(problem)
+    return next(one.name for one in solvers if isinstance(one, AbstractSolver) and one.is_default_for(instance))
 
 
 def solve(
     instance: Any,
-    solver: str,
+    solver: str | None = None,
     *,
     options: Any = None,
     time_limit_s: float | None = None,
@@ -105,7 +95,8 @@ def solve(
     instance
         An instance of any problem.
     solver
-        Name of a registered solver of that problem, or a custom class as ``./mine.py:MySolver``.
+        Name of a registered solver of that problem, or a custom class as ``./mine.py:MySolver``. Default: ``exact`` for
+        auctions and small admission instances, ``search`` for other admission instances, ``dinkelbach`` for bidding.
     options
         The solver's options object, or a mapping of its fields.
     time_limit_s
@@ -139,11 +130,13 @@ def solve(
     Examples
     --------
     >>> import optim
-    >>> solution = optim.solve(optim.reference_instance("auction-tiny-0"), "exact", time_limit_s=60)
+    >>> solution = optim.solve(optim.reference_instance("auction-tiny-0"), time_limit_s=60)
     >>> solution.termination.value
     'optimal'
     """
     problem = problem_of(instance)
+    if solver is None:
+        solver = default_solver(problem.name, instance)
     _check_arguments(problem.name, solver, stop, seed)
     chosen = solver_named(problem.name, solver)
     support = chosen.supports(instance)

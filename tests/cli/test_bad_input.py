@@ -146,7 +146,6 @@ def test_verify_says_what_a_file_is_that_holds_no_solution(folder, document, tex
     [
         ("solve nowhere.json --solver idle", "nowhere.json: no such file"),
         ("solve tiny-0 --solver nonsense", "unknown solver of admission 'nonsense'"),
-        ("solve auction-tiny-0", "has no default solver; choose one by --solver from exact, greedy"),
         ("solve lottery tiny-0 --solver idle", "unknown problem 'lottery'"),
         ("solve tiny-0 --solver idle --option wait_s=-1", "wait_s must be at least 0, got -1.0"),
         ("bench admission --instance tiny-0 --solver ,", "expected a list of names, got ','"),

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+import optim
 from optim.cli.main import app
 
 
@@ -30,15 +31,14 @@ def test_solves_and_prints_a_verified_record(words):
     assert row["suite"] is None
 
 
-@pytest.mark.parametrize(("name", "solver"), [("tiny-0", "exact"), ("medium-0", "search"), ("spot-vector", None)])
-def test_small_instances_are_solved_to_the_optimum_where_no_solver_is_named(name, solver):
-    # Only admission has default solvers.
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [("tiny-0", "exact"), ("medium-0", "search"), ("auction-tiny-0", "exact"), ("spot-vector", "dinkelbach")],
+)
+def test_an_instance_is_solved_by_its_problems_default_where_no_solver_is_named(name, solver):
     result = run("solve", name, "--time-limit", "0", "--format", "json")
-    if solver is None:
-        assert result.exit_code == 2
-        assert "bidding has no default solver" in result.stderr
-    else:
-        assert json.loads(result.stdout)["solver"] == solver
+    assert json.loads(result.stdout)["solver"] == solver
+    assert optim.solve(optim.reference_instance(name), time_limit_s=0).solver == solver
 
 
 def test_prints_a_competitive_ratio_only_where_it_is_proven():

@@ -71,6 +71,10 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
     )
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 
+    def is_default_for(self, instance: AuctionInstance) -> bool:
+        """Return True: most auctions are solved to the optimum within seconds."""
+        return True
+
     def award(self, instance: AuctionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Award:
         """Find the allocation of all apps, then the other apps' optimum without each winner."""
         clock = monitor.clock

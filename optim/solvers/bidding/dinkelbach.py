@@ -74,6 +74,10 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     summary: ClassVar[str] = "exact: Dinkelbach's method by branch and bound, with a proof"
     options_type: ClassVar[type[DinkelbachOptions]] = DinkelbachOptions
 
+    def is_default_for(self, instance: BiddingInstance) -> bool:
+        """Return True: it proves the optimum."""
+        return True
+
     def run(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor, seed: int) -> Outcome:
         """Run Dinkelbach's method."""
         return run_iteration(BestRatio(instance, options, monitor), monitor, task=self.name).outcome()
